@@ -1,0 +1,43 @@
+# One line a target. Every target sets up its own environment from the hashed lock file first.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest -q
+
+.PHONY: setup lock fmt check test sim crash bench ci clean
+
+setup: $(READY)
+
+$(READY): requirements/dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Cellule needs Python 3.11 or newer; found none. Install one, or name it: make PYTHON=/path/to/python"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+lock: setup
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements/dev.txt
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements/runtime.txt
+
+fmt: setup
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+check: setup
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+test: setup
+	$(PYTEST) -n auto --dist worksteal
+
+sim: setup
+	CELLULE_SIM_SEEDS=2000 $(PYTEST) -n auto tests/simulation
+
+crash: setup
+	CELLULE_CRASH=full $(PYTEST) -n auto tests/crash
+
+bench: setup
+	$(BIN)/python -m bench
+
+ci: check test
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

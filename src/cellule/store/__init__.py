@@ -1,0 +1,1 @@
+"""Engines, the CAS, object stores, caches and the key layout."""
