@@ -84,7 +84,8 @@ class Engine(Protocol):
         Raises `Conflict` (an expectation failed; nothing changed), `Unavailable` (nothing changed),
         `OutcomeUnknown` (it may have been applied; once a later commit that *changed* a key it expects
         has succeeded, it can no longer be). Stamps are unique and follow real time: a batch begun after
-        another was acknowledged gets larger ones; a smaller one may become visible after a larger.
+        another was acknowledged gets larger ones; a smaller one may become visible after a larger. A caller
+        that is cancelled while it waits knows as little as after `OutcomeUnknown`.
         """
 
     async def watch(self, key: bytes, seen: bytes | None) -> None:
@@ -153,13 +154,7 @@ def check_batch(batch: Batch) -> None:
     size += _check_counters(batch)
     for begin, end in batch.clear_range:
         size += _sized(begin, b"") + _sized(end, b"")
-    for prefix, value in batch.ordered:
-        size += _sized(prefix + bytes(STAMP_BYTES), value)
-    if len(batch.ordered) > BATCH_ORDERED_MAX:
-        raise Rejected(
-            "store.batch_ordered", "a batch has {count} ordered values; at most {most}",
-            count=len(batch.ordered), most=BATCH_ORDERED_MAX,
-        )  # fmt: skip
+    size += _check_ordered(batch)
     if size > BATCH_BYTES_MAX:
         raise Rejected(
             "store.batch_size", "a batch of {size} bytes is over {most}", size=size, most=BATCH_BYTES_MAX
@@ -175,6 +170,22 @@ def _check_counters(batch: Batch) -> int:
         if not -(1 << 63) <= delta < 1 << 63:
             raise Rejected(
                 "store.counter_delta", "{delta} does not fit 64 bits (key {key})", key=key, delta=delta
+            )
+    return size
+
+
+def _check_ordered(batch: Batch) -> int:
+    if len(batch.ordered) > BATCH_ORDERED_MAX:
+        raise Rejected(
+            "store.batch_ordered", "a batch has {count} ordered values; at most {most}",
+            count=len(batch.ordered), most=BATCH_ORDERED_MAX,
+        )  # fmt: skip
+    size = 0
+    for prefix, value in batch.ordered:
+        size += _sized(prefix + bytes(STAMP_BYTES), value)
+        if prefix[:1] == COUNTER:
+            raise Rejected(
+                "store.counter_set", "keys below {key} are counters: use add, not ordered", key=prefix
             )
     return size
 
