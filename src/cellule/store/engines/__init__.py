@@ -1,0 +1,1 @@
+"""Engine implementations: one module or package each, all under one conformance suite."""

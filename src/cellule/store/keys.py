@@ -1,0 +1,286 @@
+"""Every key there is: one typed function per row of the layout, and nothing else builds keys.
+
+Keys are packed tuples (`store/tuples.py`). A counter's first element is *bytes*, so its key begins with
+01; every other key begins with text, 02. Universe and world ids are UUIDs of fixed width, so the name of a
+world's row stands at a fixed byte. `docs/formats/keys.md` draws all of them. `..._range` gives the bounds
+of a scan, `[begin, end)`. Which family a key belongs to is in `store/families.py`; what the rows hold
+belongs to the layers that write them.
+
+Rejected: a world's rows under its universe's. What a universe lists about itself would not be one short scan.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from uuid import UUID
+
+from cellule.errors import Rejected
+from cellule.store.engine import STAMP_BYTES, Stamp
+from cellule.store.families import WORLD_BYTES, universe_prefix, world_prefix
+from cellule.store.tuples import INT_MAX, STAMP_CODE, Position, pack, prefix_range, unpack
+
+NAME_BYTES_MAX = 255
+CID_BYTES_MAX = 128
+BODY_BYTES = 16
+SHARDS = 64
+
+Range = tuple[bytes, bytes]
+
+
+def shard_of(world: UUID) -> int:
+    """Return the shard of a world: 0 to 63, part of the format."""
+    return sha256(world.bytes).digest()[0] & (SHARDS - 1)
+
+
+def format_version() -> bytes:
+    """`format`: the version of everything stored here."""
+    return pack("format")
+
+
+def universe_name(name: str) -> bytes:
+    """`universes/<name>`: the id of the universe of that name."""
+    return pack("universes", _name("universe name", name))
+
+
+def universe_name_range() -> Range:
+    """All universes by name."""
+    return prefix_range(pack("universes"))
+
+
+def universe_meta(universe: UUID) -> bytes:
+    """`u/<universe>/meta`."""
+    return universe_prefix(universe) + pack("meta")
+
+
+def universe_world(universe: UUID, world: UUID) -> bytes:
+    """`u/<universe>/worlds/<world>`."""
+    return universe_prefix(universe) + pack("worlds", world)
+
+
+def universe_world_range(universe: UUID) -> Range:
+    """All worlds of a universe."""
+    return prefix_range(universe_prefix(universe) + pack("worlds"))
+
+
+def ref(universe: UUID, name: str) -> bytes:
+    """`u/<universe>/refs/<name>`: the world a name points to."""
+    return universe_prefix(universe) + pack("refs", _name("ref", name))
+
+
+def ref_range(universe: UUID) -> Range:
+    """All refs of a universe, by name."""
+    return prefix_range(universe_prefix(universe) + pack("refs"))
+
+
+def erasure_key(universe: UUID, key_id: bytes) -> bytes:
+    """`u/<universe>/keys/<id>`: a key whose deletion erases what it encrypted."""
+    return universe_prefix(universe) + pack("keys", _sized("key id", key_id, 1, CID_BYTES_MAX))
+
+
+def cas(universe: UUID, cid: bytes) -> bytes:
+    """`u/<universe>/cas/<cid>`: one object's row; `cid` is the binary CID."""
+    return universe_prefix(universe) + pack("cas", _sized("cid", cid, 1, CID_BYTES_MAX))
+
+
+def cas_range(universe: UUID) -> Range:
+    """All objects of a universe, by CID."""
+    return prefix_range(universe_prefix(universe) + pack("cas"))
+
+
+def cas_chunk(universe: UUID, body: bytes, number: int) -> bytes:
+    """`u/<universe>/chunks/<body>/<n>`: one piece of a body kept in the engine; `body` has 16 bytes."""
+    return _body(universe, body) + pack(_whole("chunk", number))
+
+
+def cas_chunk_range(universe: UUID, body: bytes) -> Range:
+    """All pieces of one body, in order."""
+    return prefix_range(_body(universe, body))
+
+
+def cas_generation(universe: UUID) -> bytes:
+    """`u/<universe>/generation`: the collection generation that `put` writes into rows."""
+    return universe_prefix(universe) + pack("generation")
+
+
+def world_meta(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/meta`."""
+    return world_prefix(universe, world) + b"\x02meta\0"
+
+
+def world_epoch(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/epoch`: who owns the world."""
+    return world_prefix(universe, world) + b"\x02epoch\0"
+
+
+def world_head(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/head`: the newest committed frame."""
+    return world_prefix(universe, world) + b"\x02head\0"
+
+
+def world_desired(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/desired`: where the orchestrator wants the world."""
+    return world_prefix(universe, world) + b"\x02desired\0"
+
+
+def world_baseline(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/baseline`: the snapshot restore starts from."""
+    return world_prefix(universe, world) + b"\x02baseline\0"
+
+
+def journal(universe: UUID, world: UUID, height: int) -> bytes:
+    """`w/<universe>/<world>/journal/<height>`: a frame, by its last height."""
+    return world_prefix(universe, world) + b"\x02journal\0" + pack(_whole("height", height))
+
+
+def journal_part(universe: UUID, world: UUID, height: int, part: int) -> bytes:
+    """`w/<universe>/<world>/journal/<height>/<part>`: a piece of a long frame, behind its first."""
+    return journal(universe, world, height) + pack(_whole("part", part))
+
+
+def journal_range(universe: UUID, world: UUID, first: int = 0, last: int = INT_MAX) -> Range:
+    """The frames whose last height is `first` to `last`, both included, with their parts."""
+    return journal(universe, world, first), prefix_range(journal(universe, world, last))[1]
+
+
+def journal_height(key: bytes) -> int:
+    """Return the height a journal key (or one of its parts) names."""
+    height = unpack(key[WORLD_BYTES:])[1]
+    assert isinstance(height, int)
+    return height
+
+
+def segment(universe: UUID, world: UUID, height: int) -> bytes:
+    """`w/<universe>/<world>/segments/<height>`: a compacted run of frames, by its last height."""
+    return world_prefix(universe, world) + pack("segments", _whole("height", height))
+
+
+def segment_range(universe: UUID, world: UUID, first: int = 0, last: int = INT_MAX) -> Range:
+    """The segments of heights `first` to `last`, both included."""
+    return segment(universe, world, first), prefix_range(segment(universe, world, last))[1]
+
+
+def snapshot(universe: UUID, world: UUID, height: int) -> bytes:
+    """`w/<universe>/<world>/snapshots/<height>`."""
+    return world_prefix(universe, world) + pack("snapshots", _whole("height", height))
+
+
+def snapshot_range(universe: UUID, world: UUID, first: int = 0, last: int = INT_MAX) -> Range:
+    """The snapshots of heights `first` to `last`, both included."""
+    return snapshot(universe, world, first), prefix_range(snapshot(universe, world, last))[1]
+
+
+def inbox_prefix(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/inbox/`: what an `ordered` entry gives, to be completed by a stamp."""
+    return world_prefix(universe, world) + b"\x02inbox\0" + bytes((STAMP_CODE,))
+
+
+def inbox(universe: UUID, world: UUID, stamp: Stamp) -> bytes:
+    """`w/<universe>/<world>/inbox/<stamp>`: one waiting item."""
+    return world_prefix(universe, world) + pack("inbox", Position(stamp))
+
+
+def inbox_range(universe: UUID, world: UUID) -> Range:
+    """All waiting items of a world, by stamp."""
+    return prefix_range(world_prefix(universe, world) + b"\x02inbox\0")
+
+
+def inbox_stamp(key: bytes) -> Stamp:
+    """Return the stamp an inbox key ends with."""
+    return Stamp(key[-STAMP_BYTES:])
+
+
+def effect(shard: int, priority: int, ready_ns: int, intent: bytes) -> bytes:
+    """`effects/<shard>/<priority>/<ready_ns>/<intent>`: an intent to perform; lower priorities sort first."""
+    return pack("effects", _shard(shard), priority, _whole("ready_ns", ready_ns), _intent(intent))
+
+
+def effect_range(shard: int, priority: int, until_ns: int = INT_MAX) -> Range:
+    """The intents of one shard and priority that are ready at `until_ns` or before."""
+    row = pack("effects", _shard(shard), priority)
+    return row, prefix_range(row + pack(_whole("until_ns", until_ns)))[1]
+
+
+def effect_at(intent: bytes) -> bytes:
+    """`effects/at/<intent>`: the key its outbox row has now."""
+    return pack("effects", "at", _intent(intent))
+
+
+def effect_cancel(intent: bytes) -> bytes:
+    """`effects/cancel/<intent>`: a marker read before each attempt."""
+    return pack("effects", "cancel", _intent(intent))
+
+
+def wake(shard: int, due_ns: int, universe: UUID, world: UUID) -> bytes:
+    """`wake/<shard>/<due_ns>/<universe>/<world>`: the earliest timer of a world."""
+    return pack("wake", _shard(shard), _whole("due_ns", due_ns), universe, world)
+
+
+def wake_range(shard: int, until_ns: int = INT_MAX) -> Range:
+    """The timers of a shard that are due at `until_ns` or before."""
+    row = pack("wake", _shard(shard))
+    return row, prefix_range(row + pack(_whole("until_ns", until_ns)))[1]
+
+
+def ready(shard: int, universe: UUID, world: UUID) -> bytes:
+    """`ready/<shard>/<universe>/<world>`: the world has work in its inbox."""
+    return pack("ready", _shard(shard), universe, world)
+
+
+def ready_range(shard: int) -> Range:
+    """The worlds of a shard that have work."""
+    return prefix_range(pack("ready", _shard(shard)))
+
+
+def bell(shard: int) -> bytes:
+    """`bell/<shard>`: a counter that rises when a world of the shard gets work."""
+    return pack(b"bell", _shard(shard))
+
+
+def session(node: UUID) -> bytes:
+    """`session/<node>`: a node's lease."""
+    return pack("session", node)
+
+
+def session_range() -> Range:
+    """The leases of all nodes."""
+    return prefix_range(pack("session"))
+
+
+def _body(universe: UUID, body: bytes) -> bytes:
+    return universe_prefix(universe) + pack("chunks", _sized("body", body, BODY_BYTES, BODY_BYTES))
+
+
+def _intent(intent: bytes) -> bytes:
+    return _sized("intent", intent, 1, CID_BYTES_MAX)
+
+
+def _name(field: str, name: str) -> str:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise _refused(field, "is not valid Unicode") from error
+    if not 1 <= size <= NAME_BYTES_MAX:
+        raise _refused(field, f"has {size} bytes of UTF-8; it must have 1 to {NAME_BYTES_MAX}")
+    return name
+
+
+def _sized(field: str, value: bytes, least: int, most: int) -> bytes:
+    if not least <= len(value) <= most:
+        raise _refused(field, f"has {len(value)} bytes; it must have {least} to {most}")
+    return value
+
+
+def _whole(field: str, number: int) -> int:
+    if not 0 <= number <= INT_MAX:
+        raise _refused(field, f"is {number}; it must be 0 to 2^64-1")
+    return number
+
+
+def _shard(shard: int) -> int:
+    if not 0 <= shard < SHARDS:
+        raise _refused("shard", f"is {shard}; it must be 0 to {SHARDS - 1}")
+    return shard
+
+
+def _refused(field: str, reason: str) -> Rejected:
+    return Rejected("store.key_field", "{field} {reason}", field=field, reason=reason)

@@ -1,0 +1,1 @@
+"""One suite per contract, run against every implementation of it."""
