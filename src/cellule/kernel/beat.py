@@ -1,0 +1,75 @@
+"""The beat: one deterministic round of work, written as one frame.
+
+Order: due timers; what the previous beat emitted; the items, in the order given (`admission.py`); then the
+queue rounds (`rounds.py`). What a step emits is recorded at once and delivered in the next beat. The whole
+beat is a generator: it yields `Need` when nodes of the CAS are missing and goes on when the host has brought
+them, so no part of it is ever done twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from cellule.kernel import expiry
+from cellule.kernel.admission import Admission
+from cellule.kernel.eras import Eras
+from cellule.kernel.items import LATER, Beat, Item
+from cellule.kernel.ledger import Ledger
+from cellule.kernel.need import Need
+from cellule.kernel.rounds import Pace, Rounds
+from cellule.kernel.steps import Stepper
+from cellule.kernel.writer import FrameWriter
+from cellule.values.cid import cid_of
+
+
+class BeatRun:
+    """One beat under way."""
+
+    def __init__(
+        self, ledger: Ledger, eras: Eras, stepper: Stepper, pace: Pace, now_ns: int, entropy: bytes
+    ) -> None:
+        self._ledger = ledger
+        self._eras = eras
+        self._pace = pace
+        self._entropy = entropy
+        self._now_ns = max(now_ns, ledger.now_ns)
+        self._writer = FrameWriter(ledger.height + 1)
+        self._admission = Admission(ledger, eras, stepper, self._writer)
+        self._rounds = Rounds(ledger, eras, stepper, self._writer, pace, entropy)
+
+    def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
+        """Do the whole beat."""
+        ledger = self._ledger
+        before = (ledger.now_ns, ledger.beat)
+        ledger.now_ns, ledger.beat = self._now_ns, ledger.beat + 1
+        pending = ledger.pending
+        if pending:
+            yield from ledger.slots(target for _, targets in pending for target in targets)
+        if not ledger.paused:
+            yield from expiry.run_due(ledger, self._eras, self._writer)
+        ledger.deliver_pending()
+        yield from self._admission.admit(items)
+        if not ledger.paused:
+            yield from self._rounds.run()
+        if not self._writer.records:
+            ledger.now_ns, ledger.beat = before
+            ledger.take_back(pending)
+            return (yield from self._result(None))
+        frame = self._writer.encode(
+            ledger.beat, self._now_ns, self._entropy, self._pace.quota, self._pace.burst, ledger.frame
+        )
+        ledger.settle(self._writer.next_height() - 1)
+        return (yield from self._result(frame))
+
+    def _result(self, frame: bytes | None) -> Generator[Need, None, Beat]:
+        ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes
+        cid = None
+        if frame is not None:
+            cid = cid_of(frame)
+            ledger.frame = cid.digest
+        wake = yield from expiry.next_due(ledger)
+        more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
+        return Beat(
+            frame, cid, writer.first, writer.next_height() - 1, writer.blocks, outcomes, self._rounds.steps,
+            wake, more or (bool(outcomes) and outcomes[-1] is LATER),
+        )  # fmt: skip

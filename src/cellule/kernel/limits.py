@@ -1,0 +1,30 @@
+"""The kernel's numbers. Those marked *format* change the bytes of frames or snapshots.
+
+The limits of manifests stand in `manifest/limits.py`.
+"""
+
+from __future__ import annotations
+
+FORMAT_VERSION = 0  # format: stays 0 until forks and eras are done
+
+FRAME_BYTES_CLOSE = 2_000_000  # a beat admits and steps no more once its frame is this long
+OUTPUT_BYTES_MAX = 1_000_000  # one step's state, events, reply and annotation together
+EVENT_BYTES_MAX = 1_000_000  # one event's value
+STEP_EVENTS_MAX = 10_000  # events one step may emit
+ERROR_TEXT_MAX = 4_000  # characters of a failure kept in its record
+DEPTH_MAX = 1_000  # emits in a chain before the cascade is stopped
+QUOTA_DEFAULT = 10_000  # steps a beat
+BURST_DEFAULT = 64  # messages of one cell a beat
+LOAD_SLOTS_MAX = 1_024  # cells brought in together when a restored ring is walked
+TIMERS_PER_BEAT_MAX = 10_000  # due timers handled in one beat; the rest wait for the next
+RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control tells how many are left
+
+STATE_INLINE_RECORD_MAX = 4_096  # format: longer states are blocks of their own, linked from the record
+STATE_INLINE_INDEX_MAX = 512  # format: longer states are linked from the cell index
+QUEUE_INLINE_MAX = 8  # format: longer queues are linked from the cell entry
+LOG_CHUNK_BYTES = 32_768  # format: a log state's tail is sealed into a chunk at this size
+
+DEDUPE_WINDOW_NS = 7 * 86_400 * 1_000_000_000  # format
+DEDUPE_IDS_MIN = 100_000  # format: kept even when older than the window
+DEDUPE_IDS_MAX = 1_000_000  # format: beyond it the oldest bucket leaves early
+DEDUPE_BUCKET_IDS = 65_536  # format: a bucket closes when it holds this many

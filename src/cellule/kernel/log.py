@@ -1,0 +1,53 @@
+"""Log states: cells that only append. A step returns entries; full tails are sealed into chunks.
+
+A log's tail is the canonical list of its newest entries; once it reaches `LOG_CHUNK_BYTES` it becomes a
+block and a new tail starts, so a step's record holds only what it appended, and a long history is never
+written twice. Sealing is a function of the bytes alone: replay seals at the same places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cellule.errors import Corrupted
+from cellule.kernel.limits import LOG_CHUNK_BYTES
+
+EMPTY = b"\x80"
+
+
+def append(tail: bytes, added: bytes) -> bytes:
+    """The canonical list of all items of both lists."""
+    return joined((tail, added))
+
+
+def is_full(tail: bytes) -> bool:
+    """Tell whether this tail is to be sealed."""
+    return len(tail) >= LOG_CHUNK_BYTES
+
+
+def joined(lists: Sequence[bytes]) -> bytes:
+    """The canonical list of the items of several canonical lists, without decoding the items."""
+    parts = [split(data) for data in lists]
+    return list_head(sum(count for count, _ in parts)) + b"".join(body for _, body in parts)
+
+
+def split(data: bytes) -> tuple[int, bytes]:
+    """The number of items of a canonical list, and their bytes."""
+    head = data[0] if data else 0
+    if head >> 5 != 4 or head & 31 > 27:
+        raise Corrupted("kernel.log_damaged", "a log is not a list: it starts with {head}", head=data[:1])
+    small = head & 31
+    if small < 24:
+        return small, data[1:]
+    width = 1 << (small - 24)
+    return int.from_bytes(data[1 : 1 + width], "big"), data[1 + width :]
+
+
+def list_head(count: int) -> bytes:
+    """The head of a canonical list of `count` items."""
+    if count < 24:
+        return bytes((0x80 | count,))
+    for code, width in ((0x98, 1), (0x99, 2), (0x9A, 4)):
+        if count < 1 << (8 * width):
+            return bytes((code,)) + count.to_bytes(width, "big")
+    return b"\x9b" + count.to_bytes(8, "big")

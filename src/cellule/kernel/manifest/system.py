@@ -1,0 +1,66 @@
+"""The schemas that every manifest knows without declaring them: events and contexts of Cellule itself.
+
+Users subscribe to them like to their own. They are part of the format: a change is a new version.
+
+    sys/WorldStarted@1     the first event of every world
+    sys/StepFailed@1       a step failed; never sent for the failure of a step that handles one
+    sys/CascadeStopped@1   an event was too many emits away from the outside and was not delivered
+    sys/TimerFired@1       the receipt of `timer.set`
+    sys/EffectReceiptRejected@1   a receipt did not fit its effect and settled it as failed
+    sys/FabricMessage@1    what another world sent to an inbox of this one
+    sys/ReducerGaveUp@1    a retrying client ran out of attempts
+    sys/Context@1          what a step may know beside its state and event; also sys/ReducerContext@1
+    sys/Log@1              the state of a module that declares `"state": "log"`
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cellule.values.schema import types as t
+from cellule.values.schema.registry import Schemas
+from cellule.values.schema.types import Schema
+
+WORLD_STARTED: Final = "sys/WorldStarted@1"
+STEP_FAILED: Final = "sys/StepFailed@1"
+CASCADE_STOPPED: Final = "sys/CascadeStopped@1"
+TIMER_FIRED: Final = "sys/TimerFired@1"
+EFFECT_RECEIPT_REJECTED: Final = "sys/EffectReceiptRejected@1"
+FABRIC_MESSAGE: Final = "sys/FabricMessage@1"
+REDUCER_GAVE_UP: Final = "sys/ReducerGaveUp@1"
+CONTEXT: Final = "sys/Context@1"
+REDUCER_CONTEXT: Final = "sys/ReducerContext@1"
+LOG: Final = "sys/Log@1"
+
+_COUNT: Final = t.Int(min=0)
+_CELL: Final[dict[str, Schema]] = {"module": t.Text(), "key": t.Bytes()}
+
+SYSTEM_SCHEMAS: Final = Schemas({
+    WORLD_STARTED: t.record({}),
+    STEP_FAILED: t.record({
+        **_CELL, "height": _COUNT, "cause": _COUNT, "code": t.Text(), "text": t.Text(),
+    }),
+    CASCADE_STOPPED: t.record({**_CELL, "height": _COUNT, "depth": _COUNT, "schema": t.Text()}),
+    TIMER_FIRED: t.record({
+        "intent_id": t.Hash(), "due_ns": t.Time(), "fired_ns": t.Time(), "key": t.Option(t.Text()),
+    }),
+    EFFECT_RECEIPT_REJECTED: t.record({
+        **_CELL, "intent_id": t.Hash(), "kind": t.Text(), "adapter": t.Option(t.Text()), "code": t.Text(),
+        "text": t.Text(),
+    }),
+    FABRIC_MESSAGE: t.record({
+        "from_universe": t.Uuid(), "from_world": t.Uuid(), "from_height": _COUNT,
+        "payload_schema": t.Option(t.Text()), "payload": t.Bytes(), "headers": t.Map(t.Text(), t.Text()),
+    }),
+    REDUCER_GAVE_UP: t.record({
+        **_CELL, "schema": t.Text(), "attempts": _COUNT, "code": t.Text(), "text": t.Text(),
+    }),
+    CONTEXT: t.record({
+        **_CELL, "world": t.Uuid(), "cell_mode": t.Bool(), "beat": _COUNT, "journal_height": _COUNT,
+        "now_ns": t.Time(), "entropy": t.Bytes(), "era": _COUNT, "version": _COUNT,
+    }),
+    REDUCER_CONTEXT: t.Ref(CONTEXT),
+    LOG: t.List(t.Option(t.Any())),
+})  # fmt: skip
+
+CONTEXTS: Final = (CONTEXT, REDUCER_CONTEXT)

@@ -1,0 +1,96 @@
+"""Chains of upcasters: from the schema a value has to one that is wanted, along exactly one way.
+
+Upcasters never run in a circle (the manifest would not have loaded), so a chain is no longer than their
+number. Where two chains lead from one schema to the same goal they might give different values: that is
+refused, never decided by order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from cellule.errors import Rejected
+from cellule.kernel.manifest.model import Manifest, Upcaster
+
+Edges = Mapping[str, tuple[Upcaster, ...]]
+
+
+def path(manifest: Manifest, old: str, new: str) -> list[Upcaster] | None:
+    """The one chain from `old` to `new`; empty if they are the same, None if there is none."""
+    return chain(manifest.upcasters, old, (new,))
+
+
+def to_any(manifest: Manifest, old: str, accepted: Container[str]) -> list[Upcaster] | None:
+    """The one chain from `old` to the nearest schema that is `accepted`; None if there is none."""
+    return chain(manifest.upcasters, old, accepted)
+
+
+def chain(upcasters: Edges, old: str, accepted: Container[str]) -> list[Upcaster] | None:
+    """The one chain from `old` that ends where it first meets an accepted schema."""
+    last: dict[str, Upcaster] = {}
+    ways = {old: 1}
+    ends: list[str] = []
+    for schema in _in_order(upcasters, old, accepted):
+        if schema in accepted:
+            ends.append(schema)
+            continue
+        for step in upcasters.get(schema, ()):
+            ways[step.new] = ways.get(step.new, 0) + ways[schema]
+            last[step.new] = step
+    if not ends:
+        return None
+    if len(ends) > 1 or ways[ends[0]] > 1:
+        raise Rejected(
+            "manifest.upcast_ambiguous", "more than one chain of upcasters leads from {old} to {ends}",
+            old=old, ends=" or ".join(sorted(ends)),
+            hint="Remove upcasters until one way is left.",
+        )  # fmt: skip
+    return _backwards(last, old, ends[0])
+
+
+def cycle(upcasters: Edges) -> list[str] | None:
+    """Schemas that upcasters connect in a circle, each with the next; None if there is no circle."""
+    done: set[str] = set()
+    for start in upcasters:
+        trail: dict[str, int] = {}
+        waiting = [(start, False)]
+        while waiting:
+            schema, leaving = waiting.pop()
+            if leaving:
+                del trail[schema]
+                done.add(schema)
+            elif schema in trail:
+                return list(trail)[trail[schema] :]
+            elif schema not in done:
+                trail[schema] = len(trail)
+                waiting.append((schema, True))
+                waiting.extend((step.new, False) for step in upcasters.get(schema, ()))
+    return None
+
+
+def _in_order(upcasters: Edges, old: str, accepted: Container[str]) -> list[str]:
+    """All schemas reached from `old`, each behind all that lead to it; accepted ones lead nowhere."""
+    arrivals = {old: 0}
+    waiting = [old]
+    while waiting:
+        schema = waiting.pop()
+        for step in () if schema in accepted else upcasters.get(schema, ()):
+            if step.new not in arrivals:
+                arrivals[step.new] = 0
+                waiting.append(step.new)
+            arrivals[step.new] += 1
+    order = [old]
+    for schema in order:
+        for step in () if schema in accepted else upcasters.get(schema, ()):
+            arrivals[step.new] -= 1
+            if arrivals[step.new] == 0:
+                order.append(step.new)
+    return order
+
+
+def _backwards(last: Mapping[str, Upcaster], old: str, end: str) -> list[Upcaster]:
+    steps: list[Upcaster] = []
+    while end != old:
+        steps.append(last[end])
+        end = last[end].old
+    return steps[::-1]

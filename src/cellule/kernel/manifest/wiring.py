@@ -1,0 +1,171 @@
+"""The sections `routing`, `upcasters` and `triggers`: what goes where, as read.
+
+Here is checked that what an entry names exists; whether events and keys fit their modules is in `fitting.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cellule.errors import Rejected
+from cellule.kernel.manifest import upcasts
+from cellule.kernel.manifest.fields import Fields, module_name_of, named_of
+from cellule.kernel.manifest.model import Route, Upcaster
+from cellule.kernel.manifest.modules import ModuleDraft, is_known_schema
+from cellule.kernel.manifest.opaque import opaque_map
+from cellule.kernel.manifest.problems import Problems, near
+from cellule.kernel.manifest.system import FABRIC_MESSAGE
+from cellule.values.schema import types as t
+from cellule.values.schema.keys import check_key_path
+from cellule.values.schema.registry import Schemas
+from cellule.values.schema.types import Schema
+
+_KEY_FIELDS: Final = ("module", "key_field", "key_only")
+_ALIASES: Final = {"reducer": "module"}
+
+
+@dataclass(slots=True)
+class RouteDraft:
+    """A subscription or inbox as read."""
+
+    path: str
+    key_place: str
+    event: str
+    module: ModuleDraft
+    key_field: str | None
+    key_only: bool
+
+    def route(self) -> Route:
+        """The finished route."""
+        steps = tuple(self.key_field.split(".")) if self.key_field else ()
+        return Route(self.module.base, steps, self.key_only)
+
+    def normal(self) -> dict[str, Any]:
+        """The fields of the normal form that subscriptions and inboxes share."""
+        parts = {"module": self.module.name, "key_field": self.key_field, "key_only": self.key_only}
+        return {name: part for name, part in parts.items() if part}
+
+
+class WiringReader:
+    """Reads the sections that connect schemas and modules."""
+
+    def __init__(self, problems: Problems, schemas: Schemas, modules: Mapping[str, ModuleDraft]) -> None:
+        self.problems = problems
+        self.schemas = schemas
+        self.modules = modules
+        self._names = {draft.name: draft for draft in modules.values()}
+
+    def subscriptions(self, routing: Fields) -> list[RouteDraft]:
+        """The subscriptions in their order."""
+        drafts: list[RouteDraft] = []
+        places: dict[tuple[str, str], str] = {}
+        for path, item in routing.items("subscriptions"):
+            fields = Fields(self.problems, path, item, ("event", *_KEY_FIELDS), _ALIASES)
+            fields.required("event")
+            event = fields.name("event")
+            known = event is not None and is_known_schema(
+                self.problems, fields.at("event"), event, self.schemas
+            )
+            draft = self._route(fields, event or "")
+            if draft is None or not known:
+                continue
+            earlier = places.setdefault((draft.event, draft.module.base), path)
+            if earlier == path:
+                drafts.append(draft)
+                continue
+            self.problems.add(
+                path, "duplicate", f"{draft.event} already goes to {draft.module.name} by {earlier}",
+                "A module gets an event once; emit further events for further cells.",
+            )  # fmt: skip
+        return drafts
+
+    def inboxes(self, routing: Fields) -> dict[str, RouteDraft]:
+        """The inboxes by source."""
+        drafts: dict[str, RouteDraft] = {}
+        section, place = routing.get("inboxes"), routing.at("inboxes")
+        for source, path, body in named_of(self.problems, place, section, "source"):
+            fields = Fields(self.problems, path, body, _KEY_FIELDS, _ALIASES)
+            draft = self._route(fields, FABRIC_MESSAGE)
+            if not source:
+                self.problems.add(path, "length", "the source of an inbox is not empty")
+            elif draft is not None:
+                drafts[source] = draft
+        return drafts
+
+    def _route(self, fields: Fields, event: str) -> RouteDraft | None:
+        key_only = fields.flag("key_only")
+        key_field = fields.text("key_field")
+        if key_only and key_field is not None:
+            self.problems.add(
+                fields.at("key_only"), "key_only", "the key comes from `key_field` or the sender, not both",
+                "Leave one of the two out.",
+            )  # fmt: skip
+        fields.required("module")
+        module = self._module(fields.at("module"), fields.get("module"))
+        if module is None:
+            return None
+        return RouteDraft(fields.path, fields.at("key_field"), event, module, key_field, key_only)
+
+    def _module(self, path: str, value: object) -> ModuleDraft | None:
+        """The module that a route names, with or without its version."""
+        name = None if value is None else module_name_of(self.problems, path, value)
+        if name is None:
+            return None
+        found = self._names.get(name) or self.modules.get(name)
+        if found is None:
+            hint = near(name, self._names)
+            self.problems.add(path, "module_unknown", f"there is no module {name}", hint)
+        return found
+
+    def upcasters(self, root: Fields) -> dict[str, tuple[Upcaster, ...]]:
+        """The upcasters by the schema they start from, sorted."""
+        found: dict[tuple[str, str], Upcaster] = {}
+        for path, item in root.items("upcasters"):
+            fields = Fields(self.problems, path, item, ("from", "to", "code"))
+            ends: list[str] = []
+            for name in ("from", "to"):
+                fields.required(name)
+                schema = fields.name(name)
+                if schema and is_known_schema(self.problems, fields.at(name), schema, self.schemas):
+                    ends.append(schema)
+            code = opaque_map(self.problems, fields.at("code"), fields.get("code"))
+            if len(ends) != 2:
+                continue
+            if (ends[0], ends[1]) in found:
+                self.problems.add(path, "duplicate", f"there are two upcasters from {ends[0]} to {ends[1]}")
+            found[ends[0], ends[1]] = Upcaster(ends[0], ends[1], code)
+        grouped: dict[str, tuple[Upcaster, ...]] = {}
+        for _, upcaster in sorted(found.items()):
+            grouped[upcaster.old] = (*grouped.get(upcaster.old, ()), upcaster)
+        circle = upcasts.cycle(grouped)
+        if circle is not None:
+            text = f"upcasters run in a circle: {' -> '.join([*circle, circle[0]])}"
+            self.problems.add(root.at("upcasters"), "upcast_cycle", text)
+            return {}
+        return grouped
+
+    def triggers(self, root: Fields) -> list[dict[str, str]]:
+        """The triggers in their order; they are kept for the plans to read."""
+        triggers: list[dict[str, str]] = []
+        for path, item in root.items("triggers"):
+            fields = Fields(self.problems, path, item, ("event", "plan", "correlate_by"))
+            fields.required("event")
+            fields.required("plan")
+            event, plan, by = fields.name("event"), fields.name("plan"), fields.text("correlate_by")
+            if event and is_known_schema(self.problems, fields.at("event"), event, self.schemas) and by:
+                key_at(self.problems, fields.at("correlate_by"), event, by, self.schemas)
+            parts = {"event": event, "plan": plan, "correlate_by": by}
+            triggers.append({name: part for name, part in parts.items() if part})
+        return triggers
+
+
+def key_at(problems: Problems, place: str, event: str, path: str, schemas: Schemas) -> Schema | None:
+    """The schema of what stands at `path` in every event, or a problem."""
+    try:
+        return check_key_path(t.Ref(event), schemas, path)
+    except Rejected as error:
+        problem = error.fields.get("problem", error)
+        problems.add(place, "key_field", f"the path {path!r} into {event} {problem}")
+        return None

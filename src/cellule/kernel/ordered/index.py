@@ -1,0 +1,313 @@
+"""The live view of an ordered index: a root, frozen layers, and the layer that takes changes.
+
+A read merges them: an entry shows unless a newer layer hides its key. Taking entries from the front is
+cheap however many were taken before: below the newest layer every source remembers how far its front is
+hidden already. `freeze` and `materialise` work as in the cell index.
+
+Rejected: applying removals to the root at once. Every timer that fires would write a path of chunks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Generator, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from cellule.errors import Rejected, ensure
+from cellule.kernel.index.layer import MISSING
+from cellule.kernel.index.live import Materialised
+from cellule.kernel.need import Need, Nodes, Pause
+from cellule.kernel.ordered.cursor import Cursor
+from cellule.kernel.ordered.delta import Delta
+from cellule.kernel.ordered.write import RUN_CHANGES, SLICE_CHUNKS, Change, update
+from cellule.values.cid import Cid
+
+SCAN_MAX = 10_000
+_SLICE_KEYS = 64  # keys sorted count as one chunk written
+_CHUNK_GUESS = 64  # entries a chunk brings, roughly: for how many are asked for together
+
+Entry = tuple[bytes, Any]
+
+
+class OrderedIndex:
+    """Entries by ascending byte keys. `count` is the number of entries in `root`. Values are never None."""
+
+    def __init__(self, root: Cid | None, nodes: Nodes, *, count: int = 0) -> None:
+        self._root = root
+        self._nodes = nodes
+        self._root_count = count
+        self._dirty = Delta()
+        self._frozen: list[Delta] = []  # oldest first
+        self._writing = False
+        self._front: Cursor | None = None  # at the first root entry that is not hidden
+        self._front_at = 0
+        self._front_past = False  # no root entry is left
+
+    @property
+    def root(self) -> Cid | None:
+        """The last root materialised; it holds nothing that changed since."""
+        return self._root
+
+    @property
+    def root_count(self) -> int:
+        """The number of entries in `root`."""
+        return self._root_count
+
+    @property
+    def dirty_count(self) -> int:
+        """How many entries and hidden keys are in memory and in no root yet."""
+        return sum(len(layer.added) + len(layer.hidden) for layer in (*self._frozen, self._dirty))
+
+    # Changes
+
+    def put(self, key: bytes, value: Any) -> None:
+        """Set the entry of `key`, whether or not there is one."""
+        dirty = self._dirty
+        if key not in dirty.added:
+            self._account(key, now=True)
+        dirty.hold(key, value)
+        dirty.hidden.add(key)
+
+    def insert(self, key: bytes, value: Any) -> None:
+        """Set the entry of a key that has none; the caller knows, and this is checked only in memory."""
+        dirty = self._dirty
+        ensure(key not in dirty.added, "kernel.ordered_insert", "key {key} is inserted twice", key=key)
+        dirty.hold(key, value)
+        if key not in dirty.unsure:
+            dirty.count += 1
+
+    def remove(self, key: bytes) -> None:
+        """Remove the entry of a key that has one; the caller knows, and this is not checked."""
+        dirty = self._dirty
+        if key in dirty.added:
+            dirty.drop(key)
+        else:
+            dirty.hidden.add(key)
+        if key not in dirty.unsure:
+            dirty.count -= 1
+
+    def delete(self, key: bytes) -> None:
+        """Remove the entry of `key`, if there is one."""
+        dirty = self._dirty
+        if key in dirty.added:
+            self.remove(key)
+        elif key not in dirty.hidden:
+            self._account(key, now=False)
+            dirty.hidden.add(key)
+
+    def freeze(self) -> None:
+        """Close the newest layer: the next `materialise` writes it, later changes are not in it."""
+        if self._dirty.added or self._dirty.hidden:
+            self._frozen.append(self._dirty)
+            self._dirty = Delta()
+
+    def materialise(self, slice_nodes: int = SLICE_CHUNKS) -> Generator[Need | Pause, None, Materialised]:
+        """Write what is frozen when the walk begins into a new root; dropped half-way, it changed nothing."""
+        ensure(not self._writing, "kernel.materialise_twice", "an index is being materialised already")
+        layers = tuple(self._frozen)
+        if not layers:
+            return Materialised(self._root, {})
+        self._writing = True
+        try:
+            changes = yield from _sorted_changes(layers, slice_nodes)
+            done = yield from update(self._root, changes, self._nodes, slice_nodes=slice_nodes)
+        finally:
+            self._writing = False
+        self._nodes.pin(done.blocks)
+        self._root = done.root
+        self._root_count += done.added
+        del self._frozen[: len(layers)]
+        self._front, self._front_past = None, False
+        return Materialised(done.root, done.blocks)
+
+    # Reads
+
+    def get(self, key: bytes) -> Generator[Need, None, Any]:
+        """The value of `key`, or None."""
+        value = self._in_memory(key)
+        if value is not MISSING:
+            return value
+        found = yield from self._in_root((key,))
+        return found.get(key)
+
+    def first(self) -> Generator[Need, None, Entry | None]:
+        """The entry with the smallest key."""
+        best: Entry | None = None
+        layers = [*self._frozen, self._dirty]
+        for position, layer in enumerate(layers):
+            key = self._first_of(layer, layers[position + 1 :])
+            if key is not None and (best is None or key <= best[0]):
+                best = (key, layer.added[key])
+        yield from self._advance()
+        if self._front is not None and not self._front_past:
+            key, value = self._front.chunk.entries[self._front_at]
+            if best is None or key < best[0]:
+                best = (key, value)
+        return best
+
+    def scan(
+        self, begin: bytes, end: bytes | None, limit: int, *, reverse: bool = False
+    ) -> Generator[Need, None, list[Entry]]:
+        """Up to `limit` entries of `[begin, end)` (to the end where `end` is None), in key order."""
+        if not 1 <= limit <= SCAN_MAX:
+            raise Rejected(
+                "kernel.page_limit", "a page takes limit 1 to {most}, not {limit}", limit=limit, most=SCAN_MAX
+            )
+        layers = [*self._frozen, self._dirty]
+        found: dict[bytes, Any] = dict((yield from self._scan_root(begin, end, limit, reverse=reverse)))
+        for position, layer in enumerate(layers):
+            shown = _shown(layer.walk(begin, end, reverse=reverse), layers[position + 1 :])
+            found.update((key, layer.added[key]) for key in islice(shown, limit))
+        return sorted(found.items(), reverse=reverse, key=_key)[:limit]
+
+    def count(self) -> Generator[Need, None, int]:
+        """The number of entries; reads the root only for keys changed without knowing what was there."""
+        layers = [*self._frozen, self._dirty]
+        total = self._root_count + sum(layer.count for layer in layers)
+        unsure = {key: layer for layer in layers for key in layer.unsure}
+        if unsure:
+            after = sum(key in layer.added for key, layer in unsure.items())
+            before = yield from self._in_root(sorted(unsure))
+            total += after - len(before)
+        return total
+
+    # Memory
+
+    def _in_memory(self, key: bytes) -> Any:
+        for layer in (self._dirty, *reversed(self._frozen)):
+            if key in layer.added:
+                return layer.added[key]
+            if key in layer.hidden:
+                return None
+        return MISSING
+
+    def _account(self, key: bytes, *, now: bool) -> None:
+        """Count a key that the newest layer is about to add or hide, and does not hold yet."""
+        if key in self._dirty.unsure:
+            return
+        value = self._in_memory(key)
+        if value is MISSING:
+            self._dirty.unsure.add(key)
+        else:
+            self._dirty.count += now - (value is not None)
+
+    def _first_of(self, layer: Delta, newer: Sequence[Delta]) -> bytes | None:
+        """The smallest key of a layer that newer ones do not hide; how far they do is remembered."""
+        key = layer.keys.first() if layer.passed is None else layer.keys.after(layer.passed)
+        while key is not None and _is_hidden(key, newer):
+            layer.passed = key
+            key = layer.keys.after(key)
+        return key
+
+    # The root
+
+    def _advance(self) -> Generator[Need, None, None]:
+        """Move the front to the first root entry that no layer hides."""
+        if self._root is None or self._front_past:
+            return
+        if self._front is None:
+            front = Cursor(self._root, self._nodes)
+            yield from front.open()
+            yield from front.seek(b"")
+            self._front, self._front_at = front, 0
+        layers = (*self._frozen, self._dirty)
+        while True:
+            keys = self._front.chunk.keys
+            while self._front_at < len(keys):
+                if not _is_hidden(keys[self._front_at], layers):
+                    return
+                self._front_at += 1
+            if not (yield from self._front.next()):
+                self._front_past = True
+                return
+            self._front_at = 0
+
+    def _in_root(self, keys: Collection[bytes]) -> Generator[Need, None, dict[bytes, Any]]:
+        """The root's values of ascending `keys`, hidden or not."""
+        found: dict[bytes, Any] = {}
+        if self._root is None:
+            return found
+        cursor = Cursor(self._root, self._nodes)
+        yield from cursor.open()
+        left = iter(keys)
+        while run := list(islice(left, RUN_CHANGES)):
+            yield from cursor.prefetch(run)
+            for key in run:
+                yield from cursor.seek(key)
+                place = bisect_left(cursor.chunk.keys, key)
+                if place < len(cursor.chunk.keys) and cursor.chunk.keys[place] == key:
+                    found[key] = cursor.chunk.entries[place][1]
+        return found
+
+    def _scan_root(
+        self, begin: bytes, end: bytes | None, limit: int, *, reverse: bool
+    ) -> Generator[Need, None, list[Entry]]:
+        if self._root is None:
+            return []
+        if not reverse:
+            yield from self._advance()
+            if self._front is None or self._front_past:
+                return []
+            first = self._front.chunk.keys[self._front_at]
+            if end is not None and first >= end:
+                return []
+            begin = max(begin, first)
+        layers = (*self._frozen, self._dirty)
+        cursor = Cursor(self._root, self._nodes, ahead_max=min(1 + limit // _CHUNK_GUESS, 32))
+        yield from cursor.open()
+        yield from cursor.seek(end if reverse else begin)
+        found: list[Entry] = []
+        while True:
+            chunk = cursor.chunk
+            low = bisect_left(chunk.keys, begin)
+            high = len(chunk.keys) if end is None else bisect_left(chunk.keys, end)
+            for place in range(high - 1, low - 1, -1) if reverse else range(low, high):
+                if not _is_hidden(chunk.keys[place], layers):
+                    key, value = chunk.entries[place]
+                    found.append((key, value))
+            done = low > 0 if reverse else high < len(chunk.keys)
+            if done or len(found) >= limit:
+                return found[:limit]
+            if not (yield from cursor.prev() if reverse else cursor.next()):
+                return found
+
+
+def _is_hidden(key: bytes, layers: Sequence[Delta]) -> bool:
+    return any(key in layer.hidden for layer in layers)
+
+
+def _shown(keys: Iterator[bytes], newer: Sequence[Delta]) -> Iterator[bytes]:
+    return (key for key in keys if not _is_hidden(key, newer)) if newer else keys
+
+
+def _key(entry: Entry) -> bytes:
+    return entry[0]
+
+
+def _sorted_changes(layers: Sequence[Delta], slice_nodes: int) -> Generator[Pause, None, list[Change]]:
+    """What the layers change together, ascending; sorted and merged in runs, so that no slice is long."""
+    pause = Pause({})
+    most = slice_nodes * _SLICE_KEYS
+    keys: list[bytes] = list(set().union(*(layer.changed() for layer in layers)))
+    runs: list[list[bytes]] = []
+    for start in range(0, len(keys), most):
+        runs.append(sorted(keys[start : start + most]))
+        if len(keys) > most:
+            yield pause
+    changes: list[Change] = []
+    for key in merge(*runs):
+        changes.append((key, _newest(layers, key)))
+        if len(changes) % most == 0:
+            yield pause
+    return changes
+
+
+def _newest(layers: Sequence[Delta], key: bytes) -> Any:
+    for layer in reversed(layers):
+        if key in layer.added:
+            return layer.added[key]
+        if key in layer.hidden:
+            return None
+    return None

@@ -1,0 +1,96 @@
+"""The contract between the kernel and code: a step is called with bytes and answers with bytes.
+
+Every way to write a cell (Python, WASM, FSM, plan, workflow, aggregate) is a `Program`; they live in
+`cellule.modules`, above the kernel. The kernel gives a program the stored state, the event and, where the
+module declares it, a context; it gets back an `Output`, or a `StepFault` that names what went wrong.
+
+A program promises: outputs are canonical bytes that fit the schemas its module declares; the same input
+gives the same output; nothing outside the arguments is read or changed. `verify` checks the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
+
+from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.need import Need, Nodes
+
+
+class Emit(NamedTuple):
+    """An event a step emits: `key` only where the route cannot take it from the value."""
+
+    schema: str
+    value: bytes
+    key: bytes | None = None
+
+
+class Output(NamedTuple):
+    """What a step answers. `state=None` deletes the cell; a log module's state is the entries to append."""
+
+    state: bytes | None
+    events: Sequence[Emit] = ()
+    effects: Sequence[Any] = ()
+    reply: bytes | None = None
+    ann: bytes | None = None
+
+
+class StepFault(Exception):
+    """A step failed: user code raised, broke a limit or answered something invalid."""
+
+    def __init__(self, code: str, text: str, *, timed_out: bool = False) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+        self.timed_out = timed_out
+
+
+class Context:
+    """What a step may know beside its state and event; all of it derives from the journal."""
+
+    __slots__ = (
+        "_entropy", "beat", "cell_mode", "era", "journal_height", "key", "module", "now_ns", "version",
+        "world",
+    )  # fmt: skip
+
+    def __init__(
+        self, world: bytes, module: str, key: bytes, beat: int, journal_height: int, now_ns: int,
+        entropy: bytes, era: int, version: int,
+    ) -> None:  # fmt: skip
+        self.world = world
+        self.module = module
+        self.key = key
+        self.cell_mode = True
+        self.beat = beat
+        self.journal_height = journal_height
+        self.now_ns = now_ns
+        self._entropy = entropy
+        self.era = era
+        self.version = version
+
+    @property
+    def entropy(self) -> bytes:
+        """32 bytes of this step's own: derived from the frame's entropy and the step's height."""
+        return sha256(self._entropy + self.journal_height.to_bytes(8, "big")).digest()
+
+
+class Program(Protocol):
+    """The code of one module in one era."""
+
+    def step(
+        self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
+    ) -> Output:
+        """Take one step, or raise `StepFault`. Nothing else may leave it."""
+
+
+class Programs(Protocol):
+    """Finds code; given to the world by the host. Loading may ask for nodes of the CAS."""
+
+    def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
+        """Return the program of `module`; asked once per module and era, then kept by the world."""
+
+    def upcaster(
+        self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
+    ) -> Generator[Need, None, Callable[[bytes], bytes]]:
+        """Return the pure function that turns values of one schema into values of the next."""

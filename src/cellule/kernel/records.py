@@ -1,0 +1,99 @@
+"""The records of a frame: numbered kinds, and one drawing of each.
+
+A record is a list that starts with its kind; its height is the frame's first height plus its position.
+`cause` is the height of what led to it (0 = the outside): following causes is the why-graph. `module` and
+`schema` stand as positions in the frame's table of names. `value` and `state` are stored-value envelopes
+(`cellule.values.envelope`), or a link where the bytes are a block of their own. `more` is null or a map.
+
+    Event     [1, cause, id, schema, value, targets, more]    more: dedupe, expected, correlation
+    Emitted   [2, cause, depth, schema, value, targets]
+    Receipt   [3, ...]                                        reserved
+    Step      [4, cause, module, key, born, era, status, version, prev, state, more]
+                                                              more: ann, reply, code, text, log, timed_out
+    Write     [5, ...]   Intent [6, ...]   Decision [7, ...]  reserved
+    Refused   [8, cause, id, schema, code, text]
+    Timer     [9, cause, fired, due_ns, what]                 what: ["expire", module, key, born]
+    Expired   [10, cause, fired, module, key, born]
+    Control   [11, cause, verb, who, why, arguments]
+    Manifest  [12, cause, manifest, era]
+    Snapshot  [13, cause, height, snapshot]
+    Baseline  [14, cause, height, snapshot]
+    Fork      [15, ...]                                       reserved
+    Migrated  [16, cause, module, key, born, era_from, era_to, state]
+    Upcast    [17, cause, module, key, schema_from, schema_to]
+    Agenda    [18, ...]                                       reserved
+
+`targets` is a list of [module, key]. `fired` is the key of the timer that was due, or null when one is armed
+for the first time. What a record means for the world is in `ledger.py`; how it is read back, in `replay.py`.
+
+Rejected: a map per record. The same field names a thousand times a frame cost a third of its bytes and time.
+Rejected: names in full in every record. A frame's table of names keeps each frame readable on its own.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Kind(IntEnum):
+    """Record kinds; all are reserved from the start, and an unknown one refuses to open."""
+
+    EVENT = 1
+    EMITTED = 2
+    RECEIPT = 3
+    STEP = 4
+    WRITE = 5
+    INTENT = 6
+    DECISION = 7
+    REFUSED = 8
+    TIMER = 9
+    EXPIRED = 10
+    CONTROL = 11
+    MANIFEST = 12
+    SNAPSHOT = 13
+    BASELINE = 14
+    FORK = 15
+    MIGRATED = 16
+    UPCAST = 17
+    AGENDA = 18
+
+
+# Plain integers for the hot path: an IntEnum member costs an attribute look-up and encodes slower.
+EVENT: Final = 1
+EMITTED: Final = 2
+STEP: Final = 4
+REFUSED: Final = 8
+TIMER: Final = 9
+EXPIRED: Final = 10
+CONTROL: Final = 11
+MANIFEST: Final = 12
+SNAPSHOT: Final = 13
+BASELINE: Final = 14
+MIGRATED: Final = 16
+UPCAST: Final = 17
+
+
+class Status(IntEnum):
+    """How a step ended. Only OK and DELETED change the cell's state."""
+
+    OK = 0
+    DELETED = 1
+    HALTED = 2  # failed; the cell stops, its queue intact
+    SKIPPED = 3  # failed; the message went to the dead letters
+    CONFLICT = 4  # the cell was at another version than expected; the message is consumed
+    PARKED = 5  # the cell cannot take the message in its era; the queue waits for a migration
+
+
+OK: Final = 0
+DELETED: Final = 1
+HALTED: Final = 2
+SKIPPED: Final = 3
+CONFLICT: Final = 4
+PARKED: Final = 5
+
+# How many fields each kind has, for those this version writes.
+WIDTHS: Final = {
+    EVENT: 7, EMITTED: 6, STEP: 11, REFUSED: 6, TIMER: 5, EXPIRED: 6, CONTROL: 6, MANIFEST: 4,
+    SNAPSHOT: 4, BASELINE: 4, MIGRATED: 8, UPCAST: 6,
+}  # fmt: skip

@@ -1,0 +1,237 @@
+"""Restore: recorded frames applied to a ledger. No user code, routing or policy runs here.
+
+Every record's effect is one call of the ledger; records that are only told (Upcast, Refused, Snapshot,
+Baseline) change nothing. What a record refers to must be there: a step must be of the ring's first cell and
+of its oldest message, a fired timer must exist. If not, the journal contradicts itself and is `Corrupted`.
+
+`Witness` lets `verify` look at each step before it is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NoReturn
+
+from cellule.errors import Corrupted
+from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.dedupe import dedupe_key, payload_check
+from cellule.kernel.frame import Frame, Record
+from cellule.kernel.ledger import Era, Ledger, Target
+from cellule.kernel.need import Need, fetch
+from cellule.kernel.ordered.keys import pair_key
+from cellule.kernel.records import (
+    BASELINE,
+    CONTROL,
+    EMITTED,
+    EVENT,
+    EXPIRED,
+    MANIFEST,
+    MIGRATED,
+    OK,
+    REFUSED,
+    SNAPSHOT,
+    STEP,
+    TIMER,
+    UPCAST,
+)  # fmt: skip
+from cellule.values.envelope import open_envelope
+from cellule.values.link import Link
+
+Witness = Callable[[Frame, int, Slot], Generator[Need, None, None]]
+
+
+class Replay:
+    """Applies one frame after the other to a ledger."""
+
+    def __init__(self, ledger: Ledger, witness: Witness | None = None) -> None:
+        self._ledger = ledger
+        self._witness = witness
+        self._frame: Frame
+        self._height = 0
+        self._apply: dict[int, Callable[[Record], Generator[Need, None, None] | None]] = {
+            EVENT: self._event, EMITTED: self._emitted, TIMER: self._timer, EXPIRED: self._expired,
+            CONTROL: self._control, MANIFEST: self._manifest, MIGRATED: self._migrated,
+            REFUSED: _told, SNAPSHOT: _told, BASELINE: _told, UPCAST: _told,
+        }  # fmt: skip
+
+    def apply(self, frame: Frame) -> Generator[Need, None, None]:
+        """Apply `frame`; it must be the next of the chain."""
+        ledger = self._ledger
+        self._frame = frame
+        self._check_chain(frame)
+        ledger.now_ns, ledger.beat = frame.header.now_ns, frame.header.beat
+        yield from ledger.slots(self._touched(frame))
+        delivered = False
+        for position, record in enumerate(frame.records):
+            self._height = frame.header.first + position
+            kind = record[0]
+            if not delivered and not (kind in (TIMER, EXPIRED) and record[2] is not None):
+                ledger.deliver_pending()
+                delivered = True
+            if kind == STEP:
+                yield from self._step(record)
+                continue
+            rest = self._apply[kind](record)
+            if rest is not None:
+                yield from rest
+        if not delivered:
+            ledger.deliver_pending()
+        ledger.settle(frame.header.last)
+        ledger.frame = frame.cid.digest
+
+    def _check_chain(self, frame: Frame) -> None:
+        ledger, header = self._ledger, frame.header
+        if header.first != ledger.height + 1:
+            raise Corrupted(
+                "kernel.chain_gap", "frame {cid} starts at height {first}; the world is at {height}",
+                cid=str(frame.cid), first=header.first, height=ledger.height,
+            )  # fmt: skip
+        if header.prev != ledger.frame:
+            raise Corrupted(
+                "kernel.chain_broken", "frame {cid} at height {first} follows {prev}, not {digest}",
+                cid=str(frame.cid), first=header.first, prev=header.prev, digest=ledger.frame,
+            )  # fmt: skip
+        if header.now_ns < ledger.now_ns or header.beat != ledger.beat + 1:
+            raise Corrupted(
+                "kernel.chain_time", "frame {cid} at height {first} goes back in time or skips a beat",
+                cid=str(frame.cid), first=header.first,
+            )  # fmt: skip
+
+    def _touched(self, frame: Frame) -> list[Target]:
+        """All cells this frame touches, so that they are read together."""
+        touched: dict[Target, None] = {}
+        for _, targets in self._ledger.pending:
+            touched.update(dict.fromkeys(targets))
+        for position, record in enumerate(frame.records):
+            self._height = frame.header.first + position
+            kind = record[0]
+            if kind == EVENT:
+                touched.update(dict.fromkeys(self._targets(record[5])))
+            elif kind in (STEP, MIGRATED):
+                touched[self._name(record[2]), record[3]] = None
+            elif kind == EXPIRED:
+                touched[self._name(record[3]), record[4]] = None
+            elif kind == CONTROL and isinstance(record[5], dict):
+                touched.update(dict.fromkeys((base, key) for base, key in record[5].get("cells", ())))
+        return list(touched)
+
+    # Records
+
+    def _event(self, record: Record) -> None:
+        _, _, given, schema_at, held, target_list, more = record
+        schema, value = self._name(schema_at), self._value(held)
+        more = more or {}
+        message = Message(self._height, EVENT_MESSAGE, schema, value, 0, more.get("expected"))
+        for base, key in self._targets(target_list):
+            self._ledger.deliver(self._ledger.modules[base].slots[key], message)
+        if more.get("dedupe"):
+            if given is None or not isinstance(value, bytes):
+                self._contradicts("a deduplicated event has no id")
+            self._ledger.dedupe.add(
+                dedupe_key(given), self._height, payload_check(schema, value), self._ledger.now_ns
+            )
+
+    def _emitted(self, record: Record) -> None:
+        _, _, depth, schema_at, held, target_list = record
+        targets = self._targets(target_list)
+        if targets:
+            message = Message(
+                self._height, EVENT_MESSAGE, self._name(schema_at), self._value(held), depth, None
+            )
+            self._ledger.pending.append((message, targets))
+
+    def _step(self, record: Record) -> Generator[Need, None, None]:
+        _, cause, module_at, key, born, era, status, version, prev, held, more = record
+        ledger = self._ledger
+        slot = self._slot(self._name(module_at), key)
+        if not ledger.ring or ledger.ring[0] is not slot:
+            self._contradicts(f"the step is of {slot.cells.base} {key.hex()}, which is not the next to run")
+        if slot.queue[0].height != cause:
+            self._contradicts(f"the step handles {cause}, the queue's first is {slot.queue[0].height}")
+        if prev != (slot.entry[5] if slot.entry is not None else 0):
+            self._contradicts("the step does not follow the cell's previous step")
+        if self._witness is not None:
+            yield from self._witness(self._frame, self._height, slot)
+        more = more or {}
+        if status != OK:
+            reason = {"code": more["code"], "text": more["text"]} if "code" in more else None
+            ledger.step_done(slot, self._height, status, version, born, era, None, reason)
+            return
+        state: Any = self._value(held)
+        kept = None
+        if more.get("log"):
+            if slot.entry is not None and slot.entry[0] is not None:
+                yield from ledger.state_bytes(slot)
+            if isinstance(state, Link):
+                found = yield from fetch(ledger.nodes, (state.cid,))
+                state = found[state.cid]
+            state, kept = ledger.append_log(slot.entry, state, None)
+        ledger.step_done(slot, self._height, OK, version, born, era, state, kept)
+
+    def _timer(self, record: Record) -> None:
+        _, _, fired, due_ns, what = record
+        if fired is not None:
+            self._ledger.timers.remove(fired)
+        if what is not None:
+            kind, module_at, key, born = what
+            self._ledger.timers.insert(
+                pair_key(due_ns, self._height), [kind, self._name(module_at), key, born]
+            )
+
+    def _expired(self, record: Record) -> None:
+        _, _, fired, module_at, key, born = record
+        slot = self._slot(self._name(module_at), key)
+        if slot.entry is None or slot.entry[2] != born:
+            self._contradicts(f"the expired cell was not born at {born}")
+        self._ledger.timers.remove(fired)
+        self._ledger.expire(slot)
+
+    def _control(self, record: Record) -> None:
+        _, _, verb, _, _, arguments = record
+        ledger = self._ledger
+        if verb == "pause" or verb == "resume":
+            ledger.paused = verb == "pause"
+        elif verb == "cell.resume" or verb == "cell.migrate":
+            for base, key in arguments["cells"]:
+                ledger.release(self._slot(base, key))
+
+    def _manifest(self, record: Record) -> None:
+        _, _, link, era = record
+        if era != len(self._ledger.eras) or not isinstance(link, Link):
+            self._contradicts(f"era {era} does not follow the table of {len(self._ledger.eras)}")
+        self._ledger.eras.append(Era(link.cid, self._height))
+
+    def _migrated(self, record: Record) -> None:
+        _, _, module_at, key, born, era_from, era_to, held = record
+        slot = self._slot(self._name(module_at), key)
+        if slot.entry is None or slot.entry[2] != born or slot.entry[3] != era_from:
+            self._contradicts("the migrated cell is not the one recorded")
+        state: Any = self._value(held)
+        self._ledger.migrate(slot, era_to, state)
+
+    # Fields
+
+    def _name(self, position: Any) -> str:
+        names = self._frame.names
+        if type(position) is not int or not 0 <= position < len(names):
+            self._contradicts(f"name {position!r} is not in the frame's table of {len(names)}")
+        return names[position]
+
+    def _targets(self, targets: Any) -> list[Target]:
+        return [(self._name(position), key) for position, key in targets]
+
+    def _value(self, held: Any) -> bytes | Link:
+        return held if isinstance(held, Link) else open_envelope(held).data
+
+    def _slot(self, base: str, key: bytes) -> Slot:
+        return self._ledger.cells(base).slot(key)
+
+    def _contradicts(self, what: str) -> NoReturn:
+        raise Corrupted(
+            "kernel.journal_contradicts", "height {height} of frame {cid}: {what}",
+            height=self._height, cid=str(self._frame.cid), what=what,
+        )  # fmt: skip
+
+
+def _told(record: Record) -> None:
+    """A record for readers; the world does not depend on it."""

@@ -1,0 +1,221 @@
+"""Queue rounds: every ready cell gets one step a round, at most `burst` rounds and `quota` steps a beat.
+
+Most steps are plain: a cell of the current era, an event its module takes as it is, a short new state and
+nothing else. Those are written down right in the loop, which is the hot path of the whole system; anything
+else goes through `Stepper` and `_write`, which know every case. Both write the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from cellule.kernel import expiry
+from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.eras import Eras
+from cellule.kernel.ledger import Ledger
+from cellule.kernel.limits import LOAD_SLOTS_MAX, STATE_INLINE_RECORD_MAX
+from cellule.kernel.need import Need
+from cellule.kernel.program import StepFault
+from cellule.kernel.records import DELETED, EMITTED, OK, STEP, UPCAST
+from cellule.kernel.steps import Emission, Result, Stepper
+from cellule.kernel.writer import LINK_MARK, RECORD_BYTES, FrameWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much one beat does: written into the frame's header."""
+
+    quota: int
+    burst: int
+
+
+class Rounds:
+    """The steps of one beat; `steps` has a row for each, in the order of `items.Stepped`."""
+
+    def __init__(
+        self, ledger: Ledger, eras: Eras, stepper: Stepper, writer: FrameWriter, pace: Pace, entropy: bytes
+    ) -> None:
+        self._ledger = ledger
+        self._eras = eras
+        self._stepper = stepper
+        self._writer = writer
+        self._pace = pace
+        self._entropy = entropy
+        self.steps: list[tuple[int, str, bytes, int, int, int, bytes | None, str, str]] = []
+
+    def run(self) -> Generator[Need, None, None]:
+        """Step cells until the ring is empty or the beat has done enough."""
+        ring, writer = self._ledger.ring, self._writer
+        left = self._pace.quota
+        plain = self._plain
+        for _ in range(self._pace.burst):
+            for _ in range(len(ring)):
+                if not left or writer.is_full():
+                    return
+                left -= 1
+                slot = ring[0]
+                if not slot.loaded:
+                    yield from self._load_ring()
+                if plain(slot):
+                    continue
+                height = writer.first + len(writer.records)
+                result = yield from self._stepper.compute(slot, height, self._entropy)
+                self._write(slot, result)
+            if not ring:
+                return
+
+    def _plain(self, slot: Slot) -> bool:
+        """Take the step if it can be called without a closer look; False where it cannot."""
+        cells = slot.cells
+        era = self._eras.current
+        fast = era.fast.get(cells.base)
+        if fast is None:
+            return False
+        entry = slot.entry
+        cause, _, schema, value, _, expected = slot.queue[0]
+        if expected is not None or schema not in fast.schemas or type(value) is not bytes:
+            return False
+        state: Any = None
+        if entry is not None:
+            state = entry[0]
+            if entry[3] != era.number or type(state) is not bytes:
+                return False
+        key = slot.key
+        context = None
+        if fast.context:
+            version = 0 if entry is None else entry[1]
+            context = self._stepper.context(
+                slot, fast.module, era.number, self._next(), self._entropy, version
+            )
+        try:
+            output = fast.step(state, schema, value, key, context)
+            state, events, effects, reply, ann = output
+            if (
+                state is None or events or effects or reply is not None or ann is not None
+                or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state
+            ):  # fmt: skip
+                self._write(slot, self._stepper.accepted(slot, era, fast.module, output))
+                return True
+        except StepFault as fault:
+            self._write(slot, self._stepper.failed(slot, fault))
+            return True
+        self._write_plain(slot, cause, state, era.number)
+        if entry is None and fast.retains:
+            expiry.arm(self._ledger, self._eras, self._writer, slot, self._next() - 1)
+        return True
+
+    def _write_plain(self, slot: Slot, cause: int, state: bytes, era: int) -> None:
+        """Write a step down whose whole outcome is a short new state."""
+        ledger, writer = self._ledger, self._writer
+        entry, key, queue, base = slot.entry, slot.key, slot.queue, slot.cells.base
+        at = writer.names.get(base)
+        if at is None:
+            at = writer.name(base)
+        records = writer.records
+        height = writer.first + len(records)
+        if entry is None:
+            version, born, prev = 1, height, 0
+        else:
+            version, born, prev = entry[1] + 1, entry[2], entry[5]
+        records.append([STEP, cause, at, key, born, era, OK, version, prev, [state], None])
+        writer.size += RECORD_BYTES + len(state) + len(key)
+        self.steps.append((cause, base, key, OK, version, height, None, "", ""))
+        ledger.step_ok(slot, queue, (state, version, born, era, ledger.now_ns, height, None))
+
+    def _next(self) -> int:
+        return self._writer.first + len(self._writer.records)
+
+    def _load_ring(self) -> Generator[Need, None, None]:
+        """After a restore the ring names cells that are still at rest: bring the next ones together."""
+        wanted: dict[str, list[bytes]] = {}
+        for _, slot in zip(range(LOAD_SLOTS_MAX), self._ledger.ring, strict=False):
+            if not slot.loaded:
+                wanted.setdefault(slot.cells.base, []).append(slot.key)
+        yield from self._ledger.load(wanted)
+
+    def _write(self, slot: Slot, result: Result) -> None:
+        """Write any decided step down, and make it so."""
+        writer = self._writer
+        message = slot.queue[0]
+        base, key, entry = slot.cells.base, slot.key, slot.entry
+        module = writer.name(base)
+        for step in result.upcasts:
+            record = [UPCAST, message.height, module, key, writer.name(step.old), writer.name(step.new)]
+            writer.append(record, 0)
+        status, state = result.status, result.state
+        height = writer.next_height()
+        born = result.born or (height if status in (OK, DELETED) else 0)
+        more = _step_more(writer, result) if _has_more(result) else None
+        prev = entry[5] if entry is not None else 0
+        writer.append(
+            [STEP, message.height, module, key, born, result.era, status, result.version, prev,
+             writer.state(state), more],
+            (len(state) if state is not None else 0) + len(result.text) + len(key),
+        )  # fmt: skip
+        self._account(slot, height, born, result)
+        if result.emissions or result.code:
+            self._emit(slot, message, height, result)
+        self.steps.append((
+            message.height, base, key, status, result.version, height, result.reply, result.code, result.text,
+        ))  # fmt: skip
+
+    def _account(self, slot: Slot, height: int, born: int, result: Result) -> None:
+        ledger = self._ledger
+        state = result.state
+        if result.status != OK:
+            more = {"code": result.code, "text": result.text} if result.code else None
+            ledger.step_done(slot, height, result.status, result.version, born, result.era, None, more)
+            return
+        kept: dict[str, Any] | None = None
+        if result.log:
+            assert state is not None
+            state, kept = ledger.append_log(slot.entry, state, self._writer.blocks)
+        ledger.step_done(slot, height, OK, result.version, born, result.era, state, kept)
+        if born == height:
+            expiry.arm(ledger, self._eras, self._writer, slot, height)
+
+    def _emit(self, slot: Slot, message: Message, height: int, result: Result) -> None:
+        failure = self._stepper.failure_event(slot, message, height, result)
+        if failure is not None:
+            self._append_emitted(height, failure)
+        for emission in result.emissions:
+            self._append_emitted(height, self._stepper.stopped_cascade(slot, height, emission) or emission)
+
+    def _append_emitted(self, cause: int, emission: Emission) -> None:
+        writer = self._writer
+        depth, schema, value, targets = emission
+        name = writer.name
+        height = writer.append(
+            [
+                EMITTED,
+                cause,
+                depth,
+                name(schema),
+                writer.value(value),
+                [[name(base), key] for base, key in targets],
+            ],
+            len(value),
+        )
+        if targets:
+            self._ledger.pending.append((Message(height, EVENT_MESSAGE, schema, value, depth, None), targets))
+
+
+def _has_more(result: Result) -> bool:
+    return bool(result.code) or result.reply is not None or result.ann is not None or result.log
+
+
+def _step_more(writer: FrameWriter, result: Result) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if result.reply is not None:
+        more["reply"] = writer.value(result.reply)
+    if result.ann is not None:
+        more["ann"] = writer.value(result.ann)
+    if result.code:
+        more["code"], more["text"] = result.code, result.text
+    if result.timed_out:
+        more["timed_out"] = True
+    if result.log:
+        more["log"] = True
+    return more

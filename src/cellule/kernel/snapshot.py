@@ -1,0 +1,176 @@
+"""Snapshots: a world's whole state as one CAS root, taken at a beat boundary.
+
+A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers into nodes in slices, while
+beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
+
+    {beat, dead_letters, dedupe, eras, format, frame, height, modules, now_ns, paused, pending, ready,
+     stopped, timers, and, null until they are used: budgets, heartbeat, idempotency, intents, schedules}
+
+`eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; ordered indexes are [root, count];
+`pending` and `ready` are links to lists of [message, targets] and [module, key]; `frame` is the digest of the
+frame at `height`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from cellule.errors import CelluleError, Corrupted
+from cellule.kernel.cells import Slot, message_of, message_value
+from cellule.kernel.dedupe import Dedupe
+from cellule.kernel.index.live import Spill
+from cellule.kernel.ledger import Budget, Cells, Era, Ledger
+from cellule.kernel.limits import FORMAT_VERSION
+from cellule.kernel.need import Need, Nodes, Pause, fetch
+from cellule.kernel.ordered.index import OrderedIndex
+from cellule.values.cbor import decode, encode
+from cellule.values.cid import Cid, cid_of
+from cellule.values.link import Link
+
+SLICE_NODES = 256  # index nodes written between two beats
+_RESERVED = ("budgets", "heartbeat", "idempotency", "intents", "schedules")
+_KEYS = {
+    "beat", "dead_letters", "dedupe", "eras", "format", "frame", "height", "modules", "now_ns", "paused",
+    "pending", "ready", "stopped", "timers", *_RESERVED,
+}  # fmt: skip
+
+
+class SnapshotJob:
+    """A snapshot under way: run it in slices until it returns the root."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.height = ledger.height
+        self.blocks: dict[Cid, bytes] = {}
+        self._fixed = self._freeze()
+
+    def _freeze(self) -> dict[str, Any]:
+        """Fix everything small now, and freeze the layers that are written in slices."""
+        ledger = self._ledger
+        for cells in ledger.modules.values():
+            for key, slot in cells.slots.items():
+                entry = slot.at_rest() if slot.loaded else None
+                if entry is not None:
+                    cells.live.put(key, entry)
+            cells.live.freeze()
+        for index in (ledger.timers, ledger.stopped, ledger.dead_letters):
+            index.freeze()
+        pending = [
+            [message_value(message), [list(target) for target in targets]]
+            for message, targets in ledger.pending
+        ]
+        ready = [[slot.cells.base, slot.key] for slot in ledger.ring]
+        return {
+            "format": FORMAT_VERSION, "height": ledger.height, "beat": ledger.beat, "now_ns": ledger.now_ns,
+            "frame": ledger.frame, "paused": ledger.paused,
+            "eras": [[Link(era.manifest), era.height] for era in ledger.eras],
+            "pending": self._linked(pending), "ready": self._linked(ready),
+            "dedupe": ledger.dedupe.save(self.blocks),
+            **dict.fromkeys(_RESERVED),
+        }  # fmt: skip
+
+    def run(self) -> Generator[Need | Pause, None, Cid]:
+        """Write the frozen layers; yields `Pause` after each slice, and returns the snapshot's CID."""
+        ledger = self._ledger
+        modules: dict[str, Any] = {}
+        for base in sorted(ledger.modules):
+            cells = ledger.modules[base]
+            root = yield from self._module(cells)
+            if root is not None:
+                modules[base] = [Link(root), cells.live.root_count]
+        whole = {**self._fixed, "modules": modules}
+        for name in ("timers", "stopped", "dead_letters"):
+            index: OrderedIndex = getattr(ledger, name)
+            root, blocks = yield from index.materialise(SLICE_NODES)
+            self.blocks.update(blocks)
+            whole[name] = None if root is None else [Link(root), index.root_count]
+        data = encode(whole)
+        cid = cid_of(data)
+        self.blocks[cid] = data
+        return cid
+
+    def saved(self) -> None:
+        """The blocks are durable: what was kept in memory for them may go."""
+        self._ledger.nodes.unpin(self.blocks)
+        self._ledger.dedupe.forget_saved()
+
+    def _module(self, cells: Cells) -> Generator[Need | Pause, None, Cid | None]:
+        root, blocks = yield from cells.live.materialise(SLICE_NODES)
+        self.blocks.update(blocks)
+        self.blocks.update(cells.blocks)
+        self._ledger.nodes.pin(cells.blocks)
+        cells.blocks.clear()
+        return root
+
+    def _linked(self, rows: list[Any]) -> Link | None:
+        if not rows:
+            return None
+        data = encode(rows)
+        cid = cid_of(data)
+        self.blocks[cid] = data
+        return Link(cid)
+
+
+def load_snapshot(
+    cid: Cid, nodes: Nodes, budget: Budget, spill: Spill | None
+) -> Generator[Need, None, Ledger]:
+    """The ledger a snapshot describes; reads roots and lists, not cells."""
+    found = yield from fetch(nodes, (cid,))
+    saved = _checked(cid, found[cid])
+    ledger = Ledger(nodes, budget, spill)
+    ledger.height, ledger.beat, ledger.now_ns = saved["height"], saved["beat"], saved["now_ns"]
+    ledger.frame, ledger.paused = saved["frame"], saved["paused"]
+    ledger.eras = [Era(link.cid, height) for link, height in saved["eras"]]
+    for base, (link, count) in saved["modules"].items():
+        ledger.modules[base] = Cells(base, link.cid, ledger, count=count)
+    for name in ("timers", "stopped", "dead_letters"):
+        if saved[name] is not None:
+            link, count = saved[name]
+            setattr(ledger, name, OrderedIndex(link.cid, nodes, count=count))
+    ledger.dedupe = yield from Dedupe.load(saved["dedupe"], nodes)
+    for row in (yield from _list(saved["pending"], nodes)):
+        ledger.pending.append((message_of(row[0]), [(base, key) for base, key in row[1]]))
+    for base, key in (yield from _list(saved["ready"], nodes)):
+        cells = ledger.cells(base)
+        slot = cells.slots[key] = Slot(cells, key)
+        slot.active = False
+        ledger.ring.append(slot)
+    return ledger
+
+
+def _list(link: Link | None, nodes: Nodes) -> Generator[Need, None, list[Any]]:
+    if link is None:
+        return []
+    found = yield from fetch(nodes, (link.cid,))
+    rows: Any = decode(found[link.cid])
+    return list(rows)
+
+
+def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
+    try:
+        saved: Any = decode(data)
+    except CelluleError as error:
+        raise Corrupted(
+            "kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=str(error)
+        ) from error
+    if not isinstance(saved, dict) or "format" not in saved:
+        raise Corrupted("kernel.snapshot_damaged", "{cid} is not a snapshot", cid=str(cid))
+    if saved["format"] != FORMAT_VERSION:
+        raise Corrupted(
+            "kernel.snapshot_format", "snapshot {cid} has format {found}; this version reads format {known}",
+            cid=str(cid), found=saved["format"], known=FORMAT_VERSION,
+            hint="Open the world with the version of Cellule that wrote it, or a newer one.",
+        )  # fmt: skip
+    if set(saved) != _KEYS:
+        odd = sorted(set(saved) ^ _KEYS)
+        raise Corrupted(
+            "kernel.snapshot_damaged", "snapshot {cid} has missing or unknown fields: {what}",
+            cid=str(cid), what=", ".join(odd),
+        )  # fmt: skip
+    for name in ("height", "beat", "now_ns"):
+        if type(saved[name]) is not int or saved[name] < 0:
+            raise Corrupted(
+                "kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=f"{name} is no number"
+            )
+    return saved

@@ -1,0 +1,205 @@
+"""A world: the deterministic kernel behind one small door.
+
+Bytes in, bytes out. `beat`, `restore` and `snapshot` answer their result, or `Need`: the CIDs of nodes the
+host has to bring, all at once, to `resume`. One of them is under way at a time; only a snapshot's slices may
+come between beats. An error other than a refused item leaves the world poisoned: drop it and restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from cellule.errors import InvariantBroken, ensure
+from cellule.kernel.beat import BeatRun
+from cellule.kernel.cells import Entry
+from cellule.kernel.eras import Eras
+from cellule.kernel.frame import ENTROPY_BYTES, Frame, decode_frame
+from cellule.kernel.index.live import Spill
+from cellule.kernel.items import Beat, EventItem, Item
+from cellule.kernel.ledger import Budget, Era, Ledger
+from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.manifest.system import WORLD_STARTED
+from cellule.kernel.need import Need, Nodes, Pause
+from cellule.kernel.program import Programs
+from cellule.kernel.replay import Replay, Witness
+from cellule.kernel.rounds import Pace
+from cellule.kernel.snapshot import SnapshotJob, load_snapshot
+from cellule.kernel.steps import Stepper
+from cellule.values.cbor import encode
+from cellule.values.cid import Cid
+
+T = TypeVar("T")
+Fetch = Callable[[Iterable[Cid]], Mapping[Cid, bytes]]
+
+
+class World:
+    """One world in memory."""
+
+    def __init__(self, ledger: Ledger, world_id: UUID, programs: Programs, pace: Pace | None = None) -> None:
+        self.ledger = ledger
+        self.world_id = world_id
+        self.pace = pace or Pace(QUOTA_DEFAULT, BURST_DEFAULT)
+        self.eras = Eras(ledger, ledger.nodes, programs)
+        self.stepper = Stepper(ledger, self.eras, world_id.bytes)
+        self._under_way: Generator[Need, None, Any] | None = None
+        self._job: tuple[SnapshotJob, Generator[Need | Pause, None, Cid]] | None = None
+        self._poisoned: BaseException | None = None
+
+    @classmethod
+    def create(
+        cls, manifest: Manifest, world_id: UUID, now_ns: int, programs: Programs, *,
+        pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
+    ) -> World:  # fmt: skip
+        """A new world, empty, in the manifest's era. Its first beat admits `started()`."""
+        budget = budget or Budget()
+        nodes = Nodes(budget.nodes_bytes_max)
+        nodes.pin({manifest.cid: manifest.data})
+        ledger = Ledger(nodes, budget, spill)
+        ledger.now_ns = now_ns
+        ledger.eras.append(Era(manifest.cid, 0))
+        world = cls(ledger, world_id, programs, pace)
+        finished(world.eras.open())
+        return world
+
+    @staticmethod
+    def started() -> EventItem:
+        """The first event of every world."""
+        return EventItem(WORLD_STARTED, encode({}), system=True)
+
+    @classmethod
+    def restore(
+        cls, snapshot: Cid, world_id: UUID, programs: Programs, *,
+        pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
+    ) -> Restoring:  # fmt: skip
+        """Begin to restore from a snapshot and the frames strictly above it."""
+        return Restoring(snapshot, world_id, programs, pace, budget or Budget(), spill)
+
+    def beat(self, items: Sequence[Item], now_ns: int, entropy: bytes) -> Beat | Need:
+        """Do one beat; the same world, items, time and entropy always give the same bytes."""
+        ensure(len(entropy) == ENTROPY_BYTES, "kernel.entropy", "a beat takes 16 bytes of entropy")
+        run = BeatRun(self.ledger, self.eras, self.stepper, self.pace, now_ns, entropy)
+        answer: Beat | Need = self._start(run.run(items))
+        return answer
+
+    def resume(self, nodes: Mapping[Cid, bytes]) -> Any:
+        """Go on with what answered `Need`, with the nodes it asked for."""
+        self.ledger.nodes.add(nodes)
+        return self._advance()
+
+    def look(self, base: str, key: bytes) -> Entry | Need | None:
+        """The entry of a cell as of the newest beat (state bytes, version, born, era, ...), or None."""
+        answer: Entry | Need | None = self._start(self._look(base, key))
+        return answer
+
+    def snapshot(self) -> SnapshotJob:
+        """Fix the state at this beat boundary; then call `snapshot_slice` until it is done."""
+        ensure(self._job is None, "kernel.snapshot_under_way", "a snapshot is under way already")
+        ensure(self._under_way is None, "kernel.busy", "a beat is under way")
+        job = SnapshotJob(self.ledger)
+        self._job = (job, job.run())
+        return job
+
+    def snapshot_slice(self) -> Need | Pause | Cid:
+        """Write one slice of the snapshot under way; the CID when it is complete."""
+        ensure(self._job is not None, "kernel.no_snapshot", "no snapshot is under way")
+        assert self._job is not None
+        try:
+            return next(self._job[1])
+        except StopIteration as stop:
+            self._job = None
+            cid: Cid = stop.value
+            return cid
+
+    def _look(self, base: str, key: bytes) -> Generator[Need, None, Entry | None]:
+        ledger = self.ledger
+        yield from ledger.slots([(base, key)])
+        slot = ledger.cells(base).slot(key)
+        if slot.entry is not None and slot.entry[0] is not None:
+            yield from ledger.state_bytes(slot)
+        entry = slot.at_rest()
+        ledger.drop_idle()
+        return entry
+
+    def _start(self, generator: Generator[Need, None, Any]) -> Any:
+        ensure(self._under_way is None, "kernel.busy", "the last call answered Need: resume it first")
+        if self._poisoned is not None:
+            raise InvariantBroken("kernel.poisoned", "this world failed before: {why}", why=self._poisoned)
+        self._under_way = generator
+        return self._advance()
+
+    def _advance(self) -> Any:
+        ensure(self._under_way is not None, "kernel.nothing_under_way", "there is nothing to resume")
+        assert self._under_way is not None
+        try:
+            return next(self._under_way)
+        except StopIteration as stop:
+            self._under_way = None
+            return stop.value
+        except BaseException as error:
+            self._under_way = None
+            self._poisoned = error
+            raise
+
+
+class Restoring:
+    """A restore under way: `frames` in order, then `world`."""
+
+    def __init__(
+        self, snapshot: Cid, world_id: UUID, programs: Programs, pace: Pace | None, budget: Budget,
+        spill: Spill | None,
+    ) -> None:  # fmt: skip
+        self.nodes = Nodes(budget.nodes_bytes_max)
+        self._opening = load_snapshot(snapshot, self.nodes, budget, spill)
+        self._world_id = world_id
+        self._programs = programs
+        self._pace = pace
+
+    def open(self, witness: Callable[[World], Witness] | None = None) -> Generator[Need, None, Opened]:
+        """Read the snapshot; yields `Need`."""
+        ledger = yield from self._opening
+        world = World(ledger, self._world_id, self._programs, self._pace)
+        return Opened(world, Replay(ledger, witness(world) if witness else None))
+
+
+class Opened:
+    """A world at its snapshot, taking frames."""
+
+    def __init__(self, world: World, replay: Replay) -> None:
+        self._world = world
+        self._replay = replay
+
+    def apply(self, frame: bytes | Frame) -> Generator[Need, None, None]:
+        """Apply the next frame; yields `Need`."""
+        yield from self._replay.apply(frame if isinstance(frame, Frame) else decode_frame(frame))
+
+    def world(self) -> Generator[Need, None, World]:
+        """The restored world, ready for beats."""
+        yield from self._world.eras.open()
+        return self._world
+
+
+def drive(generator: Generator[Need | Pause, None, T], nodes: Nodes, fetch: Fetch) -> T:
+    """Run a kernel generator to its end, bringing the nodes it asks for with `fetch`."""
+    try:
+        while True:
+            asked = next(generator)
+            if isinstance(asked, Need):
+                nodes.add(fetch(asked.cids))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def finished(generator: Generator[Need, None, T]) -> T:
+    """The result of a generator that has all it needs."""
+    try:
+        need = next(generator)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise InvariantBroken(
+        "kernel.unexpected_need", "nodes are missing: {cids}", cids=[str(cid) for cid in need.cids]
+    )

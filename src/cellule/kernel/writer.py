@@ -1,0 +1,77 @@
+"""The frame under way: its records, its table of names, its size, and the blocks it links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.kernel.frame import Header, Record, encode_frame
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
+from cellule.values.cid import Cid, cid_of
+from cellule.values.envelope import seal
+from cellule.values.link import Link
+
+RECORD_BYTES = 48  # what a record costs beside the bytes it holds; an estimate that only closes frames
+LINK_MARK = b"\xd8\x2a"
+
+
+class FrameWriter:
+    """Collects the records of one beat; `first` is the height of the first of them."""
+
+    __slots__ = ("blocks", "first", "linked", "names", "records", "size")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.records: list[Record] = []
+        self.blocks: dict[Cid, bytes] = {}
+        self.linked = False
+        self.names: dict[str, int] = {}
+        self.size = 0
+
+    def next_height(self) -> int:
+        """The height the next record will have."""
+        return self.first + len(self.records)
+
+    def is_full(self) -> bool:
+        """Tell whether the frame takes no further items and steps."""
+        return self.size >= FRAME_BYTES_CLOSE
+
+    def name(self, text: str) -> int:
+        """The position of a name in the frame's table."""
+        position = self.names.get(text)
+        if position is None:
+            position = self.names[text] = len(self.names)
+            self.size += len(text)
+        return position
+
+    def append(self, record: Record, size: int) -> int:
+        """Add a record that holds `size` bytes, and return its height."""
+        self.size += RECORD_BYTES + size
+        self.records.append(record)
+        return self.first + len(self.records) - 1
+
+    def value(self, value: bytes | Link) -> Any:
+        """A value as a record holds it: an envelope, or the link to a block that exists."""
+        if isinstance(value, Link):
+            self.linked = True
+            return value
+        if LINK_MARK not in value:
+            return [value]
+        held = seal(value)
+        self.linked = self.linked or len(held) > 1
+        return held
+
+    def state(self, state: bytes | None) -> Any:
+        """A state as a record holds it; a long one becomes a block of this frame."""
+        if state is None or len(state) <= STATE_INLINE_RECORD_MAX:
+            return state if state is None else self.value(state)
+        cid = cid_of(state)
+        self.blocks[cid] = state
+        self.linked = True
+        return Link(cid)
+
+    def encode(
+        self, beat: int, now_ns: int, entropy: bytes, quota: int, burst: int, prev: bytes | None
+    ) -> bytes:
+        """The finished frame."""
+        header = Header(beat, self.first, self.next_height() - 1, now_ns, entropy, quota, burst, prev)
+        return encode_frame(header, list(self.names), self.records, linked=self.linked)

@@ -1,0 +1,84 @@
+"""Frozen normal forms of manifests; a change here is a new format version (docs/formats/manifest.md)."""
+
+from __future__ import annotations
+
+from cellule.kernel.manifest.load import load_manifest
+from cellule.kernel.manifest.system import SYSTEM_SCHEMAS
+from cellule.values import Link, cid_of, decode
+from cellule.values.schema import identity
+from cellule.values.schema.types import Ref
+
+COUNTER = {
+    "schemas": {"a/Add@1": {"record": {"id": {"text": {}}}}, "a/Count@1": {"record": {"n": {"int": {}}}}},
+    "modules": {"a/Counter@1": {"state": "a/Count@1", "key": {"text": {}}}},
+    "routing": {"subscriptions": [{"event": "a/Add@1", "module": "a/Counter@1", "key_field": "id"}]},
+}
+WHOLE = {
+    **COUNTER,
+    "schemas": {
+        **COUNTER["schemas"],
+        "a/Count@2": {"record": {"total": {"int": {}, "min": 0}}},
+        "a/Event@1": {"variant": {"Add": {"ref": "a/Add@1"}, "Mail": {"ref": "sys/FabricMessage@1"}}},
+    },
+    "modules": {
+        "a/Counter@2": {
+            "kind": "workflow", "style": "fsm", "state": "a/Count@2", "event": "a/Event@1",
+            "key": {"text": {}}, "context": True, "effects_emitted": ["timer.set", "http.request"],
+            "retention": {"ttl_ns": 1, "idle_ns": 2}, "failure": "skip", "upgrade": "pin",
+            "code": {"bundle": Link(cid_of(b"bundle", "raw")), "entry": "counter:step"},
+        },
+        "a/Sum@1": {"kind": "pure", "state": "log", "event": ["a/Add@1", "sys/StepFailed@1"]},
+    },
+    "routing": {
+        "subscriptions": [
+            {"event": "a/Add@1", "module": "a/Sum@1"},
+            {"event": "sys/StepFailed@1", "module": "a/Sum@1"},
+            {"event": "a/Event@1", "module": "a/Counter@2", "key_only": True},
+        ],
+        "inboxes": {"mailbox://counters": {"module": "a/Counter@2", "key_only": True}},
+    },
+    "upcasters": [{"from": "a/Count@1", "to": "a/Count@2", "code": {"entry": "counter:total"}}],
+    "triggers": [{"event": "a/Add@1", "plan": "a/flow@1", "correlate_by": "id"}],
+    "effects": {"http.request": {"priority": 1}}, "capabilities": {"net": {"hosts": ["example.org"]}},
+    "policy": "reducers-micro-only", "schedules": {"daily": {"cron": "0 3 * * *"}},
+    "bindings": {"a/Counter@2": {"http": "net"}}, "plans": {"a/flow@1": {"steps": []}},
+}  # fmt: skip
+
+
+def test_the_normal_form_of_a_small_manifest_is_frozen():
+    manifest = load_manifest(COUNTER)
+    assert manifest.data.hex() == (
+        "a466666f726d617400676d6f64756c6573a16b612f436f756e7465724031a6636b6579a16474657874a0646b696e"
+        "6468776f726b666c6f7765737461746569612f436f756e744031657374796c656772656475636572676661696c75"
+        "72656468616c74677570677261646566666f6c6c6f7767726f7574696e67a16d737562736372697074696f6e7381"
+        "a3656576656e7467612f4164644031666d6f64756c656b612f436f756e7465724031696b65795f6669656c646269"
+        "6467736368656d6173a267612f4164644031a1667265636f7264a1626964a16474657874a069612f436f756e7440"
+        "31a1667265636f7264a1616ea163696e74a0"
+    )
+    assert str(manifest.cid) == "bafyreiapaxhxup55spqzmu5pgqkpibxaoeqsztjzkkctzz5yqz7uinhxxq"
+
+
+def test_the_normal_form_of_a_manifest_with_everything_is_frozen():
+    manifest = load_manifest(WHOLE)
+    assert str(manifest.cid) == "bafyreiakfea5xub2iprdzwalodmhoi7z6g25zp5q65v6tnwm6bfiiorryq"
+    assert decode(manifest.data)["modules"]["a/Sum@1"] == {
+        "kind": "pure", "style": "reducer", "state": "sys/Log@1", "log": True, "failure": "halt",
+        "upgrade": "follow", "event": ["a/Add@1", "sys/StepFailed@1"],
+    }  # fmt: skip
+    assert load_manifest(manifest.data) == manifest
+
+
+def test_the_identities_of_the_system_schemas_are_frozen():
+    found = {name: str(identity(Ref(name), SYSTEM_SCHEMAS)) for name in SYSTEM_SCHEMAS}
+    assert found == {
+        "sys/WorldStarted@1": "bafyreialea2n26p5czwmsvzr6hdkavypioflhpwql24dzflij6ui6jr4gu",
+        "sys/StepFailed@1": "bafyreidus4dh4oojy455izewkpmpzol4wz5bbzbn2ut2h2ojjqdukil4dq",
+        "sys/CascadeStopped@1": "bafyreifzhzfasxvvbrwhs2xbtrmpfz2t4js7xow5qlzedk2xl2f2de2uam",
+        "sys/TimerFired@1": "bafyreiel4tql73mstrqt7jdxpb3zc2bu2xeekn5vfhqarp3yi2kkaibqtm",
+        "sys/EffectReceiptRejected@1": "bafyreialjxrsj6yn7szrqeq62xb6ntl7q7lxex3yybf2i7wzsersyceyiq",
+        "sys/FabricMessage@1": "bafyreihlqm6to4kuzfpmf4eyadr3thbfm74gcacu3s7tyiblm5cidlmace",
+        "sys/ReducerGaveUp@1": "bafyreie3ivu24sp4obnwqyhmsbir7ubrsqkocmf7kikdm62cmaduwccjee",
+        "sys/Context@1": "bafyreib3maf6ayulswmqixv5khdsxkhnlcrxz5l43mlul4qznevrulblcm",
+        "sys/ReducerContext@1": "bafyreicor3p4kadexhrrfcs76nc45yl3gv3vpowys7mf4wlbmfoaftwshq",
+        "sys/Log@1": "bafyreihtif3qdtvslznsbyodfpjkhyhb3bmhyqy4hduydugef3ezxqvu4m",
+    }

@@ -1,0 +1,158 @@
+"""Admission: ids, duplicates, refusals, controls, pause."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from cellule.errors import TooOld
+from cellule.kernel import dedupe, limits
+from cellule.kernel.frame import decode_frame
+from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusedItem
+from cellule.kernel.records import CONTROL, REFUSED
+from cellule.values.cbor import encode
+from cellule.values.link import Link
+
+
+def paid(order: str = "o1", **options: object) -> EventItem:
+    return EventItem("shop/Paid@1", encode({"order": order}), **options)
+
+
+@pytest.mark.parametrize("given", ["order-17", b"\x01\x02", UUID(int=5)])
+def test_the_same_id_is_applied_once(world, given):
+    first = world.beat([paid(id=given, explicit=True)])
+    again = world.beat([paid(id=given, explicit=True), paid(id=given, explicit=True)])
+    assert isinstance(first.outcomes[0], Admitted)
+    assert again.outcomes == [Duplicate(first.outcomes[0].height)] * 2
+    assert again.frame is None
+    assert world.state("shop/Order", b"o1")["seen"] == 1
+
+
+def test_a_duplicate_in_the_same_beat_is_found(world):
+    beat = world.beat([paid(id="a", explicit=True), paid(id="a", explicit=True)])
+    assert [type(outcome) for outcome in beat.outcomes] == [Admitted, Duplicate]
+
+
+def test_the_same_id_with_another_payload_is_refused(world):
+    world.beat([paid(id="a", explicit=True)])
+    outcome = world.beat([paid("o2", id="a", explicit=True)]).outcomes[0]
+    assert outcome.error.code == "kernel.id_reused"
+    assert world.state("shop/Order", b"o2") is None
+
+
+def test_an_id_for_the_records_only_does_not_enter_the_window(world):
+    world.beat([paid(id="a"), paid(id="a")])
+    assert world.state("shop/Order", b"o1")["seen"] == 2
+    assert world.world.ledger.dedupe.count() == 0
+
+
+def test_duplicates_are_found_after_restore_and_in_closed_buckets(make_world, monkeypatch):
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 10)
+    world = make_world()
+    for at in range(35):
+        world.beat([paid(id=f"id-{at}", explicit=True)])
+        if at == 20:
+            world.snapshot()
+    assert len(world.world.ledger.dedupe.closed) == 3
+    live = world.world
+    for position in range(len(world.snapshots)):
+        world.world = world.restored(position)
+        for at in (0, 9, 15, 21, 34):
+            assert isinstance(world.beat([paid(id=f"id-{at}", explicit=True)]).outcomes[0], Duplicate)
+    world.world = live
+
+
+def test_old_buckets_leave_and_older_items_are_too_old(make_world, monkeypatch):
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 4)
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MIN", 4)
+    world = make_world()
+    issued = world.now_ns
+    for at in range(12):
+        world.beat([paid(id=f"id-{at}", explicit=True)])
+        world.now_ns += limits.DEDUPE_WINDOW_NS // 4
+    assert world.world.ledger.dedupe.floor_ns > issued
+    outcome = world.beat([paid(id="id-0", explicit=True, issued_ns=issued)]).outcomes[0]
+    assert isinstance(outcome.error, TooOld)
+    fresh = world.beat([paid(id="id-11", explicit=True, issued_ns=world.now_ns)]).outcomes[0]
+    assert isinstance(fresh, Duplicate)
+
+
+def test_the_number_of_ids_is_bounded(make_world, monkeypatch):
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 4)
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", 10)
+    world = make_world()
+    world.beat([paid(id=f"id-{at}", explicit=True) for at in range(4)])
+    for at in range(4, 30):
+        world.beat([paid(id=f"id-{at}", explicit=True)])
+    assert world.world.ledger.dedupe.count() <= 10
+
+
+@pytest.mark.parametrize(
+    ("item", "code"),
+    [
+        (EventItem("shop/Nope@1", encode({})), "routing."),
+        (EventItem("shop/Paid@1", encode({})), "routing."),
+        (EventItem("shop/Order@1", encode({"total": 1, "paid": True, "seen": 1})), "routing.no_subscriber"),
+    ],
+)
+def test_a_direct_item_is_refused_without_a_record_and_a_durable_one_with(world, item, code):
+    beat = world.beat([item])
+    assert beat.frame is None
+    assert isinstance(beat.outcomes[0], RefusedItem)
+    assert beat.outcomes[0].error.code.startswith(code)
+    item.durable = True
+    beat = world.beat([item])
+    record = decode_frame(beat.frame).records[0]
+    assert record[0] == REFUSED
+    assert beat.outcomes[0].height == beat.first
+
+
+def test_a_paused_world_admits_and_steps_after_resume(world):
+    world.control("pause")
+    beat = world.beat([paid(), paid("o2")])
+    assert beat.steps == []
+    assert not beat.more
+    world.snapshot()
+    assert world.state("shop/Order", b"o1") is None
+    resumed = world.control("resume")
+    assert [step.key for step in resumed.steps] == [b"o1", b"o2"]
+
+
+def test_a_pause_keeps_what_was_emitted(world):
+    world.send("shop/Ping@1", {"to": "a", "left": 2})
+    world.control("pause")
+    assert world.beat().frame is None
+    world.control("resume")
+    world.settle()
+    assert world.state("shop/Pinger", b"axx") == {"count": 1}
+
+
+def test_controls_record_who_and_why(world):
+    beat = world.beat([ControlItem("pause", "ada", "maintenance")])
+    assert decode_frame(beat.frame).records == [[CONTROL, 0, "pause", "ada", "maintenance", {}]]
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "code"),
+    [
+        ("dance", {}, "kernel.verb_unknown"),
+        ("deploy", {}, "kernel.argument"),
+        ("deploy", {"manifest": "x"}, "kernel.argument"),
+        ("snapshot", {}, "kernel.argument"),
+        ("cell.resume", {"key": "text", "module": "shop/Order"}, "kernel.argument"),
+        ("cell.resume", {"key": b"x"}, "kernel.argument"),
+        ("cell.migrate", {"key": b"x", "module": "shop/Order"}, "kernel.no_cell"),
+    ],
+)
+def test_a_control_that_cannot_be_done_is_refused_whole(world, verb, arguments, code):
+    assert world.control(verb, **arguments).outcomes[0].error.code == code
+    durable = world.beat([ControlItem(verb, "ada", "why", arguments, durable=True)])
+    assert decode_frame(durable.frame).records[0][0] == REFUSED
+
+
+def test_snapshots_can_be_noted_in_the_journal(world):
+    root = world.snapshot()
+    beat = world.control("snapshot", height=world.world.ledger.height, snapshot=Link(root))
+    assert isinstance(beat.outcomes[0], Admitted)
+    assert isinstance(world.control("baseline", height=1, snapshot=Link(root)).outcomes[0], Admitted)

@@ -1,0 +1,134 @@
+"""Beats: order of admission, rounds, quota, emits in the next beat, limits, time."""
+
+from __future__ import annotations
+
+from cellule.kernel.frame import decode_frame
+from cellule.kernel.items import Admitted, EventItem, Later, RefusedItem
+from cellule.kernel.limits import DEPTH_MAX, EVENT_BYTES_MAX
+from cellule.kernel.records import EMITTED, EVENT, STEP
+from cellule.kernel.rounds import Pace
+from cellule.testing.kernel_world import Did, FunctionPrograms
+from cellule.values.cbor import encode
+
+
+def placed(order: str, total: int = 1) -> EventItem:
+    return EventItem("shop/Placed@1", encode({"order": order, "total": total}))
+
+
+def ping(to: str, left: int = 0) -> EventItem:
+    return EventItem("shop/Ping@1", encode({"to": to, "left": left}))
+
+
+def test_an_event_reaches_every_subscriber_in_manifest_order(world):
+    beat = world.beat([placed("o1", 5)])
+    assert [(step.module, step.key) for step in beat.steps] == [("shop/Order", b"o1"), ("shop/Stats", b"")]
+    assert world.state("shop/Order", b"o1") == {"total": 5, "paid": False, "seen": 1}
+    assert world.state("shop/Stats") == {"placed": 1, "failures": 0}
+
+
+def test_heights_are_contiguous_and_frames_chained(world):
+    first = world.beat([placed("o1")])
+    second = world.beat([placed("o2"), placed("o3")])
+    assert second.first == first.last + 1
+    assert decode_frame(second.frame).header.prev == first.cid.digest
+    records = decode_frame(second.frame).records
+    assert second.last - second.first + 1 == len(records)
+
+
+def test_what_a_step_emits_is_recorded_now_and_delivered_in_the_next_beat(world):
+    beat = world.beat([ping("a", left=1)])
+    kinds = [record[0] for record in decode_frame(beat.frame).records]
+    assert kinds == [EVENT, STEP, EMITTED]
+    assert world.state("shop/Pinger", b"ax") is None
+    assert beat.more
+    following = world.beat()
+    assert world.state("shop/Pinger", b"ax") == {"count": 1}
+    assert following.steps[0].cause == beat.last
+    assert not following.more
+
+
+def test_a_beat_without_work_writes_no_frame_and_changes_nothing(world):
+    before = world.snapshot()
+    beat = world.beat()
+    assert beat.frame is None
+    assert world.snapshot() == before
+
+
+def test_quota_one_is_one_step_a_beat(make_world):
+    world = make_world(pace=Pace(quota=1, burst=64))
+    beats = [world.beat([ping("a"), ping("b"), ping("a")]), *world.settle()]
+    steps = [[step.key for step in beat.steps] for beat in beats if beat.frame]
+    assert steps == [[b"a"], [b"b"], [b"a"]]
+
+
+def test_rounds_are_fair_and_burst_bounds_them(make_world):
+    world = make_world(pace=Pace(quota=100, burst=2))
+    beat = world.beat([ping("a"), ping("a"), ping("a"), ping("b")])
+    assert [step.key for step in beat.steps] == [b"a", b"b", b"a"]
+    assert beat.more
+    assert [step.key for step in world.beat().steps] == [b"a"]
+
+
+def test_a_cell_with_ten_thousand_messages_cannot_starve_another(make_world):
+    world = make_world(pace=Pace(quota=50, burst=8))
+    world.beat([ping("busy")] * 10_000)
+    beat = world.beat([ping("quiet")])
+    assert b"quiet" in [step.key for step in beat.steps][:2]
+
+
+def test_time_never_goes_back(world):
+    world.send("shop/Paid@1", {"order": "o1"})
+    late = world.now_ns
+    world.now_ns -= 5_000_000_000
+    beat = world.send("shop/Paid@1", {"order": "o1"})
+    assert decode_frame(beat.frame).header.now_ns == late
+
+
+def test_a_full_frame_leaves_the_rest_for_the_next_beat(world):
+    big = EventItem("shop/Failed@1", encode({"order": "o1", "why": "x" * 900_000}))
+    items = [big, big, big, placed("late")]
+    beat = world.beat(items)
+    assert [type(outcome) for outcome in beat.outcomes] == [Admitted, Admitted, Admitted, Later]
+    assert beat.more
+    rest = world.beat(items[3:])
+    assert isinstance(rest.outcomes[0], Admitted)
+
+
+def test_a_too_large_event_is_refused_without_a_record(world):
+    item = EventItem("shop/Failed@1", encode({"order": "o1", "why": "x" * EVENT_BYTES_MAX}))
+    beat = world.beat([item])
+    assert beat.frame is None
+    assert isinstance(beat.outcomes[0], RefusedItem)
+    assert beat.outcomes[0].error.code == "kernel.event_size"
+
+
+def test_an_endless_cascade_is_stopped_and_told(make_world, shop):
+    def forever(state, schema, event, ctx):
+        return Did({"count": 1}, emit=[("shop/Ping@1", {"to": "a", "left": 0})])
+
+    world = make_world(programs=FunctionPrograms({"shop/Pinger": forever}))
+    world.send("shop/Ping@1", {"to": "a", "left": 0})
+    world.settle()
+    last = decode_frame(world.frames[-1])
+    assert last.names[last.records[-1][3]] == "sys/CascadeStopped@1"
+    assert world.entry("shop/Pinger", b"a")[1] == DEPTH_MAX + 1
+
+
+def test_entropy_and_height_of_a_step_come_from_the_journal(make_world, shop):
+    seen = []
+
+    def look(state, schema, event, ctx):
+        seen.append((ctx.journal_height, ctx.entropy, ctx.now_ns, ctx.version, ctx.era, ctx.beat))
+        return {"total": 0, "paid": False, "seen": 0}
+
+    world = make_world(programs=FunctionPrograms({"shop/Order": look}))
+    beat = world.send("shop/Paid@1", {"order": "o1"})
+    assert seen[0][0] == beat.steps[0].height
+    assert len(seen[0][1]) == 32
+    world.send("shop/Paid@1", {"order": "o1"})
+    assert seen[0][1] != seen[1][1]
+    assert [row[3] for row in seen] == [0, 1]
+    live = list(seen)
+    seen.clear()
+    world.verify()
+    assert seen == live

@@ -1,0 +1,240 @@
+"""Eras: deploys, pin and follow, upcaster chains, needs migration, projection."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.kernel.frame import decode_frame
+from cellule.kernel.records import HALTED, MANIFEST, MIGRATED, OK, PARKED, UPCAST
+from cellule.testing.kernel_world import FunctionPrograms
+from cellule.values.cbor import decode
+
+V1 = {
+    "schemas": {
+        "shop/Add@1": {"record": {"cart": {"text": {}}, "item": {"text": {}}}},
+        "shop/Cart@1": {"record": {"items": {"list": {"text": {}}}}},
+    },
+    "modules": {
+        "shop/Cart@1": {"kind": "pure", "state": "shop/Cart@1", "key": {"text": {}}, "event": ["shop/Add@1"]}
+    },
+    "routing": {"subscriptions": [{"event": "shop/Add@1", "module": "shop/Cart@1", "key_field": "cart"}]},
+}
+
+
+def v2(*, upcasters=(("shop/Cart@1", "shop/Cart@2"),), upgrade="follow", events=("shop/Add@1",)):
+    schemas = {
+        **V1["schemas"],
+        "shop/Cart@2": {"record": {"items": {"list": {"text": {}}}, "count": {"int": {}}}},
+        "shop/Cart@3": {"record": {"count": {"int": {}}}},
+        "shop/Add@2": {"record": {"cart": {"text": {}}, "items": {"list": {"text": {}}}}},
+    }
+    return {
+        "schemas": schemas,
+        "modules": {
+            "shop/Cart@2": {
+                "kind": "pure", "state": "shop/Cart@2", "key": {"text": {}}, "event": list(events),
+                "upgrade": upgrade,
+            }
+        },
+        "routing": {
+            "subscriptions": [
+                {"event": event, "module": "shop/Cart@2", "key_field": "cart"} for event in events
+            ]
+        },
+        "upcasters": [{"from": old, "to": new, "code": {"test": "x"}} for old, new in upcasters],
+    }  # fmt: skip
+
+
+def cart_1(state, schema, event, ctx):
+    return {"items": [*(state or {"items": []})["items"], event["item"]]}
+
+
+def cart_2(state, schema, event, ctx):
+    state = state or {"items": [], "count": 0}
+    added = [event["item"]] if schema == "shop/Add@1" else event["items"]
+    return {"items": [*state["items"], *added], "count": state["count"] + len(added)}
+
+
+PROGRAMS = FunctionPrograms(
+    {"shop/Cart@1": cart_1, "shop/Cart@2": cart_2},
+    {
+        ("shop/Cart@1", "shop/Cart@2"): lambda old: {**old, "count": len(old["items"])},
+        ("shop/Cart@1", "shop/Cart@3"): lambda old: {"count": len(old["items"])},
+        ("shop/Cart@3", "shop/Cart@2"): lambda old: {"items": [], **old},
+        ("shop/Add@1", "shop/Add@2"): lambda old: {"cart": old["cart"], "items": [old["item"]]},
+    },
+)
+
+
+def add(world, cart="c1", item="pear"):
+    return world.send("shop/Add@1", {"cart": cart, "item": item})
+
+
+@pytest.fixture
+def pinned(make_world):
+    manifest = {**V1, "modules": {"shop/Cart@1": {**V1["modules"]["shop/Cart@1"], "upgrade": "pin"}}}
+    return make_world(manifest, PROGRAMS)
+
+
+@pytest.fixture
+def following(make_world):
+    return make_world(V1, PROGRAMS)
+
+
+def test_a_deploy_is_a_record_and_begins_an_era(following):
+    beat = following.deploy(v2())
+    assert [record[0] for record in decode_frame(beat.frame).records] == [11, MANIFEST]
+    assert len(following.world.ledger.eras) == 2
+
+
+def test_a_following_cell_is_upcast_inside_its_next_step(following):
+    add(following)
+    following.deploy(v2())
+    assert following.entry("shop/Cart", b"c1")[3] == 0
+    beat = add(following, item="fig")
+    kinds = [record[0] for record in decode_frame(beat.frame).records]
+    assert kinds == [1, UPCAST, 4]
+    assert following.state("shop/Cart", b"c1") == {"items": ["pear", "fig"], "count": 2}
+    assert following.entry("shop/Cart", b"c1")[1:4] == (2, following.entry("shop/Cart", b"c1")[2], 1)
+    assert UPCAST not in [record[0] for record in decode_frame(add(following).frame).records]
+
+
+def test_a_new_cell_starts_in_the_current_era(following):
+    following.deploy(v2())
+    add(following)
+    assert following.entry("shop/Cart", b"c1")[3] == 1
+    assert following.state("shop/Cart", b"c1") == {"items": ["pear"], "count": 1}
+
+
+def test_a_chain_of_upcasters_is_found(following):
+    add(following)
+    following.deploy(v2(upcasters=(("shop/Cart@1", "shop/Cart@3"), ("shop/Cart@3", "shop/Cart@2"))))
+    beat = add(following, item="fig")
+    assert [record[0] for record in decode_frame(beat.frame).records].count(UPCAST) == 2
+    assert following.state("shop/Cart", b"c1") == {"items": ["fig"], "count": 2}
+
+
+def test_without_an_upcaster_the_cell_waits_and_says_why(following):
+    add(following)
+    following.deploy(v2(upcasters=()))
+    step = add(following, item="fig").steps[0]
+    assert (step.status, step.code) == (PARKED, "kernel.needs_migration")
+    assert "no upcaster leads from state shop/Cart@1 to shop/Cart@2" in step.text
+    assert following.entry("shop/Cart", b"c1")[6]["status"] == "needs migration"
+    following.deploy(v2())
+    beat = following.control("cell.migrate")
+    assert MIGRATED in [record[0] for record in decode_frame(beat.frame).records]
+    assert following.state("shop/Cart", b"c1") == {"items": ["pear", "fig"], "count": 2}
+
+
+def test_a_migration_without_a_way_is_refused(following):
+    add(following)
+    following.deploy(v2(upcasters=()))
+    outcome = following.control("cell.migrate", module="shop/Cart", key=b"c1").outcomes[0]
+    assert outcome.error.code == "kernel.cannot_migrate"
+    assert following.entry("shop/Cart", b"c1")[3] == 0
+
+
+def test_a_failing_upcaster_is_a_failed_step(make_world):
+    programs = FunctionPrograms(
+        PROGRAMS.steps, {**PROGRAMS.upcasters, ("shop/Cart@1", "shop/Cart@2"): _broken}
+    )
+    world = make_world(V1, programs)
+    add(world)
+    world.deploy(v2())
+    step = add(world).steps[0]
+    assert step.status == HALTED
+    assert "broken upcaster" in step.text
+    assert world.state("shop/Cart", b"c1") == {"items": ["pear"]}
+
+
+def test_a_pinned_cell_keeps_its_era_and_its_code(pinned):
+    add(pinned)
+    pinned.deploy(v2(upgrade="pin"))
+    add(pinned, item="fig")
+    add(pinned, cart="c2")
+    assert pinned.state("shop/Cart", b"c1") == {"items": ["pear", "fig"]}
+    assert pinned.entry("shop/Cart", b"c1")[3] == 0
+    assert pinned.state("shop/Cart", b"c2") == {"items": ["pear"], "count": 1}
+    pinned.snapshot()
+    pinned.world = pinned.restored(len(pinned.snapshots) - 1)
+    add(pinned, item="nut")
+    assert pinned.state("shop/Cart", b"c1") == {"items": ["pear", "fig", "nut"]}
+
+
+def test_a_pinned_cell_waits_with_a_schema_its_era_does_not_take(pinned):
+    add(pinned)
+    pinned.deploy(v2(upgrade="pin", events=("shop/Add@1", "shop/Add@2")))
+    step = pinned.send("shop/Add@2", {"cart": "c1", "items": ["a", "b"]}).steps[0]
+    assert step.status == PARKED
+    assert "does not take shop/Add@2" in step.text
+    later = add(pinned, item="fig")
+    assert later.steps == []
+    beat = pinned.control("cell.migrate", module="shop/Cart", key=b"c1")
+    assert [step.status for step in beat.steps] == [OK, OK]
+    assert pinned.state("shop/Cart", b"c1") == {"items": ["pear", "a", "b", "fig"], "count": 4}
+    assert pinned.entry("shop/Cart", b"c1")[3] == 1
+
+
+def test_a_queued_event_of_an_old_schema_is_upcast_for_the_new_era(following):
+    following.control("pause")
+    add(following)
+    following.deploy(
+        v2(upcasters=(("shop/Cart@1", "shop/Cart@2"), ("shop/Add@1", "shop/Add@2")), events=("shop/Add@2",))
+    )
+    following.control("resume")
+    assert following.state("shop/Cart", b"c1") == {"items": ["pear"], "count": 1}
+
+
+def test_an_event_of_a_newer_compatible_schema_is_projected_onto_the_cells_era(pinned):
+    add(pinned)
+    newer = v2(upgrade="pin")
+    newer["schemas"]["shop/Add@1"] = {
+        "record": {"cart": {"text": {}}, "item": {"text": {}}, "note": {"option": {"text": {}}}}
+    }
+    pinned.deploy(newer)
+    seen = []
+    pinned.programs.steps["shop/Cart@1"] = lambda state, schema, event, ctx: (
+        seen.append(event) or {"items": ["x"]}
+    )
+    pinned.world.eras._compiled.clear()
+    pinned.world = pinned.restored()
+    pinned.send("shop/Add@1", {"cart": "c1", "item": "fig", "note": "new"})
+    assert seen == [{"cart": "c1", "item": "fig"}]
+    pinned.same_code = False
+    pinned.programs.steps["shop/Cart@1"] = cart_1
+
+
+def test_a_removed_module_parks_its_cells(following):
+    add(following)
+    following.control("pause")
+    add(following, item="fig")
+    without = v2()
+    without["modules"] = {"shop/Other@1": {**without["modules"]["shop/Cart@2"], "state": "shop/Cart@2"}}
+    without["routing"] = {
+        "subscriptions": [{"event": "shop/Add@1", "module": "shop/Other@1", "key_field": "cart"}]
+    }
+    following.deploy(without)
+    beat = following.control("resume")
+    assert [step.status for step in beat.steps] == [OK]
+    assert decode(following.entry("shop/Cart", b"c1")[0]) == {"items": ["pear", "fig"]}
+
+
+def test_an_invalid_manifest_is_refused_and_the_era_stays(following):
+    cid = following.world.ledger.eras[0].manifest
+    following.cas[cid] = following.cas[cid]
+    broken = following.control("deploy", manifest=_link(following, b"\xa0"))
+    assert broken.outcomes[0].error.code.startswith("manifest.")
+    assert len(following.world.ledger.eras) == 1
+
+
+def _link(world, data):
+    from cellule.values.cid import cid_of
+    from cellule.values.link import Link
+
+    world.cas[cid_of(data)] = data
+    return Link(cid_of(data))
+
+
+def _broken(old):
+    raise ValueError("broken upcaster")

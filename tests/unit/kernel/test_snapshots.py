@@ -1,0 +1,130 @@
+"""Snapshots in slices, eviction after every step, spilling, and what a snapshot does not depend on."""
+
+from __future__ import annotations
+
+from cellule.kernel import snapshot
+from cellule.kernel.items import EventItem
+from cellule.kernel.ledger import Budget
+from cellule.kernel.need import Need, Pause
+from cellule.kernel.rounds import Pace
+from cellule.testing.kernel_world import START_NS
+from cellule.values.cbor import decode, encode
+
+
+def events(count: int, name: str = "o") -> list[EventItem]:
+    return [EventItem("shop/Paid@1", encode({"order": f"{name}{at}"})) for at in range(count)]
+
+
+class MemorySpill:
+    def __init__(self) -> None:
+        self.slots: dict[int, bytes] = {}
+        self.puts = 0
+
+    def put(self, data: bytes) -> int:
+        self.puts += 1
+        self.slots[self.puts] = data
+        return self.puts
+
+    def get(self, slot: int) -> bytes:
+        return self.slots[slot]
+
+    def drop(self, slot: int) -> None:
+        del self.slots[slot]
+
+
+def test_beats_go_on_between_the_slices_of_a_snapshot(make_world, monkeypatch):
+    monkeypatch.setattr(snapshot, "SLICE_NODES", 16)
+    world = make_world()
+    quiet = make_world()
+    for each in (world, quiet):
+        each.beat(events(3_000))
+    job = world.world.snapshot()
+    slices = 0
+    while True:
+        answer = world.world.snapshot_slice()
+        if isinstance(answer, Need):
+            world.world.ledger.nodes.add(world.fetch(answer.cids))
+        elif isinstance(answer, Pause):
+            slices += 1
+            world.beat(events(5, "late"))
+        else:
+            break
+    world.cas.update(job.blocks)
+    job.saved()
+    assert slices > 1
+    assert answer == quiet.snapshot()
+    world.snapshots.append((job.height, answer, 2))
+
+
+def test_nothing_in_a_snapshot_depends_on_the_world(make_world):
+    roots = set()
+    for number in (1, 2):
+        world = make_world(seed=number)
+        world.entropy = make_world().entropy
+        roots.add(decode(world.cas[world.baseline])["modules"] == {} and world.baseline)
+    assert len(roots) == 1
+
+
+def test_a_tiny_memory_gives_the_same_bytes(make_world):
+    plenty = make_world()
+    spill = MemorySpill()
+    scarce = make_world(budget=Budget(hot_cells_max=0, dirty_bytes_max=0, nodes_bytes_max=0), spill=spill)
+    for turn in range(8):
+        for world in (plenty, scarce):
+            world.beat(events(40, f"t{turn % 3}-"))
+            world.send("shop/Failed@1", {"order": f"t{turn}-1", "why": "x"})
+            if turn % 3 == 2:
+                world.snapshot()
+            world.settle()
+    assert plenty.frames == scarce.frames
+    assert plenty.snapshot() == scarce.snapshot()
+    assert spill.puts > 0
+
+
+def test_opening_a_world_reads_roots_and_not_cells(make_world):
+    world = make_world()
+    world.beat(events(2_000))
+    world.snapshot()
+    asked: list[int] = []
+    fetch = world.fetch
+
+    def counting(cids):
+        found = fetch(cids)
+        asked.append(len(found))
+        return found
+
+    world.fetch = counting
+    world.restored(len(world.snapshots) - 1)
+    world.fetch = fetch
+    assert sum(asked) <= 4
+
+
+def test_a_snapshot_with_a_queue_a_ring_and_pending_events_restores(make_world):
+    world = make_world(pace=Pace(quota=3, burst=1))
+    pings = [EventItem("shop/Ping@1", encode({"to": f"p{at % 4}", "left": 2})) for at in range(40)]
+    world.beat(pings)
+    world.beat()
+    assert world.world.ledger.pending
+    assert world.world.ledger.ring
+    world.snapshot()
+    world.settle()
+    assert world.state("shop/Pinger", b"p0xx") == {"count": 10}
+
+
+def test_idle_cells_cost_a_snapshot_nothing(make_world):
+    world = make_world()
+    world.beat(events(3_000))
+    world.snapshot()
+    world.beat(events(3, "new"))
+    job = world.world.snapshot()
+    while not isinstance(answer := world.world.snapshot_slice(), bytes):
+        if isinstance(answer, Need):
+            world.world.ledger.nodes.add(world.fetch(answer.cids))
+    world.cas.update(job.blocks)
+    job.saved()
+    assert len(job.blocks) < 20
+
+
+def test_the_world_starts_at_its_creation(world):
+    assert world.world.ledger.now_ns == START_NS
+    assert decode(world.cas[world.baseline])["height"] == 0

@@ -1,0 +1,164 @@
+"""Verify and check: code that changed, journals that lie."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.errors import Corrupted
+from cellule.kernel.check import Position, check_frames
+from cellule.kernel.frame import Header, decode_frame, encode_frame
+from cellule.kernel.items import EventItem
+from cellule.kernel.world import World
+from cellule.testing.kernel_world import Did
+from cellule.values.cbor import decode, encode
+
+
+def paid(order: str = "o1") -> EventItem:
+    return EventItem("shop/Paid@1", encode({"order": order}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "recorded", "computed"),
+    [
+        (lambda *_: {"total": 9, "paid": True, "seen": 1}, "state.total", 0, 9),
+        (lambda *_: Did({"total": 0, "paid": True, "seen": 1}), "ann", encode({"note": "paid"}), None),
+        (lambda *_: Did(None), "status", "OK", "DELETED"),
+        (
+            lambda *_: Did(
+                {"total": 0, "paid": True, "seen": 1},
+                ann={"note": "paid"},
+                emit=[("shop/Paid@1", {"order": "z"})],
+            ),
+            "emitted[0]",
+            None,
+            {"depth": 1, "schema": "shop/Paid@1", "value": {"order": "z"}, "targets": [("shop/Order", b"z")]},
+        ),
+    ],
+)
+def test_the_first_difference_names_field_and_both_values(world, changed, field, recorded, computed):
+    beat = world.beat([paid()])
+    world.programs.steps, kept = {**world.programs.steps, "shop/Order": changed}, world.programs.steps
+    difference = world.verify()
+    world.programs.steps = kept
+    assert (difference.field, difference.recorded, difference.computed) == (field, recorded, computed)
+    assert difference.height == beat.steps[0].height
+    assert difference.cell == ("shop/Order", b"o1")
+    assert difference.event == (beat.first, "shop/Paid@1")
+    assert str(difference.world) in str(difference)
+    assert "shop/Order@1" in str(difference)
+
+
+def test_unchanged_code_verifies(world):
+    world.beat([paid(), paid("o2")])
+    assert world.verify() is None
+
+
+def _header(frame, **changes):
+    fields = {name: getattr(frame.header, name) for name in Header.__slots__}
+    return Header(**{**fields, **changes})
+
+
+def _tampered(data, records=None, names=None, **header):
+    frame = decode_frame(data)
+    return encode_frame(
+        _header(frame, **header), names or frame.names, records or frame.records, linked=False
+    )
+
+
+CASES = {
+    "a gap": (lambda data, prev: _moved(data, prev.header.last + 5), "kernel.chain_gap"),
+    "another predecessor": (lambda data, _: _tampered(data, prev=bytes(32)), "kernel.chain_broken"),
+    "time going back": (lambda data, _: _tampered(data, now_ns=1), "kernel.chain_time"),
+    "a skipped beat": (lambda data, prev: _tampered(data, beat=prev.header.beat + 2), "kernel.chain_time"),
+    "cut bytes": (lambda data, _: data[:-1], "kernel.frame_damaged"),
+    "no frame": (lambda *_: encode({"a": 1}), "kernel.frame_damaged"),
+    "a lying length": (lambda data, _: _longer(data), "kernel.frame_damaged"),
+    "another format": (lambda data, _: data.replace(b"fformat\x00", b"fformat\x07"), "kernel.frame_format"),
+    "an unknown kind": (lambda data, _: _swap(data, 0, [99, 0, None]), "kernel.record_kind"),
+    "a reserved kind": (lambda data, _: _swap(data, 0, [3, 0, None]), "kernel.record_kind"),
+    "a short record": (lambda data, _: _swap(data, 0, [1, 0, None]), "kernel.frame_damaged"),
+    "a cause in the future": (lambda data, _: _field(data, 1, 1, 10_000), "kernel.frame_damaged"),
+    "a step out of turn": (lambda data, _: _field(data, 1, 3, b"other"), "kernel.journal_contradicts"),
+    "a step of another message": (lambda data, _: _field(data, 1, 1, 1), "kernel.journal_contradicts"),
+    "a step with a wrong history": (lambda data, _: _field(data, 1, 8, 1), "kernel.journal_contradicts"),
+    "a name beyond the table": (lambda data, _: _field(data, 1, 2, 77), "kernel.journal_contradicts"),
+}
+
+
+def _moved(data, first):
+    return _tampered(data, first=first, last=first + len(decode_frame(data).records) - 1)
+
+
+def _longer(data):
+    return _tampered(data, last=decode_frame(data).header.last + 1)
+
+
+def _swap(data, position, record):
+    records = list(decode_frame(data).records)
+    records[position] = record
+    return _tampered(data, records=records)
+
+
+def _field(data, position, field, value):
+    record = list(decode_frame(data).records[position])
+    record[field] = value
+    return _swap(data, position, record)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_lying_frame_is_corrupted_with_its_place(world, case):
+    world.beat([paid()])
+    tamper, code = CASES[case]
+    frames = [*world.frames[:-1], tamper(world.frames[-1], decode_frame(world.frames[-2]))]
+    with pytest.raises(Corrupted) as caught:
+        world.restored(frames=frames)
+    assert caught.value.code == code
+
+
+def test_check_finds_a_broken_chain(world):
+    world.beat([paid()])
+    world.beat([paid()])
+    with pytest.raises(Corrupted) as caught:
+        list(check_frames([world.frames[0], world.frames[2]], Position(0, None)))
+    assert caught.value.code == "kernel.chain_gap"
+
+
+def _saved(world, **changes):
+    from cellule.values.cid import cid_of
+
+    saved = {**decode(world.cas[world.snapshot()]), **changes}
+    data = encode({name: value for name, value in saved.items() if value != "gone"})
+    world.cas[cid_of(data)] = data
+    return cid_of(data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"format": 9}, "kernel.snapshot_format"),
+        ({"height": -1}, "kernel.snapshot_damaged"),
+        ({"surprise": 1}, "kernel.snapshot_damaged"),
+        ({"timers": "gone"}, "kernel.snapshot_damaged"),
+    ],
+)
+def test_a_bad_snapshot_never_half_opens(world, changes, code):
+    from cellule.kernel.world import drive
+
+    root = _saved(world, **changes)
+    restoring = World.restore(root, world.world_id, world.programs)
+    with pytest.raises(Corrupted) as caught:
+        drive(restoring.open(), restoring.nodes, world.fetch)
+    assert caught.value.code == code
+
+
+def test_a_missing_node_is_named(world):
+    world.beat([paid()])
+    root = world.snapshot()
+    world.snapshots[-1] = (0, root, len(world.frames))
+    link = decode(world.cas[root])["modules"]["shop/Order"][0]
+    kept = world.cas.pop(link.cid)
+    restored = world.restored(len(world.snapshots) - 1)
+    answer = restored.look("shop/Order", b"o1")
+    with pytest.raises(Corrupted, match=str(link.cid)):
+        restored.resume(world.fetch(answer.cids))
+    world.cas[link.cid] = kept
