@@ -1,0 +1,1 @@
+"""Object stores: whole immutable bodies by name."""
