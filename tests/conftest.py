@@ -1,0 +1,19 @@
+"""Fixtures that all tests share: real servers, one per test process."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from cellule.testing.servers.postgres import PostgresServer, missing_reason
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """A running PostgreSQL, one per test process; whoever stops or kills servers makes one of its own."""
+    reason = missing_reason()
+    if reason is not None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    with PostgresServer.create() as server:
+        yield server
