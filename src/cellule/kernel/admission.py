@@ -107,9 +107,8 @@ class Admission:
                 hint="Put large data into a blob and send its link.",
             )  # fmt: skip
         router = self.eras.current.router
-        if item.system:
-            return router.targets(item.schema, value, item.key)
-        targets = router.route(item.schema, value, item.key)
+        routing = router.targets if item.system else router.route
+        targets = routing(item.schema, value, item.key)
         if item.expected_version is not None and len(targets) != 1:
             raise Rejected(
                 "kernel.expected_version_targets",
@@ -167,7 +166,7 @@ class Admission:
             at = names.get(base)
             targets.append([writer.name(base) if at is None else at, slot.key])
             deliver(slot, message)
-        return _new(Admitted, (height,))
+        return _new(Admitted, (height, slots))
 
     def _refuse(self, item: EventItem, error: CelluleError) -> RefusedItem:
         if not item.durable:

@@ -67,7 +67,7 @@ class BeatRun:
         if frame is not None:
             cid = cid_of(frame)
             ledger.frame = cid.digest
-        wake = yield from expiry.next_due(ledger)
+        wake = None if ledger.paused else (yield from expiry.next_due(ledger))
         more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
         return Beat(
             frame, cid, writer.first, writer.next_height() - 1, writer.blocks, outcomes, self._rounds.steps,

@@ -19,6 +19,7 @@ from cellule.errors import CelluleError, Corrupted
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.log import list_head
 from cellule.kernel.records import WIDTHS, Kind
+from cellule.kernel.shapes import wrong_field
 from cellule.values.cbor import decode, decode_trusted, encode_flat
 from cellule.values.cid import Cid, cid_of
 
@@ -70,7 +71,7 @@ def encode_frame(header: Header, names: Sequence[str], records: Sequence[Record]
 
 
 def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
-    """Decode and check a frame; `prove` also proves that its bytes are canonical (as `check` does)."""
+    """Decode and check a frame; `prove` also proves every field and that its bytes are canonical."""
     cid = cid_of(data)
     try:
         value: Any = decode(data) if prove else decode_trusted(data)
@@ -86,6 +87,11 @@ def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
         _damaged(cid, "records", "their number does not fit the heights of the header")
     for position, record in enumerate(records):
         _check_record(cid, position, record, header.first)
+        wrong = wrong_field(record, len(names)) if prove else None
+        if wrong is not None:
+            _damaged(
+                cid, f"records[{position}] (height {header.first + position}).{wrong}", "it does not fit"
+            )
     return Frame(header, names, records, cid)
 
 

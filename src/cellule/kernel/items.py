@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from cellule.errors import CelluleError
+from cellule.kernel.cells import Slot
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
@@ -50,9 +51,10 @@ Item = EventItem | ControlItem
 
 
 class Admitted(NamedTuple):
-    """The item is in the frame, at this height."""
+    """The item is in the frame, at this height; an event was put into the queues of these cells."""
 
     height: int
+    slots: Sequence[Slot] = ()
 
 
 class Duplicate(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Rejected
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.dedupe import dedupe_key, payload_check
 from cellule.kernel.frame import Frame, Record
@@ -33,9 +33,19 @@ from cellule.kernel.records import (
     STEP,
     TIMER,
     UPCAST,
+    Status,
 )  # fmt: skip
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
+
+_STATUSES = frozenset(int(status) for status in Status)
+_UNREADABLE = (
+    Rejected,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+)  # a field is not what it should be
 
 Witness = Callable[[Frame, int, Slot], Generator[Need, None, None]]
 
@@ -56,9 +66,16 @@ class Replay:
 
     def apply(self, frame: Frame) -> Generator[Need, None, None]:
         """Apply `frame`; it must be the next of the chain."""
-        ledger = self._ledger
         self._frame = frame
-        self._check_chain(frame)
+        self._height = frame.header.first
+        try:
+            self._check_chain(frame)
+            yield from self._apply_records(frame)
+        except _UNREADABLE as error:
+            self._contradicts(f"{type(error).__name__}: {error}", error)
+
+    def _apply_records(self, frame: Frame) -> Generator[Need, None, None]:
+        ledger = self._ledger
         ledger.now_ns, ledger.beat = frame.header.now_ns, frame.header.beat
         yield from ledger.slots(self._touched(frame))
         delivered = False
@@ -113,6 +130,9 @@ class Replay:
                 touched[self._name(record[3]), record[4]] = None
             elif kind == CONTROL and isinstance(record[5], dict):
                 touched.update(dict.fromkeys((base, key) for base, key in record[5].get("cells", ())))
+        for base, key in touched:
+            if type(base) is not str or type(key) is not bytes:
+                self._contradicts(f"cell {base!r} {key!r} is not a name and a key")
         return list(touched)
 
     # Records
@@ -150,6 +170,8 @@ class Replay:
             self._contradicts(f"the step handles {cause}, the queue's first is {slot.queue[0].height}")
         if prev != (slot.entry[5] if slot.entry is not None else 0):
             self._contradicts("the step does not follow the cell's previous step")
+        if status not in _STATUSES:
+            self._contradicts(f"a step cannot end with status {status}")
         if self._witness is not None:
             yield from self._witness(self._frame, self._height, slot)
         more = more or {}
@@ -168,22 +190,28 @@ class Replay:
             state, kept = ledger.append_log(slot.entry, state, None)
         ledger.step_done(slot, self._height, OK, version, born, era, state, kept)
 
-    def _timer(self, record: Record) -> None:
+    def _timer(self, record: Record) -> Generator[Need, None, None]:
         _, _, fired, due_ns, what = record
         if fired is not None:
-            self._ledger.timers.remove(fired)
+            yield from self._fired(fired)
         if what is not None:
             kind, module_at, key, born = what
             self._ledger.timers.insert(
                 pair_key(due_ns, self._height), [kind, self._name(module_at), key, born]
             )
 
-    def _expired(self, record: Record) -> None:
+    def _fired(self, fired: bytes) -> Generator[Need, None, None]:
+        timers = self._ledger.timers
+        if (yield from timers.get(fired)) is None:
+            self._contradicts(f"no timer {fired!r} is armed")
+        timers.remove(fired)
+
+    def _expired(self, record: Record) -> Generator[Need, None, None]:
         _, _, fired, module_at, key, born = record
         slot = self._slot(self._name(module_at), key)
         if slot.entry is None or slot.entry[2] != born:
             self._contradicts(f"the expired cell was not born at {born}")
-        self._ledger.timers.remove(fired)
+        yield from self._fired(fired)
         self._ledger.expire(slot)
 
     def _control(self, record: Record) -> None:
@@ -226,11 +254,11 @@ class Replay:
     def _slot(self, base: str, key: bytes) -> Slot:
         return self._ledger.cells(base).slot(key)
 
-    def _contradicts(self, what: str) -> NoReturn:
+    def _contradicts(self, what: str, cause: Exception | None = None) -> NoReturn:
         raise Corrupted(
             "kernel.journal_contradicts", "height {height} of frame {cid}: {what}",
             height=self._height, cid=str(self._frame.cid), what=what,
-        )  # fmt: skip
+        ) from cause  # fmt: skip
 
 
 def _told(record: Record) -> None:

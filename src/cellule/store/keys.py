@@ -169,6 +169,13 @@ def snapshot_range(universe: UUID, world: UUID, first: int = 0, last: int = INT_
     return snapshot(universe, world, first), prefix_range(snapshot(universe, world, last))[1]
 
 
+def snapshot_height(key: bytes) -> int:
+    """Return the height a snapshot key names."""
+    height = unpack(key[WORLD_BYTES:])[1]
+    assert isinstance(height, int)
+    return height
+
+
 def inbox_prefix(universe: UUID, world: UUID) -> bytes:
     """`w/<universe>/<world>/inbox/`: what an `ordered` entry gives, to be completed by a stamp."""
     return world_prefix(universe, world) + b"\x02inbox\0" + bytes((STAMP_CODE,))
