@@ -1,0 +1,72 @@
+"""Which modules a source file imports: read from its syntax tree, without running anything.
+
+Imports inside functions count, since they run with the step. Those under `if TYPE_CHECKING` never run and do
+not. An import inside `try` may fail by design.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """One import: an absolute module name, and the names taken from it that may be modules themselves."""
+
+    module: str
+    names: tuple[str, ...]
+    line: int
+    optional: bool
+
+
+def imports_of(tree: ast.Module, module: str, *, is_package: bool) -> list[Imported]:
+    """All imports of the file that is `module`, relative ones made absolute."""
+    package = module if is_package else module.rpartition(".")[0]
+    return list(_walk(tree.body, package, optional=False))
+
+
+def absolute(package: str, name: str, level: int) -> str:
+    """The absolute name of `from <level dots><name> import ...` inside `package`."""
+    if not level:
+        return name
+    parts = package.split(".") if package else []
+    base = parts[: len(parts) - level + 1]
+    return ".".join([*base, name] if name else base)
+
+
+def _walk(body: list[ast.stmt], package: str, *, optional: bool) -> Iterator[Imported]:
+    for node in body:
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield Imported(alias.name, (), node.lineno, optional)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                name = absolute(package, module or "", level)
+                yield Imported(name, tuple(alias.name for alias in names), node.lineno, optional)
+            case ast.If(test=test, orelse=orelse) if _is_type_checking(test):
+                yield from _walk(orelse, package, optional=optional)
+            case ast.Try(body=inner, handlers=handlers, orelse=orelse, finalbody=final):
+                yield from _walk(inner, package, optional=True)
+                for handler in handlers:
+                    yield from _walk(handler.body, package, optional=True)
+                yield from _walk([*orelse, *final], package, optional=optional)
+            case _:
+                for inner in _bodies(node):
+                    yield from _walk(inner, package, optional=optional)
+
+
+def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements inside a statement."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+    for case in getattr(node, "cases", ()):
+        yield case.body
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
+    return name == "TYPE_CHECKING"

@@ -1,0 +1,220 @@
+"""Running a bundle from bytes, beside the author's own modules and beside other versions of the same app.
+
+The modules of a bundle live in a private package named by the code's identity, so `shop.orders` of two eras
+are two modules. Each gets builtins of its own whose `__import__` sends the app's names into that package;
+relative imports lead there by themselves, everything else is imported as always. Files on disk are never
+consulted for the app's names. Tracebacks and `inspect` see the original names and lines.
+
+Rejected: swapping `sys.modules` while code runs. Imports inside functions come later; other threads look.
+Rejected: rewriting import statements. Lines, names and `inspect.getsource` would no longer be the author's.
+Rejected: modules outside of `sys.modules`. Dataclasses, msgspec and typing look up annotations there.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import linecache
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from threading import RLock
+from types import CodeType, ModuleType
+from typing import Any, Final
+
+from cellule.errors import CelluleError, Rejected
+from cellule.modules.python.bundle import Plan, module_path, python_version
+from cellule.modules.python.failure import Places, exception_text
+from cellule.modules.python.loading import loading
+from cellule.values.cid import Cid
+
+PACKAGE: Final = "cellule_bundle_"
+_LOADED: Final = "__cellule_bundle__"
+_loading_lock: Final = RLock()
+
+
+class LoadedBundle:
+    """A bundle whose modules can be imported; one per code identity and process."""
+
+    def __init__(self, plan: Plan, blocks: Mapping[Cid, bytes]) -> None:
+        self.package = PACKAGE + str(plan.code_id)
+        self.python = plan.python
+        self.places = Places(f"{self.package}/", self.package)
+        self._sources = {path: blocks[cid] for path, cid in plan.files.items()}
+        self._tops = {path.partition("/")[0].removesuffix(".py") for path in self._sources}
+        self._folders = {folder for path in self._sources for folder in _folders(path)}
+        self._finder = _Finder(self)
+        self._builtins = {**vars(builtins), "__import__": self._import}
+
+    def resolve(self, name: str) -> Any:
+        """What `module:qualified.name` means here: in the bundle if the module is the app's."""
+        module, _, path = name.partition(":")
+        own = module.partition(".")[0] in self._tops
+        found: Any = importlib.import_module(f"{self.package}.{module}" if own else module)
+        for part in path.split("."):
+            found = getattr(found, part)
+        return found
+
+    def start(self) -> None:
+        """Make the private package known to the import system."""
+        package = ModuleType(self.package, "The modules of one bundle.")
+        package.__path__ = []
+        setattr(package, _LOADED, self)
+        sys.modules[self.package] = package
+        sys.meta_path.insert(0, self._finder)
+
+    def unload(self) -> None:
+        """Forget all modules; code that still runs keeps what it has imported already."""
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self._finder]
+        for name in [
+            name for name in sys.modules if name == self.package or name.startswith(self.package + ".")
+        ]:
+            del sys.modules[name]
+        for path in self._sources:
+            linecache.cache.pop(self.file_name(path), None)
+
+    def spec(self, name: str) -> ModuleSpec | None:
+        """The import system's question: is there a module of this name (without the package)?"""
+        for is_package in (True, False):
+            path = module_path(name, is_package=is_package)
+            if path in self._sources:
+                return self._spec(name, path, is_package=is_package)
+        return self._spec(name, None, is_package=True) if name.replace(".", "/") in self._folders else None
+
+    def file_name(self, path: str) -> str:
+        """The name under which a file appears in tracebacks; unlike the path alone it is unique."""
+        return self.places.prefix + path
+
+    def source(self, path: str) -> str:
+        """The text of a file, also put where tracebacks and `inspect` look for it."""
+        text = self._sources[path].decode()
+        name = self.file_name(path)
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        return text
+
+    def prepare(self, module: ModuleType) -> None:
+        """Give a module the builtins that keep its imports inside the bundle."""
+        module.__dict__["__builtins__"] = self._builtins
+
+    def _spec(self, name: str, path: str | None, *, is_package: bool) -> ModuleSpec | None:
+        loader = _Loader(self, path)
+        origin = None if path is None else self.file_name(path)
+        return spec_from_loader(f"{self.package}.{name}", loader, origin=origin, is_package=is_package)
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002 - the names of the language
+        locals: Mapping[str, object] | None = None,  # noqa: A002
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> ModuleType:
+        top = name.partition(".")[0]
+        if level or top not in self._tops:
+            return __import__(name, globals, locals, fromlist, level)
+        found = __import__(f"{self.package}.{name}", globals, locals, fromlist, 0)
+        return found if fromlist else sys.modules[f"{self.package}.{top}"]
+
+
+class _Finder(MetaPathFinder):
+    """Answers for the names of one bundle's package."""
+
+    def __init__(self, bundle: LoadedBundle) -> None:
+        self._bundle = bundle
+        self._prefix = bundle.package + "."
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        """The spec of a module of the bundle."""
+        if not fullname.startswith(self._prefix):
+            return None
+        return self._bundle.spec(fullname[len(self._prefix) :])
+
+
+class _Loader(InspectLoader):
+    """Loads one file of a bundle; without a path, a folder that is only a namespace."""
+
+    def __init__(self, bundle: LoadedBundle, path: str | None) -> None:
+        self._bundle = bundle
+        self._path = path
+
+    def get_source(self, fullname: str) -> str:  # noqa: ARG002 - the import system's signature
+        """The text of the file."""
+        return "" if self._path is None else self._bundle.source(self._path)
+
+    def is_package(self, fullname: str) -> bool:  # noqa: ARG002 - the import system's signature
+        """Whether it holds modules."""
+        return self._path is None or self._path.endswith("/__init__.py")
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The compiled file."""
+        name = "" if self._path is None else self._bundle.file_name(self._path)
+        return compile(self.get_source(fullname), name or "<namespace>", "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the top level of the file."""
+        if self._path is not None:
+            module.__file__ = self._bundle.file_name(self._path)
+        self._bundle.prepare(module)
+        with loading(self._path or ""):
+            exec(self.get_code(module.__name__), module.__dict__)  # noqa: S102 - this is what a loader does
+
+
+def load_bundle(plan: Plan, blocks: Mapping[Cid, bytes], *, any_version: bool = False) -> LoadedBundle:
+    """Make a bundle's code importable; the same code is loaded once per process."""
+    check_requirements(plan, any_version=any_version)
+    fresh = LoadedBundle(plan, blocks)
+    with _loading_lock:
+        known = getattr(sys.modules.get(fresh.package), _LOADED, None)
+        if isinstance(known, LoadedBundle):
+            return known
+        fresh.start()
+        return fresh
+
+
+def load_function(loaded: LoadedBundle, entry: str) -> Callable[..., Any]:
+    """Run the entry's module and return its function; raises `modules.load_failed` with the place."""
+    try:
+        with _loading_lock:
+            found: Callable[..., Any] = loaded.resolve(entry)
+    except SyntaxError as error:
+        raise Rejected(
+            "modules.python_version",
+            "{entry}, made with Python {wanted}, cannot be read by {found}: {problem}",
+            entry=entry, wanted=loaded.python, found=python_version(),
+            problem=loaded.places.cleaned(str(error)),
+            hint="Run it with the Python version it was made with, or a newer one.",
+        ) from error  # fmt: skip
+    except CelluleError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise Rejected(
+            "modules.load_failed", "{entry} cannot be loaded: {problem}",
+            entry=entry, problem=exception_text(error, loaded.places),
+            hint="Its top level must run anywhere: without the author's files, network or environment.",
+        ) from error  # fmt: skip
+    return found
+
+
+def check_requirements(plan: Plan, *, any_version: bool = False) -> None:
+    """Refuse a bundle whose distributions are missing here, or, unless told otherwise, of another version."""
+    for name, wanted in sorted(plan.requires.items()):
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found = "none"
+        if found == "none" or (found != wanted and not any_version):
+            raise Rejected(
+                "modules.requirement", "{entry} needs {name} {wanted}; here is {found}.",
+                entry=plan.entry, name=name, wanted=wanted, found=found,
+                hint="Install that version: another one could compute other results from the same events.",
+            )  # fmt: skip
+
+
+def _folders(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]

@@ -1,0 +1,240 @@
+"""`PythonProgram`: one reducer as the kernel calls it, bytes in, bytes out.
+
+Every step decodes its arguments anew, so whatever a reducer does to them stays with it. What it answers is
+checked and encoded by the codecs of its types. Nothing but `StepFault` leaves a step, except a
+`KeyboardInterrupt`: that is a person at the keyboard, not an outcome of the step.
+
+This is called once per event. `step` is written out in one piece because each further call would cost a tenth
+of it; where it ended is kept in `phase` for the sake of the error alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import get_ident
+from typing import Any, Final, cast
+from uuid import UUID
+
+from cellule.errors import CelluleError, Rejected
+from cellule.kernel.program import Context as KernelContext
+from cellule.kernel.program import Emit, Output, StepFault
+from cellule.modules.python.context import Context, key_reader
+from cellule.modules.python.failure import Places, exception_text, place_text
+from cellule.modules.python.interface import Interface, event_decoders, state_codec
+from cellule.modules.python.naming import Naming
+from cellule.modules.python.signature import Signature
+from cellule.modules.python.step import Effect, Keyed, Step
+from cellule.modules.python.watchdog import StepTimeout, Watchdog
+from cellule.values.cbor import encode
+from cellule.values.names import Name
+from cellule.values.schema.annotations import shown_type
+from cellule.values.schema.codec import codec_for
+from cellule.values.schema.fields import is_record_class
+
+DECODING: Final = 0
+CALLING: Final = 1
+ENCODING: Final = 2
+
+_make = cast(
+    "Callable[[tuple[Any, ...]], Output]", partial(tuple.__new__, Output)
+)  # skips a Python-level call
+_UNORDERED: Final = (set, frozenset, dict, str, bytes)
+
+
+class PythonProgram:
+    """A reducer with the codecs of its types."""
+
+    __slots__ = (
+        "_emits", "_events", "_function", "_naming", "_places", "_read", "_read_key", "_schemas", "_slots",
+        "_takes_context", "_watchdog", "_write", "_write_reply", "interface",
+    )  # fmt: skip
+
+    def __init__(
+        self, signature: Signature, interface: Interface, naming: Naming, watchdog: Watchdog, places: Places
+    ) -> None:
+        self.interface = interface
+        self._naming = naming
+        self._places = places
+        self._watchdog = watchdog
+        self._slots = watchdog.slots
+        self._schemas = interface.schemas
+        self._function = signature.function
+        self._takes_context = signature.takes_context
+        self._events = event_decoders(signature, interface, naming)
+        state = state_codec(signature, interface, naming)
+        self._read, self._write = state.decode_trusted, state.encode
+        self._read_key = key_reader(interface.key, interface.schemas)
+        self._write_reply = self._reply_writer(signature.reply)
+        self._emits: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
+        for event in signature.emits:
+            self._emits[event] = self._emitter(event)
+
+    def step(
+        self,
+        state: bytes | None,
+        schema: str,
+        value: bytes,
+        key: bytes,  # noqa: ARG002 - it comes with the context
+        context: KernelContext | None,
+    ) -> Output:
+        """Take one step, or raise `StepFault`."""
+        watched = self._slots.get(get_ident()) or self._watchdog.join()
+        phase = DECODING
+        try:
+            watched.token = watched.count = watched.count + 1
+            event = self._events[schema](value)
+            before = None if state is None else self._read(state)
+            phase = CALLING
+            if self._takes_context:
+                answer = self._function(before, event, Context(context, self._read_key))  # type: ignore[arg-type]
+            else:
+                answer = self._function(before, event)
+            phase = ENCODING
+            if answer.__class__ is Step:
+                output = self._whole(answer)
+            elif answer is None:
+                raise _nothing()
+            else:
+                output = _make((self._write(answer), (), (), None, None))
+            watched.token = 0
+            if watched.firing and watched.leave():
+                raise StepTimeout
+            return output  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
+        except BaseException as error:
+            watched.token = 0
+            try:
+                struck = watched.leave()
+            except StepTimeout:
+                struck = watched.leave() or True
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise self._fault(error, phase, schema, struck=struck) from error
+
+    def _whole(self, step: Step[Any]) -> Output:
+        """Check and encode every part of a step."""
+        if step.deletes:
+            state = None
+        elif step.state is None:
+            raise _nothing()
+        else:
+            state = self._write(step.state)
+        emit, effects, reply, ann = step.emit, step.effects, step.reply, step.ann
+        return _make((
+            state,
+            self._emitted(emit) if emit else (),
+            self._requested(effects) if effects else (),
+            None if reply is None else self._write_reply(reply),
+            None if ann is None else self._plain(ann, "ann"),
+        ))  # fmt: skip
+
+    def _emitted(self, events: Sequence[object]) -> list[Emit]:
+        if isinstance(events, _UNORDERED) or not hasattr(events, "__iter__") or hasattr(events, "_fields"):
+            raise StepFault("modules.emit_not_a_list", f"emit takes a list of events, not {_kind(events)}")
+        found: list[Emit] = []
+        for at, event in enumerate(events):
+            key = None
+            if event.__class__ is Keyed:
+                event, given = event  # noqa: PLW2901 - what is wrapped takes its place
+                key = self._key(given, at)
+            schema, write = self._emits.get(event.__class__) or self._new_emitter(event, at)
+            try:
+                found.append(Emit(schema, write(event), key))
+            except Rejected as error:
+                raise StepFault("modules.event_invalid", self._cleaned(f"emit[{at}]: {error}")) from error
+        return found
+
+    def _requested(self, effects: Sequence[Effect]) -> list[Effect]:
+        if isinstance(effects, Effect) or not isinstance(effects, list | tuple):
+            raise StepFault("modules.effect_invalid", f"effects is a list of Effect, not {_kind(effects)}")
+        found: list[Effect] = []
+        for at, effect in enumerate(effects):
+            if not isinstance(effect, Effect) or not isinstance(effect.kind, str):
+                text = f"effects[{at}] is {_kind(effect)}, not an Effect with its kind"
+                raise StepFault("modules.effect_invalid", text)
+            found.append(effect._replace(params=self._plain(effect.params, f"effects[{at}].params")))
+        return found
+
+    def _plain(self, value: object, what: str) -> bytes:
+        """Encode what has no declared type: a record by its class, anything else as it is."""
+        try:
+            if is_record_class(type(value)):
+                return codec_for(self._naming.derived(type(value))).encode(value)
+            return encode(value)  # type: ignore[arg-type]
+        except CelluleError as error:
+            raise StepFault("modules.value_invalid", self._cleaned(f"{what}: {error}")) from error
+
+    def _reply_writer(self, python: Any) -> Callable[[Any], bytes]:
+        if python is None:
+            return partial(self._plain, what="reply")
+        write = codec_for(self._naming.derived(python)).encode
+
+        def written(reply: Any) -> bytes:
+            try:
+                return write(reply)
+            except Rejected as error:
+                raise StepFault("modules.value_invalid", self._cleaned(f"reply: {error}")) from error
+
+        return written
+
+    def _key(self, key: object, at: int) -> bytes:
+        match key:
+            case str():
+                return key.encode()
+            case bytes():
+                return key
+            case UUID():
+                return encode(key.bytes)
+            case _:
+                return self._plain(key, f"the key of emit[{at}]")
+
+    def _emitter(self, event: Any) -> tuple[str, Callable[[Any], bytes]]:
+        codec = self._naming.codec(event, self._schemas)
+        if Name.parse(codec.name).is_reserved:
+            raise Rejected(
+                "modules.emit_reserved", "{event} is an event of Cellule's own; no module emits it.",
+                event=codec.name, hint="Emit an event of your own.",
+            )  # fmt: skip
+        return codec.name, codec.encode
+
+    def _new_emitter(self, event: object, at: int) -> tuple[str, Callable[[Any], bytes]]:
+        """Look at a class that is emitted for the first time."""
+        python = type(event)
+        if not is_record_class(python):
+            raise StepFault("modules.event_invalid", f"emit[{at}] is {_kind(event)}, which is no event")
+        try:
+            found = self._emits[python] = self._emitter(python)
+        except CelluleError as error:
+            raise StepFault("modules.emit_unknown", self._cleaned(f"emit[{at}]: {error}")) from error
+        return found
+
+    def _fault(self, error: BaseException, phase: int, schema: str, *, struck: bool) -> StepFault:
+        if struck or isinstance(error, StepTimeout):
+            text = f"the step ran longer than {self._watchdog.limit_s:g} s and was stopped"
+            return StepFault("modules.timed_out", text + place_text(error, self._places), timed_out=True)
+        if isinstance(error, StepFault):
+            if error.code == "modules.nondeterministic":
+                return StepFault(error.code, error.text + place_text(error, self._places))
+            return error
+        if phase == DECODING and isinstance(error, CelluleError | KeyError):
+            if isinstance(error, KeyError):
+                return StepFault("modules.event_not_taken", f"{self.interface.module} does not take {schema}")
+            return StepFault("modules.input_invalid", self._cleaned(str(error)))
+        if phase == ENCODING and isinstance(error, Rejected):
+            return StepFault("modules.state_invalid", self._cleaned(f"the new state: {error}"))
+        code = "modules.recursion" if isinstance(error, RecursionError) else "modules.exception"
+        return StepFault(code, exception_text(error, self._places))
+
+    def _cleaned(self, text: str) -> str:
+        return self._places.cleaned(text)
+
+
+def _nothing() -> StepFault:
+    return StepFault(
+        "modules.returned_nothing",
+        "the step returned nothing: return the state, `Step(state, ...)`, or `Step.delete()` to end the cell",
+    )
+
+
+def _kind(value: object) -> str:
+    return f"a {shown_type(type(value))}"

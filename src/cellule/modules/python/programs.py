@@ -1,0 +1,123 @@
+"""`PythonPrograms`: finds and loads the Python code a manifest names, for the kernel.
+
+Code comes from the CAS: first the bundle's root, then all its files at once. Programs are kept by manifest
+and module, so worlds that share both share them. `live` gives functions that run as they stand, without a
+bundle: for tests, where functions are often defined inside other functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+from cellule.errors import Rejected
+from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.program import Program
+from cellule.modules.python.bundle import read_root
+from cellule.modules.python.code import PythonCode, read_code
+from cellule.modules.python.collect import live_places
+from cellule.modules.python.describe import Description
+from cellule.modules.python.failure import Places
+from cellule.modules.python.interface import Interface
+from cellule.modules.python.loader import LoadedBundle, load_bundle, load_function
+from cellule.modules.python.naming import Naming
+from cellule.modules.python.program import PythonProgram
+from cellule.modules.python.runtime_guard import GuardedProgram
+from cellule.modules.python.signature import read_signature, read_upcaster
+from cellule.modules.python.upcast import upcast_function
+from cellule.modules.python.watchdog import LIMIT_S, Watchdog
+from cellule.values.cid import Cid
+
+
+class PythonPrograms:
+    """The `Programs` of Python modules; close it to end its watchdog.
+
+    `limit_s` is the time a step may take. `live` are descriptions that run without a bundle. `any_version`
+    lets code run with other versions of the distributions it was bundled with. `guarded` runs every step
+    inside the runtime guard: for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit_s: float | None = LIMIT_S,
+        live: Iterable[Description] = (),
+        any_version: bool = False,
+        guarded: bool = False,
+    ) -> None:
+        self.watchdog = Watchdog(limit_s)
+        self._any_version = any_version
+        self._live = {description.code.entry: description for description in live}
+        self._guarded = guarded
+        self._programs: dict[tuple[Cid, str], Program] = {}
+
+    def close(self) -> None:
+        """End the watchdog's thread."""
+        self.watchdog.close()
+
+    def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
+        """The program of a module, loaded from its bundle."""
+        known = self._programs.get((manifest.cid, module.name))
+        if known is not None:
+            return known
+        code = read_code(module.code, module.name)
+        function, naming, places = yield from self._load(code, nodes)
+        interface = Interface.of(manifest, module)
+        made: Program = PythonProgram(read_signature(function), interface, naming, self.watchdog, places)
+        if self._guarded:
+            made = GuardedProgram(made)
+        self._programs[manifest.cid, module.name] = made
+        return made
+
+    def upcaster(
+        self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
+    ) -> Generator[Need, None, Callable[[bytes], bytes]]:
+        """The function of an upcaster, loaded from its bundle."""
+        code = read_code(upcaster.code, f"the upcaster {upcaster.old} -> {upcaster.new}")
+        function, naming, places = yield from self._load(code, nodes)
+        return upcast_function(read_upcaster(function), manifest, upcaster, naming, self.watchdog, places)
+
+    def _load(
+        self, code: PythonCode, nodes: Nodes
+    ) -> Generator[Need, None, tuple[Callable[..., Any], Naming, Places]]:
+        if code.bundle is None:
+            return self._load_live(code)
+        found = yield from fetch(nodes, (code.bundle,))
+        plan = read_root(code.bundle, found[code.bundle])
+        blocks = yield from fetch(nodes, tuple(plan.files.values()))
+        loaded = load_bundle(plan, blocks, any_version=self._any_version)
+        function = load_function(loaded, code.entry)
+        return function, naming_in(code, loaded), loaded.places
+
+    def _load_live(self, code: PythonCode) -> tuple[Callable[..., Any], Naming, Places]:
+        known = self._live.get(code.entry)
+        if known is None:
+            raise Rejected(
+                "modules.not_live", "{entry} runs live, without stored code, and is not known here.",
+                entry=code.entry,
+                hint="Give the function to PythonPrograms(live=[description]), or bundle it.",
+            )  # fmt: skip
+        return known.function, known.naming, live_places(known.function)
+
+
+def naming_in(code: PythonCode, loaded: LoadedBundle) -> Naming:
+    """How the classes of a loaded bundle are named."""
+    try:
+        names = {loaded.resolve(place): name for place, name in code.names.items()}
+    except (ImportError, AttributeError) as error:
+        raise Rejected(
+            "modules.code_invalid", "the code of {what}: {problem}.",
+            what=code.entry, problem=loaded.places.cleaned(f"a class of its names is not there ({error})"),
+        ) from error  # fmt: skip
+    return Naming(code.namespace, code.schema_version, names)
+
+
+def live_program(
+    description: Description, manifest: Manifest, module: Module, watchdog: Watchdog | None = None
+) -> PythonProgram:
+    """A program that runs the function as it stands, without a bundle."""
+    return PythonProgram(
+        read_signature(description.function), Interface.of(manifest, module), description.naming,
+        watchdog or Watchdog(), live_places(description.function),
+    )  # fmt: skip

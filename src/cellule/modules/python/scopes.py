@@ -1,0 +1,124 @@
+"""The local names of a function: what hides the names of its file, and what is known about their values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from cellule.modules.python.symbols import imported_names, is_container
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_SETS: Final = frozenset({"set", "frozenset", "Set", "AbstractSet", "FrozenSet", "MutableSet"})
+_SET_OPERATORS: Final = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
+_SET_METHODS: Final = frozenset({"union", "intersection", "difference", "symmetric_difference"})
+
+
+class Scope:
+    """One function (or class body, or comprehension) and the names it binds."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.names: set[str] = set()
+        self.imports: dict[str, str] = {}
+        self.globals: set[str] = set()
+        self.sets: set[str] = set()
+        self.shared_defaults: set[str] = set()
+
+    @classmethod
+    def of_function(cls, node: Function, package: str) -> Scope:
+        """The scope of a function's body."""
+        scope = cls(package)
+        scope._add_parameters(node.args)
+        for statement in node.body if isinstance(node.body, list) else ():
+            for inner in _own_nodes(statement):
+                scope._bind(inner)
+        scope.names -= scope.globals
+        return scope
+
+    @classmethod
+    def of_names(cls, targets: Iterator[ast.expr] | list[ast.expr], package: str) -> Scope:
+        """The scope of a comprehension or class body that binds these targets."""
+        scope = cls(package)
+        for target in targets:
+            scope.names |= {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+        return scope
+
+    def _add_parameters(self, arguments: ast.arguments) -> None:
+        positional = [*arguments.posonlyargs, *arguments.args]
+        everything = [*positional, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        for argument in everything:
+            if argument is None:
+                continue
+            self.names.add(argument.arg)
+            if argument.annotation is not None and is_set_annotation(argument.annotation):
+                self.sets.add(argument.arg)
+        defaults = [
+            *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        for argument, default in defaults:
+            if default is not None and is_container(default):
+                self.shared_defaults.add(argument.arg)
+
+    def _bind(self, node: ast.AST) -> None:
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                self.names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                self.names.add(name)
+            case ast.Import() | ast.ImportFrom():
+                self.imports.update(imported_names(node, self.package))
+            case ast.Global(names=names):
+                self.globals.update(names)
+            case (
+                ast.ExceptHandler(name=str(name))
+                | ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+            ):
+                self.names.add(name)
+            case _:
+                pass
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and is_set_annotation(node.annotation)
+        ):
+            self.sets.add(node.target.id)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            (self.sets.add if self.is_set(node.value) else self.sets.discard)(name)
+
+    def is_set(self, value: ast.expr) -> bool:
+        """Whether an expression surely is a set."""
+        match value:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Name(id=name):
+                return name in self.sets
+            case ast.Call(func=ast.Name(id=name)):
+                return name in {"set", "frozenset"} and name not in self.names
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)):
+                return name in _SET_METHODS and self.is_set(inner)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return isinstance(operator, _SET_OPERATORS) and (self.is_set(left) or self.is_set(right))
+            case _:
+                return False
+
+
+def is_set_annotation(annotation: ast.expr) -> bool:
+    """Whether an annotation says `set[...]` or one of its kin."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value.partition("[")[0].strip() in _SETS
+    base = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+    return name in _SETS
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it that belong to the same function."""
+    yield node
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _own_nodes(child)

@@ -1,0 +1,64 @@
+"""What a reducer answers: `Step`, and the two small things that may stand in it, `Keyed` and `Effect`.
+
+A bare state means `Step(state)`. Nothing here is checked when it is made: the program checks a step as a
+whole, where it can name the module and the field.
+
+Rejected: None as the sign to delete. A forgotten `return` would remove the cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+S = TypeVar("S")
+
+
+class _Stated(msgspec.Struct, Generic[S]):
+    """The one part of a step that is given by position."""
+
+    state: S
+
+
+class Step(_Stated[S], Generic[S], kw_only=True):
+    """The new state of the cell, and what else comes of the event.
+
+    `emit` are events, delivered in the next beat in this order; `reply` answers the sender; `ann` is a note
+    kept with the record of the step; `effects` are requests to the outside.
+    """
+
+    emit: Sequence[object] = ()
+    reply: object = None
+    ann: object = None
+    effects: Sequence[Effect] = ()
+    deletes: bool = False
+
+    @classmethod
+    def delete(
+        cls,
+        *,
+        emit: Sequence[object] = (),
+        reply: object = None,
+        ann: object = None,
+        effects: Sequence[Effect] = (),
+    ) -> Step[Any]:
+        """End the cell: its state is gone, and a later event finds none."""
+        return Step(None, emit=emit, reply=reply, ann=ann, effects=effects, deletes=True)
+
+
+class Keyed(NamedTuple):
+    """An event to emit with an explicit key, where the route cannot take it from the event."""
+
+    event: object
+    key: object
+
+
+class Effect(NamedTuple):
+    """A request for an effect: what kind, with which parameters (a record or plain values)."""
+
+    kind: str
+    params: object = None
+    cap_slot: str | None = None
+    idempotency_key: str | None = None

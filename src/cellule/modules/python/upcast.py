@@ -1,0 +1,55 @@
+"""Upcasters: pure functions from a value of one schema to a value of the next, `def up(old: V1) -> V2`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+
+from cellule.errors import CelluleError
+from cellule.kernel.manifest.model import Manifest, Upcaster
+from cellule.kernel.program import StepFault
+from cellule.modules.python.failure import Places, exception_text, place_text
+from cellule.modules.python.naming import Naming
+from cellule.modules.python.signature import UpcasterSignature, shown_function
+from cellule.modules.python.watchdog import StepTimeout, Watchdog
+
+
+def upcast_function(
+    signature: UpcasterSignature, manifest: Manifest, upcaster: Upcaster, naming: Naming, watchdog: Watchdog,
+    places: Places,
+) -> Callable[[bytes], bytes]:  # fmt: skip
+    """The upcaster as the kernel calls it; what it returns raises nothing but `StepFault`."""
+    read = naming.codec(signature.old, manifest.schemas, upcaster.old).decode_trusted
+    write = naming.codec(signature.new, manifest.schemas, upcaster.new).encode
+    function = signature.function
+
+    def fault(error: BaseException, *, struck: bool) -> StepFault:
+        if struck or isinstance(error, StepTimeout):
+            text = f"the upcaster ran longer than {watchdog.limit_s:g} s and was stopped"
+            return StepFault("modules.timed_out", text + place_text(error, places), timed_out=True)
+        what = f"upcaster {upcaster.old} -> {upcaster.new}: "
+        if isinstance(error, CelluleError):
+            return StepFault("modules.upcast_invalid", places.cleaned(f"{what}{error}"))
+        return StepFault("modules.upcast_failed", what + exception_text(error, places))
+
+    def upcast(data: bytes) -> bytes:
+        watched = watchdog.slots.get(get_ident()) or watchdog.join()
+        try:
+            watched.token = watched.count = watched.count + 1
+            result = write(function(read(data)))
+            watched.token = 0
+            if watched.firing and watched.leave():
+                raise StepTimeout
+            return result  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
+        except BaseException as error:
+            watched.token = 0
+            try:
+                struck = watched.leave()
+            except StepTimeout:
+                struck = watched.leave() or True
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise fault(error, struck=struck) from error
+
+    upcast.__qualname__ = shown_function(function)
+    return upcast
