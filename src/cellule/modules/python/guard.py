@@ -19,8 +19,10 @@ from typing import Final
 
 from cellule.errors import Rejected
 from cellule.modules.python.bundle import Bundle
+from cellule.modules.python.finding import Finding
 from cellule.modules.python.rules import INSTEAD
-from cellule.modules.python.scan import Finding, Scan, set_fields
+from cellule.modules.python.scan import Scan
+from cellule.modules.python.scopes import set_fields
 from cellule.modules.python.symbols import App, SourceFile, Symbols
 
 _ALLOW: Final = re.compile(r"#\s*cellule:\s*allow\s+([a-z]+(?:\s*,\s*[a-z]+)*)\s*[-:(]*\s*(.*)")

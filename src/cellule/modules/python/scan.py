@@ -7,11 +7,11 @@ annotations are followed to classes, but using a type is no offence.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from cellule.modules.python.rules import FILE_METHODS, INSTEAD, rule_of, rule_of_call
-from cellule.modules.python.scopes import Function, Scope, is_set_annotation
+from cellule.modules.python.finding import Finding
+from cellule.modules.python.rules import FILE_METHODS, rule_of, rule_of_call
+from cellule.modules.python.scopes import Function, Scope
 from cellule.modules.python.symbols import App, SourceFile, Symbols
 
 _MUTATORS: Final = frozenset({
@@ -23,24 +23,6 @@ _ORDER_FREE: Final = frozenset(
 )
 _ORDERED: Final = frozenset({"list", "tuple", "enumerate", "iter", "zip", "reversed", "map", "filter"})
 _ORDERING_METHODS: Final = frozenset({"append", "extend", "insert", "appendleft"})
-
-
-class Finding(NamedTuple):
-    """One place that could not be repeated, and what to do instead."""
-
-    path: str
-    line: int
-    rule: str
-    what: str
-    line_end: int
-
-    @property
-    def instead(self) -> str:
-        """What to write."""
-        return INSTEAD[self.rule]
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.what} [{self.rule}]. {self.instead}"
 
 
 class Scan:
@@ -314,14 +296,3 @@ _HANDLERS: Final[dict[type[ast.AST], str]] = {
     ast.DictComp: "_dict",
     ast.Starred: "_starred",
 }
-
-
-def set_fields(classes: Iterable[ast.ClassDef]) -> frozenset[str]:
-    """Names of fields that are sets in every class that has them."""
-    sets: set[str] = set()
-    others: set[str] = set()
-    for node in classes:
-        for field in node.body:
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                (sets if is_set_annotation(field.annotation) else others).add(field.target.id)
-    return frozenset(sets - others)

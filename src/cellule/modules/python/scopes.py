@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cellule.modules.python.symbols import imported_names, is_container
@@ -113,6 +113,17 @@ def is_set_annotation(annotation: ast.expr) -> bool:
     base = annotation.value if isinstance(annotation, ast.Subscript) else annotation
     name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
     return name in _SETS
+
+
+def set_fields(classes: Iterable[ast.ClassDef]) -> frozenset[str]:
+    """Names of fields that are sets in every class that has them."""
+    sets: set[str] = set()
+    others: set[str] = set()
+    for node in classes:
+        for field in node.body:
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                (sets if is_set_annotation(field.annotation) else others).add(field.target.id)
+    return frozenset(sets - others)
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
