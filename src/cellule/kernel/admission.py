@@ -109,6 +109,11 @@ class Admission:
         router = self.eras.current.router
         routing = router.targets if item.system else router.route
         targets = routing(item.schema, value, item.key)
+        if item.expected_version is not None and item.expected_version < 0:
+            raise Rejected(
+                "kernel.expected_version", "event {schema} expects version {version}; versions count from 0",
+                schema=item.schema, version=item.expected_version,
+            )  # fmt: skip
         if item.expected_version is not None and len(targets) != 1:
             raise Rejected(
                 "kernel.expected_version_targets",
@@ -120,7 +125,11 @@ class Admission:
     def _admit_once(self, item: EventItem, slots: list[Slot]) -> Generator[Need, None, Outcome]:
         """Admit an event whose id may have been here before."""
         dedupe = self.ledger.dedupe
-        assert item.id is not None
+        if item.id is None:
+            return self._refuse(item, Rejected(
+                "kernel.id_missing", "event {schema} asks to be told apart by an id and has none",
+                schema=item.schema, hint="Give it an id, or send it without `explicit`.",
+            ))  # fmt: skip
         assert isinstance(item.value, bytes)
         key = dedupe_key(item.id)
         seen = yield from dedupe.find(key, self.ledger.nodes)

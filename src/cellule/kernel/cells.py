@@ -19,8 +19,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Rejected
 from cellule.kernel.limits import QUEUE_INLINE_MAX, STATE_INLINE_INDEX_MAX
+from cellule.kernel.saved import is_message
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import open_envelope, seal
@@ -119,15 +120,25 @@ def pack_whole(entry: Entry) -> list[Any]:
 
 def unpack(value: Any) -> Entry:
     """The entry of a stored list; a queue that was linked is still a `Link` in `more`."""
-    if not isinstance(value, list) or len(value) != 7:
+    try:
+        state, version, born, era, active_ns, last, more = value
+        if isinstance(state, list):
+            state = open_envelope(state).data
+        elif state is not None and not isinstance(state, Link):
+            raise TypeError("the state is neither an envelope nor a link")
+        if version < 0 or born < 0 or era < 0 or active_ns < 0 or last < 0:
+            raise ValueError("a number is negative")
+        if more is not None:
+            queue = more.get("queue")
+            if isinstance(queue, list):
+                more = {**more, "queue": [message_of(item) for item in queue]}
+            elif queue is not None and not isinstance(queue, Link):
+                raise TypeError("the queue is neither a list nor a link")
+    except (TypeError, ValueError, AttributeError, Rejected) as error:
         raise Corrupted(
-            "kernel.entry_damaged", "a cell entry is not a list of 7 fields: {found}", found=value
-        )
-    state, version, born, era, active_ns, last, more = value
-    if isinstance(state, list):
-        state = open_envelope(state).data
-    if more is not None and isinstance(more.get("queue"), list):
-        more = {**more, "queue": [message_of(item) for item in more["queue"]]}
+            "kernel.entry_damaged", "a cell entry is not what it should be ({what}): {found}",
+            what=str(error), found=value,
+        ) from error  # fmt: skip
     return (state, version, born, era, active_ns, last, more)
 
 
@@ -140,8 +151,8 @@ def message_value(message: Message) -> list[Any]:
 
 def message_of(value: Any) -> Message:
     """The message of a stored list."""
-    if not isinstance(value, list) or len(value) != 6:
-        raise Corrupted("kernel.message_damaged", "a stored message is not a list of 6: {found}", found=value)
+    if not is_message(value):
+        raise Corrupted("kernel.message_damaged", "this is not a stored message: {found}", found=value)
     height, kind, schema, held, depth, expected = value
     return Message(
         height, kind, schema, held if isinstance(held, Link) else open_envelope(held).data, depth, expected

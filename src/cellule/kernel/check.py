@@ -1,24 +1,31 @@
 """Check: the chain of frames and the graph of nodes, without running anything.
 
 `check_frames` proves that frames are canonical, contiguous and chained; `reachable` walks every link from
-a root and proves that each node is there and is what its CID says. Indexes are also walked as indexes, so a
-node that is intact but stands in the wrong place is found.
+a root and proves that each node is there and is what its CID says. `check_snapshot` proves what the nodes
+mean: every cell, timer, list and bucket is what it should be, and the lists agree with the cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Rejected
+from cellule.kernel.cells import Entry, More, unpack
 from cellule.kernel.frame import Frame, decode_frame
-from cellule.kernel.index.compare import check as check_index
+from cellule.kernel.index.compare import START, pages
+from cellule.kernel.ledger import Budget, Target
 from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.ordered.chunk import check as check_ordered
+from cellule.kernel.ordered.index import OrderedIndex
+from cellule.kernel.saved import KEY_BYTES, is_dead_letter, is_stopped, is_timer
+from cellule.kernel.snapshot import load_snapshot
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
 
 WALK_TOGETHER = 256  # nodes asked for at once
+_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +71,75 @@ def reachable(roots: Iterable[Cid], nodes: Nodes) -> Generator[Need, None, set[C
 
 
 def check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, int]]:
-    """Walk a snapshot's indexes as indexes; returns how many cells each module has."""
-    found = yield from fetch(nodes, (cid,))
-    saved: Any = decode(found[cid])
+    """Prove every part of a snapshot, and that they fit each other; returns the cells of each module."""
+    try:
+        return (yield from _check_snapshot(cid, nodes))
+    except Rejected as error:
+        _damaged(cid, str(error))
+
+
+def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, int]]:
+    ledger = yield from load_snapshot(cid, nodes, Budget(), None)
+    ready: set[Target] = set()
+    stopped: set[Target] = set()
     counts: dict[str, int] = {}
-    for base, (link, count) in saved["modules"].items():
-        counts[base] = yield from check_index(link.cid, nodes)
-        if counts[base] != count:
-            raise Corrupted(
-                "kernel.snapshot_damaged", "snapshot {cid}: {what}",
-                cid=str(cid), what=f"{base} has {counts[base]} cells, the snapshot says {count}",
-            )  # fmt: skip
+    for base, cells in ledger.modules.items():
+        cursor: bytes | None = START
+        counts[base] = 0
+        while cursor is not None:
+            entries, cursor = yield from pages(cells.live.root, cursor, _PAGE, nodes)
+            counts[base] += len(entries)
+            for key, value in entries:
+                entry = unpack(value)
+                if entry[3] >= len(ledger.eras):
+                    _damaged(cid, f"{base} {key!r} is of era {entry[3]}, which is not in the table")
+                more = _proven(entry)
+                if "status" in more:
+                    stopped.add((base, key))
+                elif "queue" in more:
+                    ready.add((base, key))
+        if counts[base] != cells.live.root_count:
+            _damaged(cid, f"{base} has {counts[base]} cells, not {cells.live.root_count}")
+    for name, fits in (("timers", is_timer), ("stopped", is_stopped), ("dead_letters", is_dead_letter)):
+        rows = yield from _rows(cid, name, getattr(ledger, name), fits, nodes)
+        if name == "stopped" and {(base, key) for base, key, _ in rows} != stopped:
+            _damaged(cid, "the list of stopped cells is not that of the cells")
+    ring = [(slot.cells.base, slot.key) for slot in ledger.ring]
+    if len(ring) != len(ready) or set(ring) != ready:
+        _damaged(cid, "the list of ready cells is not that of the cells with messages")
+    yield from ledger.dedupe.check(nodes)
     return counts
+
+
+def _proven(entry: Entry) -> More:
+    """What an entry holds besides its state; the values in it are proven to be canonical bytes."""
+    more = entry[6] or {}
+    queue = more.get("queue", ())
+    values = [entry[0], *(message.value for message in (queue if isinstance(queue, list) else ()))]
+    for data in values:
+        if isinstance(data, bytes):
+            decode(data)
+    return more
+
+
+def _rows(
+    cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, list[Any]]:
+    count = yield from check_ordered(index.root, nodes)
+    rows: list[Any] = []
+    begin = b""
+    while True:
+        page = yield from index.scan(begin, None, _PAGE)
+        rows.extend(value for _, value in page)
+        if not all(len(key) == KEY_BYTES and fits(value) for key, value in page):
+            _damaged(cid, f"a row of {name} is not what it should be")
+        if len(page) < _PAGE:
+            break
+        begin = page[-1][0] + b"\0"
+    if len(rows) != index.root_count or count != index.root_count:
+        _damaged(cid, f"{name} has {len(rows)} rows, not {index.root_count}")
+    return rows
+
+
+def _damaged(cid: Cid, what: str) -> NoReturn:
+    raise Corrupted("kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=what)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import Corrupted, Rejected
 from cellule.kernel.cells import Slot
 from cellule.kernel.items import Admitted, ControlItem, Outcome, RefusedItem
 from cellule.kernel.ledger import Target
 from cellule.kernel.limits import RESUME_PER_CONTROL_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.records import BASELINE, CONTROL, MANIFEST, MIGRATED, REFUSED, SNAPSHOT
+from cellule.kernel.saved import is_stopped
+from cellule.values.cbor import encode
 from cellule.values.link import Link
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]:
     """Do one control, or refuse it."""
     try:
+        if "cells" in item.arguments:
+            raise Rejected("kernel.argument", "`cells` is what the kernel writes, and no argument")
         match item.verb:
             case "pause":
                 outcome = _record(run, item, {})
@@ -42,7 +46,7 @@ def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]
                 outcome = _note(run, item)
             case _:
                 raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
-    except CelluleError as error:
+    except Rejected as error:
         if not item.durable:
             return RefusedItem(error, 0)
         text = str(error)
@@ -53,6 +57,7 @@ def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]
 
 def _record(run: Admission, item: ControlItem, done: dict[str, Any]) -> Admitted:
     arguments = {**item.arguments, **done}
+    encode(arguments)  # refused here, before anything is changed, and not when the frame is written
     run.writer.linked = run.writer.linked or any(isinstance(value, Link) for value in arguments.values())
     size = len(item.who) + len(item.why) + 64 * len(done.get("cells", ()))
     return Admitted(run.writer.append([CONTROL, 0, item.verb, item.who, item.why, arguments], size))
@@ -80,6 +85,8 @@ def _stopped(run: Admission, item: ControlItem, only: str | None) -> Generator[N
             )
         return [slot]
     page = yield from ledger.stopped.scan(b"", None, RESUME_PER_CONTROL_MAX)
+    if not all(is_stopped(row) for _, row in page):
+        raise Corrupted("kernel.stopped_damaged", "a row of the stopped cells is not what it should be")
     targets: list[Target] = [
         (base, cell_key)
         for _, (base, cell_key, status) in page
@@ -128,7 +135,13 @@ def _deploy(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted
     link = item.arguments.get("manifest")
     if not isinstance(link, Link):
         raise Rejected("kernel.argument", "a deploy needs `manifest`, a link")
-    manifest = yield from run.eras.manifest(link.cid)
+    try:
+        manifest = yield from run.eras.manifest(link.cid)
+    except Corrupted as error:
+        raise Rejected(
+            "kernel.manifest_missing", "manifest {cid} cannot be read: {why}",
+            cid=str(link.cid), why=str(error), hint="Put the manifest into the CAS before deploying it.",
+        ) from error  # fmt: skip
     admitted = _record(run, item, {})
     run.writer.linked = True
     era = len(run.ledger.eras)

@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
+from cellule.errors import Corrupted
 from cellule.kernel.limits import DEDUPE_BUCKET_IDS, DEDUPE_IDS_MAX, DEDUPE_IDS_MIN, DEDUPE_WINDOW_NS
 from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.saved import is_bucket
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
@@ -121,7 +123,8 @@ class Dedupe:
                 return
             self.closed.pop(0)
             total = left
-            self.floor_ns = self.closed[0].since_ns if self.closed else self.since_ns
+            kept_ns = self.closed[0].since_ns if self.closed else self.since_ns
+            self.floor_ns = max(kept_ns, oldest.until_ns + 1)  # both buckets may hold ids of one moment
 
     def save(self, blocks: dict[Cid, bytes]) -> dict[str, Any]:
         """The dedupe part of a snapshot; new arrays are added to `blocks`."""
@@ -147,6 +150,20 @@ class Dedupe:
             if bucket.bucket_cid is not None:
                 bucket.data = None
 
+    def check(self, nodes: Nodes) -> Generator[Need, None, None]:
+        """Read all closed buckets and prove that they hold as many sorted ids as they say."""
+        if any(bucket.prints is None for bucket in self.closed):
+            yield from self._load_prints(nodes)
+        for bucket in self.closed:
+            assert bucket.bucket_cid is not None
+            data = yield from _arrays_of(bucket.bucket_cid, nodes)
+            ids = [key for key, _ in _rows(data)]
+            prints = [int.from_bytes(key[12:], "big") for key in ids]
+            if ids != sorted(set(ids)) or bucket.prints != array("I", sorted(prints)):
+                raise Corrupted(
+                    "kernel.bucket_damaged", "{cid} is not a bucket of ids", cid=str(bucket.bucket_cid)
+                )
+
     @classmethod
     def load(cls, saved: dict[str, Any], nodes: Nodes) -> Generator[Need, None, Dedupe]:
         """Rebuild from a snapshot: the open bucket is read, closed ones wait for a hit."""
@@ -157,8 +174,7 @@ class Dedupe:
             bucket.bucket_cid, bucket.prints_cid = row["bucket"].cid, row["prints"].cid
             dedupe.closed.append(bucket)
         if saved["open"] is not None:
-            found = yield from fetch(nodes, (saved["open"]["bucket"].cid,))
-            arrays: Any = decode_trusted(found[saved["open"]["bucket"].cid])
+            arrays = yield from _arrays_of(saved["open"]["bucket"].cid, nodes)
             dedupe.open = dict(_rows(arrays))
             dedupe.since_ns, dedupe.until_ns = saved["open"]["since_ns"], saved["open"]["until_ns"]
         return dedupe
@@ -169,15 +185,19 @@ class Dedupe:
         found = yield from fetch(nodes, tuple(bucket.prints_cid for bucket in missing if bucket.prints_cid))
         for bucket in missing:
             assert bucket.prints_cid is not None
-            bucket.prints = _native(decode_trusted(found[bucket.prints_cid]))
+            prints: Any = decode_trusted(found[bucket.prints_cid])
+            if not isinstance(prints, bytes) or len(prints) != 4 * bucket.count:
+                raise Corrupted(
+                    "kernel.bucket_damaged", "{cid} is not a bucket of ids", cid=str(bucket.prints_cid)
+                )
+            bucket.prints = _native(prints)
 
 
 def _search(bucket: Bucket, key: bytes, nodes: Nodes) -> Generator[Need, None, Seen | None]:
     data: Any = bucket.data
     if data is None:
         assert bucket.bucket_cid is not None
-        found = yield from fetch(nodes, (bucket.bucket_cid,))
-        data = decode_trusted(found[bucket.bucket_cid])
+        data = yield from _arrays_of(bucket.bucket_cid, nodes)
     ids: bytes = data["ids"]
     low, high = 0, len(ids) // 16
     while low < high:
@@ -189,6 +209,15 @@ def _search(bucket: Bucket, key: bytes, nodes: Nodes) -> Generator[Need, None, S
     if ids[low * 16 : low * 16 + 16] != key:
         return None
     return _row(data, low)
+
+
+def _arrays_of(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, bytes]]:
+    found = yield from fetch(nodes, (cid,))
+    data: Any = decode_trusted(found[cid])
+    if not is_bucket(data):
+        raise Corrupted("kernel.bucket_damaged", "{cid} is not a bucket of ids", cid=str(cid))
+    arrays: dict[str, bytes] = data
+    return arrays
 
 
 def _row(data: dict[str, bytes], position: int) -> Seen:

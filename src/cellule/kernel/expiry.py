@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from cellule.errors import Corrupted
 from cellule.kernel.cells import Slot
 from cellule.kernel.eras import Eras
 from cellule.kernel.ledger import Ledger
@@ -17,6 +18,7 @@ from cellule.kernel.limits import TIMERS_PER_BEAT_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.records import EXPIRED, TIMER
+from cellule.kernel.saved import is_timer
 from cellule.kernel.writer import FrameWriter
 
 RETRY_NS = 60_000_000_000  # a cell that is busy when its time is over is looked at again after this
@@ -40,6 +42,11 @@ def run_due(ledger: Ledger, eras: Eras, writer: FrameWriter) -> Generator[Need, 
     if not ledger.has_timers():
         return
     page = yield from ledger.timers.scan(b"", pair_key(ledger.now_ns + 1, 0), TIMERS_PER_BEAT_MAX)
+    for key, value in page:
+        if not is_timer(value):
+            raise Corrupted(
+                "kernel.timer_damaged", "timer {key} is not a timer: {found}", key=key, found=value
+            )
     yield from ledger.slots((value[1], value[2]) for _, value in page)
     for key, value in page:
         if writer.is_full():

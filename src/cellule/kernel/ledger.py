@@ -110,6 +110,7 @@ class Ledger:
     timers: OrderedIndex = field(init=False)
     stopped: OrderedIndex = field(init=False)
     dead_letters: OrderedIndex = field(init=False)
+    sealed: list[Cid] = field(default_factory=list)  # chunks of logs, kept in reach until a snapshot
     active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once
 
     def __post_init__(self) -> None:
@@ -346,6 +347,8 @@ class Ledger:
             cid = cid_of(tail)
             if blocks is not None:
                 blocks[cid] = tail
+                self.nodes.pin({cid: tail})  # the next step reads it, and its frame is not durable yet
+                self.sealed.append(cid)
             chunks.append(Link(cid))
             tail = log.EMPTY
         return tail, ({"log": chunks} if chunks else None)

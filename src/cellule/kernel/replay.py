@@ -170,8 +170,8 @@ class Replay:
             self._contradicts(f"the step handles {cause}, the queue's first is {slot.queue[0].height}")
         if prev != (slot.entry[5] if slot.entry is not None else 0):
             self._contradicts("the step does not follow the cell's previous step")
-        if status not in _STATUSES:
-            self._contradicts(f"a step cannot end with status {status}")
+        if status not in _STATUSES or not 0 <= era < len(ledger.eras):
+            self._contradicts(f"a step cannot end with status {status} in era {era}")
         if self._witness is not None:
             yield from self._witness(self._frame, self._height, slot)
         more = more or {}

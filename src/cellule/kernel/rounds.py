@@ -11,6 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+from cellule.errors import Corrupted
 from cellule.kernel import expiry
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.eras import Eras
@@ -134,6 +135,12 @@ class Rounds:
             if not slot.loaded:
                 wanted.setdefault(slot.cells.base, []).append(slot.key)
         yield from self._ledger.load(wanted)
+        first = self._ledger.ring[0]
+        if not first.queue:
+            raise Corrupted(
+                "kernel.ready_damaged", "cell {module} {key} is listed as ready and has no message",
+                module=first.cells.base, key=first.key,
+            )  # fmt: skip
 
     def _write(self, slot: Slot, result: Result) -> None:
         """Write any decided step down, and make it so."""

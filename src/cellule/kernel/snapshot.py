@@ -13,8 +13,8 @@ frame at `height`.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, NoReturn
 
 from cellule.errors import CelluleError, Corrupted
 from cellule.kernel.cells import Slot, message_of, message_value
@@ -24,7 +24,8 @@ from cellule.kernel.ledger import Budget, Cells, Era, Ledger
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
 from cellule.kernel.ordered.index import OrderedIndex
-from cellule.values.cbor import decode, encode
+from cellule.kernel.saved import is_cell, is_pending, wrong_part
+from cellule.values.cbor import decode, decode_trusted, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
 
@@ -43,6 +44,7 @@ class SnapshotJob:
         self._ledger = ledger
         self.height = ledger.height
         self.blocks: dict[Cid, bytes] = {}
+        self._sealed, ledger.sealed = ledger.sealed, []
         self._fixed = self._freeze()
 
     def _freeze(self) -> dict[str, Any]:
@@ -91,8 +93,9 @@ class SnapshotJob:
         return cid
 
     def saved(self) -> None:
-        """The blocks are durable: what was kept in memory for them may go."""
+        """The blocks, and the frames below, are durable: what was kept in memory for them may go."""
         self._ledger.nodes.unpin(self.blocks)
+        self._ledger.nodes.unpin(self._sealed)
         self._ledger.dedupe.forget_saved()
 
     def _module(self, cells: Cells) -> Generator[Need | Pause, None, Cid | None]:
@@ -129,9 +132,9 @@ def load_snapshot(
             link, count = saved[name]
             setattr(ledger, name, OrderedIndex(link.cid, nodes, count=count))
     ledger.dedupe = yield from Dedupe.load(saved["dedupe"], nodes)
-    for row in (yield from _list(saved["pending"], nodes)):
+    for row in (yield from _list(cid, saved, "pending", is_pending, nodes)):
         ledger.pending.append((message_of(row[0]), [(base, key) for base, key in row[1]]))
-    for base, key in (yield from _list(saved["ready"], nodes)):
+    for base, key in (yield from _list(cid, saved, "ready", is_cell, nodes)):
         cells = ledger.cells(base)
         slot = cells.slots[key] = Slot(cells, key)
         slot.active = False
@@ -139,12 +142,17 @@ def load_snapshot(
     return ledger
 
 
-def _list(link: Link | None, nodes: Nodes) -> Generator[Need, None, list[Any]]:
+def _list(
+    cid: Cid, saved: dict[str, Any], part: str, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, list[Any]]:
+    link = saved[part]
     if link is None:
         return []
     found = yield from fetch(nodes, (link.cid,))
-    rows: Any = decode(found[link.cid])
-    return list(rows)
+    rows: Any = decode_trusted(found[link.cid])
+    if not isinstance(rows, list) or not all(map(fits, rows)):
+        _damaged(cid, f"a row of {part} is not what it should be")
+    return rows
 
 
 def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
@@ -168,9 +176,11 @@ def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
             "kernel.snapshot_damaged", "snapshot {cid} has missing or unknown fields: {what}",
             cid=str(cid), what=", ".join(odd),
         )  # fmt: skip
-    for name in ("height", "beat", "now_ns"):
-        if type(saved[name]) is not int or saved[name] < 0:
-            raise Corrupted(
-                "kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=f"{name} is no number"
-            )
+    wrong = wrong_part(saved)
+    if wrong is not None:
+        _damaged(cid, f"{wrong} is not what it should be")
     return saved
+
+
+def _damaged(cid: Cid, what: str) -> NoReturn:
+    raise Corrupted("kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=what)

@@ -96,7 +96,7 @@ class Stepper:
             return self._unchanged(slot, PARKED, "kernel.needs_migration", park.text)
         except StepFault as fault:
             return self.failed(slot, fault)
-        except CelluleError as error:
+        except Rejected as error:
             return self.failed(slot, StepFault(error.code, str(error)))
         height += len(call.upcasts)  # their records stand before the step's
         context = None

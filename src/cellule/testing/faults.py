@@ -94,7 +94,7 @@ class Faults:
                     name=rate.name, value=value, top=top,
                 )  # fmt: skip
 
-    def fault(self, operation: Operation, number: int, entropy: SeededEntropy) -> Fault:  # noqa: ARG002
+    def fault(self, operation: Operation, number: int, entropy: SeededEntropy) -> Fault:
         """Draw the fault of one operation."""
         # Every number is drawn every time, so that changing one rate leaves the other draws alone.
         fate_at, early = entropy.below(1 << 53) / (1 << 53), entropy.chance(self.early_stamp)
@@ -147,12 +147,12 @@ class FaultPlan:
                         hint="Operations count from 1; only commits have unknown outcomes.",
                     )  # fmt: skip
 
-    def fault(self, operation: Operation, number: int, entropy: SeededEntropy) -> Fault:  # noqa: ARG002
+    def fault(self, operation: Operation, number: int, entropy: SeededEntropy) -> Fault:
         """Look the fault up."""
         listed: Mapping[int, Fault] = getattr(self, operation)
         return listed.get(number, _NO_FAULT)
 
-    def late_ns(self, entropy: SeededEntropy) -> int:  # noqa: ARG002
+    def late_ns(self, entropy: SeededEntropy) -> int:
         """A commit that nobody waits for arrives at once, if at all."""
         return 0
 

@@ -71,7 +71,7 @@ class FunctionPrograms:
             try:
                 return encode(function(decode(data)))
             except Exception as error:
-                raise StepFault("test.exception", f"{type(error).__name__}: {error}") from error
+                raise StepFault("testing.step_raised", f"{type(error).__name__}: {error}") from error
 
         return upcast
 
@@ -92,7 +92,7 @@ class FunctionProgram:
         except StepFault:
             raise
         except Exception as error:
-            raise StepFault("test.exception", f"{type(error).__name__}: {error}") from error
+            raise StepFault("testing.step_raised", f"{type(error).__name__}: {error}") from error
         if not isinstance(did, Did):
             did = Did(did)
         return Output(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import datetime as dt
+import gc
 import inspect
 import io
 import os
@@ -130,14 +131,22 @@ class _Watch:
 
 @contextmanager
 def runtime_guard() -> Iterator[None]:
-    """Raise `StepFault` (`modules.nondeterministic`) from whatever cannot be repeated, in this thread."""
+    """Raise `StepFault` (`modules.nondeterministic`) from whatever cannot be repeated, in this thread.
+
+    Garbage is not collected meanwhile: a collection runs other people's callbacks and finalizers, which may
+    well look at a clock, in the middle of a step that does not.
+    """
     before = sys.getprofile()
+    collects = gc.isenabled()
+    gc.disable()
     watch = _Watch(inspect.currentframe())
     sys.setprofile(watch)
     try:
         yield
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     if watch.fault is not None:
         raise watch.fault
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import time
@@ -110,3 +111,19 @@ def test_a_guard_that_found_something_is_over_afterwards():
 def test_other_errors_pass_the_guard():
     with pytest.raises(ZeroDivisionError), runtime_guard():
         _ = 1 / 0
+
+
+def test_a_collection_of_garbage_inside_a_step_is_not_the_steps_doing():
+    """A callback of the collector that reads a clock made a harmless step fail."""
+    looked = []
+
+    def look(phase, info):
+        looked.append(time.time())
+
+    gc.callbacks.append(look)
+    try:
+        with runtime_guard():
+            assert len([[] for _ in range(20_000)]) == 20_000
+    finally:
+        gc.callbacks.remove(look)
+    assert gc.isenabled()

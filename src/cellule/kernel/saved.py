@@ -1,0 +1,142 @@
+"""What the parts of a snapshot may be: proven for its root when a world opens, for everything by `check`.
+
+A part that hashes to its CID can still have been written wrongly, or by someone else. Opening a world reads
+roots and lists, so those are proven then; cells are proven one by one as they are read (`cells.unpack`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.errors import CelluleError
+from cellule.values.envelope import open_envelope
+from cellule.values.link import Link
+
+KEY_BYTES = 16  # of timers, stopped cells and dead letters: two 64-bit numbers
+
+
+def wrong_part(saved: dict[str, Any]) -> str | None:
+    """The name of the first part of a snapshot's root that is not what it should be, or None."""
+    frame = saved["frame"]
+    fits = {
+        "height": is_count(saved["height"]),
+        "beat": is_count(saved["beat"]),
+        "now_ns": is_count(saved["now_ns"]),
+        "paused": isinstance(saved["paused"], bool),
+        "frame": frame is None or (isinstance(frame, bytes) and len(frame) == 32),
+        "eras": bool(saved["eras"]) and _is_list(saved["eras"], _is_counted_link),
+        "modules": isinstance(saved["modules"], dict)
+        and all(map(_is_counted_link, saved["modules"].values())),
+        "timers": saved["timers"] is None or _is_counted_link(saved["timers"]),
+        "stopped": saved["stopped"] is None or _is_counted_link(saved["stopped"]),
+        "dead_letters": saved["dead_letters"] is None or _is_counted_link(saved["dead_letters"]),
+        "pending": saved["pending"] is None or isinstance(saved["pending"], Link),
+        "ready": saved["ready"] is None or isinstance(saved["ready"], Link),
+        "dedupe": _is_dedupe(saved["dedupe"]),
+    }
+    return next((part for part, fit in fits.items() if not fit), None)
+
+
+def is_count(value: Any) -> bool:
+    """Tell whether this is a whole number from 0."""
+    return type(value) is int and value >= 0
+
+
+def is_cell(value: Any) -> bool:
+    """Tell whether this is [module, key]."""
+    return isinstance(value, list) and len(value) == 2 and type(value[0]) is str and type(value[1]) is bytes
+
+
+def is_message(value: Any) -> bool:
+    """Tell whether this is [height, kind, schema, value, depth, expected]."""
+    if not isinstance(value, list) or len(value) != 6:
+        return False
+    height, kind, schema, held, depth, expected = value
+    return (
+        is_count(height) and is_count(kind) and type(schema) is str and is_held(held) and is_count(depth)
+        and (expected is None or is_count(expected))
+    )  # fmt: skip
+
+
+def is_held(value: Any) -> bool:
+    """Tell whether this is a stored value: a link or an envelope."""
+    if isinstance(value, Link):
+        return True
+    try:
+        open_envelope(value)
+    except CelluleError:
+        return False
+    return True
+
+
+def is_pending(value: Any) -> bool:
+    """Tell whether this is [message, targets]."""
+    return (
+        isinstance(value, list) and len(value) == 2 and is_message(value[0]) and _is_list(value[1], is_cell)
+    )
+
+
+def is_bucket(value: Any) -> bool:
+    """Tell whether this holds ids, heights and checks of the same number of ids."""
+    if not isinstance(value, dict) or set(value) != {"checks", "heights", "ids"}:
+        return False
+    if not all(isinstance(part, bytes) for part in value.values()):
+        return False
+    count, rest = divmod(len(value["ids"]), 16)
+    return not rest and len(value["heights"]) == 8 * count and len(value["checks"]) == 4 * count
+
+
+def is_timer(value: Any) -> bool:
+    """Tell whether this is [what, module, key, born]."""
+    return (
+        isinstance(value, list) and len(value) == 4 and value[0] in ("ttl", "idle") and is_cell(value[1:3])
+        and is_count(value[3])
+    )  # fmt: skip
+
+
+def is_stopped(value: Any) -> bool:
+    """Tell whether this is [module, key, why]."""
+    return isinstance(value, list) and len(value) == 3 and is_cell(value[:2]) and type(value[2]) is str
+
+
+def is_dead_letter(value: Any) -> bool:
+    """Tell whether this is [module, key, code, text, message]."""
+    return (
+        isinstance(value, list) and len(value) == 5 and is_cell(value[:2])
+        and all(type(part) is str for part in value[2:4]) and is_message(value[4])
+    )  # fmt: skip
+
+
+def _is_list(value: Any, fits: Any) -> bool:
+    return isinstance(value, list) and all(map(fits, value))
+
+
+def _is_counted_link(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], Link) and is_count(value[1])
+
+
+def _is_dedupe(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) != {"buckets", "floor_ns", "open"}:
+        return False
+    opened = value["open"]
+    return (
+        is_count(value["floor_ns"])
+        and _is_list(value["buckets"], _is_bucket_row)
+        and (opened is None or (_has_fields(opened, "bucket", "since_ns", "until_ns")))
+    )
+
+
+def _is_bucket_row(value: Any) -> bool:
+    return _has_fields(value, "bucket", "prints", "count", "since_ns", "until_ns")
+
+
+def _has_fields(value: Any, *fields: str) -> bool:
+    """Tell whether this map has exactly these fields: links, or numbers."""
+    return (
+        isinstance(value, dict)
+        and set(value) == set(fields)
+        and all(
+            isinstance(part, Link) if field in ("bucket", "prints") else is_count(part)
+            for field, part in value.items()
+        )
+    )

@@ -1,0 +1,257 @@
+"""Frozen bytes of every kind of record, of a snapshot and of an empty world's baseline.
+
+A fixed script is run again and must write the same bytes. The frames hold texts of errors: where only such a
+text was reworded, freezing the bytes anew is right; any other difference means that stored worlds can no
+longer be read. `frames.json` has one frame for each step of the script; long blocks stand there by CID only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from cellule.kernel import dedupe, log
+from cellule.kernel.check import Position, check_frames
+from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.manifest.load import load_manifest
+from cellule.kernel.need import Need
+from cellule.kernel.program import StepFault
+from cellule.kernel.records import STEP, WIDTHS, Status
+from cellule.kernel.rounds import Pace
+from cellule.kernel.snapshot import SnapshotJob
+from cellule.kernel.world import World
+from cellule.testing.kernel_world import Did, FunctionPrograms
+from cellule.values.cbor import encode
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
+
+FROZEN = Path(__file__).with_name("frames.json")
+START_NS = 1_700_000_000_000_000_000
+SECOND_NS = 1_000_000_000
+BLOCK_SHOWN_MAX = 2_000
+BLOB = Link(cid_of(encode({"a": "blob"})))
+TEXT = {"text": {}}
+
+SCHEMAS = {
+    "gold/Do@1": {"record": {"who": TEXT, "do": TEXT}},
+    "gold/Only@1": {"record": {"who": TEXT, "do": TEXT}},
+    "gold/Lone@1": {"record": {}},
+    "gold/Coin@1": {"record": {"sum": {"int": {}}, "pad": TEXT, "link": {"option": {"hash": {}}}}},
+    "gold/Coin@2": {"record": {"sum": {"int": {}}, "pad": TEXT}},
+    "gold/Seen@1": {"record": {"count": {"int": {}}}},
+}
+EVENTS = ["gold/Do@1"]
+UPCASTER = {"from": "gold/Coin@1", "to": "gold/Coin@2", "code": {"gold": "up"}}
+
+
+def document(version: int = 1, *, upcasts: bool = False) -> dict[str, object]:
+    coin = f"gold/Coin@{version}"
+    return {
+        "schemas": SCHEMAS,
+        "modules": {
+            coin: {
+                "kind": "pure", "state": coin, "key": TEXT, "context": True,
+                "event": [*EVENTS, "gold/Only@1"],
+                "retention": {"idle_ns": 60 * SECOND_NS, "ttl_ns": 90 * SECOND_NS},
+            },
+            "gold/Diary@1": {"kind": "pure", "state": "log", "key": TEXT, "event": EVENTS},
+            "gold/Seen@1": {
+                "kind": "pure", "state": "gold/Seen@1", "event": ["gold/Do@1", "sys/WorldStarted@1"],
+                "failure": "skip",
+            },
+        },
+        "routing": {"subscriptions": [
+            {"event": "gold/Do@1", "module": coin, "key_field": "who"},
+            {"event": "gold/Only@1", "module": coin, "key_field": "who"},
+            {"event": "gold/Do@1", "module": "gold/Diary@1", "key_field": "who"},
+            {"event": "gold/Do@1", "module": "gold/Seen@1"},
+            {"event": "sys/WorldStarted@1", "module": "gold/Seen@1"},
+        ]},
+        "upcasters": [UPCASTER] if upcasts else [],
+    }  # fmt: skip
+
+
+def coin(state, schema, event, ctx):
+    state = {**(state or {"sum": 0, "pad": ""})}
+    state["sum"] += 1
+    match event["do"]:
+        case "ask":
+            return Did(state, reply={"height": ctx.journal_height}, ann={"entropy": ctx.entropy})
+        case "emit":
+            again = ("gold/Do@1", {"who": "z", "do": "add"})
+            return Did(state, emit=[again, ("gold/Lone@1", {})])
+        case "fail":
+            raise StepFault("gold.fails", "as told")
+        case "grow":
+            return Did({**state, "pad": "x" * 5_000})
+        case "link":
+            return Did({**state, "link": BLOB}, reply=BLOB)
+        case "delete":
+            return Did(None)
+    return Did(state)
+
+
+def seen(state, schema, event, ctx):
+    if event.get("do") == "fail":
+        raise StepFault("gold.late", "took too long", timed_out=True)
+    return Did({"count": (state or {"count": 0})["count"] + 1})
+
+
+PROGRAMS = FunctionPrograms(
+    {
+        "gold/Coin": coin,
+        "gold/Seen": seen,
+        "gold/Diary": lambda state, schema, event, ctx: Did([event["do"]]),
+    },
+    {("gold/Coin@1", "gold/Coin@2"): lambda old: {"sum": old["sum"], "pad": old["pad"]}},
+)
+
+
+def do(who: str, deed: str, **options: object) -> EventItem:
+    return EventItem("gold/Do@1", encode({"who": who, "do": deed}), **options)
+
+
+def only(who: str, **options: object) -> EventItem:
+    return EventItem("gold/Only@1", encode({"who": who, "do": "add"}), **options)
+
+
+def control(verb: str, **arguments: object) -> ControlItem:
+    return ControlItem(verb, "ada", "for the record", arguments)
+
+
+class Museum:
+    """Runs the script; entropy counts up, so that nothing but the kernel decides a byte."""
+
+    def __init__(self) -> None:
+        self.cas: dict[object, bytes] = {BLOB.cid: encode({"a": "blob"})}
+        self.frames: list[tuple[str, bytes]] = []
+        self.now_ns = START_NS
+        manifest = load_manifest(document())
+        self.cas[manifest.cid] = manifest.data
+        self.world = World.create(manifest, UUID(int=7), START_NS, PROGRAMS, pace=Pace(100, 4))
+        self.baseline = self.save()
+
+    def beat(self, name: str, *items: object, after_s: int = 0) -> None:
+        self.now_ns += after_s * SECOND_NS
+        answer = self.world.beat(list(items), self.now_ns, bytes([len(self.frames)]) * 16)
+        while isinstance(answer, Need):
+            answer = self.world.resume(self.fetch(answer.cids))
+        assert answer.frame is not None, name
+        self.cas.update(answer.blocks)
+        self.frames.append((name, answer.frame))
+
+    def save(self) -> SnapshotJob:
+        """Write a snapshot; the job keeps its blocks."""
+        job = self.world.snapshot()
+        root = None
+        while root is None:
+            answer = self.world.snapshot_slice()
+            if isinstance(answer, Need):
+                self.world.ledger.nodes.add(self.fetch(answer.cids))
+            elif isinstance(answer, bytes):
+                root = answer
+        self.cas.update(job.blocks)
+        job.root = root
+        return job
+
+    def fetch(self, cids):
+        return {cid: self.cas[cid] for cid in cids if cid in self.cas}
+
+    def deploy(self, *manifest: object, **options: object) -> ControlItem:
+        loaded = load_manifest(document(*manifest, **options))
+        self.cas[loaded.cid] = loaded.data
+        return control("deploy", manifest=Link(loaded.cid))
+
+
+def script(museum: Museum) -> SnapshotJob:
+    beat = museum.beat
+    beat("the first event of a world", World.started())
+    beat("an event, three steps, two timers", do("a", "add"))
+    asked = do("a", "ask", id=UUID(int=9), explicit=True, correlation="c")
+    beat("an id, a correlation, a reply and an annotation", asked)
+    beat("an id for the records only", only("a", id="note 1"))
+    beat("an expected version that is met, and one that is not", *[only("a", expected_version=3)] * 2)
+    beat("events emitted, one that nobody takes", do("b", "emit"))
+    beat("an emitted event is delivered")
+    beat("a halted step and a skipped one that timed out", do("a", "fail"))
+    beat("a message waits behind a halted one", do("a", "add"))
+    beat("a resumed cell halts again", control("cell.resume", module="gold/Coin", key=b"a"))
+    beat("a long state as a block", do("c", "grow"))
+    beat("a state and a reply with links", do("c", "link"))
+    beat("a deleted cell", do("b", "delete"))
+    unknown = EventItem("gold/Nope@1", encode({}), id="r", durable=True)
+    beat("refused items", unknown, ControlItem("dance", "bob", "", {}, durable=True))
+    beat("a paused world", control("pause"), do("c", "add"))
+    beat("a world that goes on", control("resume"))
+    beat("a deploy", museum.deploy(2))
+    beat("a cell that needs migration, and a new one", only("z"), only("d"))
+    beat("a way to migrate", museum.deploy(2, upcasts=True))
+    beat("a cell upcast inside its step", only("c"))
+    beat("a migrated cell runs", control("cell.migrate"))
+    beat("timers are dropped, moved, and end cells", after_s=61)
+    beat("timers of cells that are gone are dropped", after_s=40)
+    crowd = (do("e", "add", id=f"crowd {at}", explicit=True) for at in range(20))
+    beat("a crowd", *crowd, do("d", "fail"), do("d", "emit"), do("f", "emit"))
+    beat("an id of 16 bytes", do("g", "emit", id=bytes(range(16)), explicit=True))
+    job = museum.save()
+    arguments = {"height": job.height, "snapshot": Link(job.root)}
+    noted = [control(verb, **arguments) for verb in ("snapshot", "baseline")]
+    beat("a snapshot and a baseline are noted", *noted)
+    return job
+
+
+def told(cid, data):
+    return {"cid": str(cid), "hex": data.hex() if len(data) <= BLOCK_SHOWN_MAX else f"{len(data)} bytes"}
+
+
+def written() -> dict[str, object]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 10)
+        patch.setattr(log, "LOG_CHUNK_BYTES", 30)
+        museum = Museum()
+        job = script(museum)
+    return {
+        "baseline": [told(cid, data) for cid, data in sorted(museum.baseline.blocks.items())],
+        "frames": [{"name": name, **told(cid_of(data), data)} for name, data in museum.frames],
+        "snapshot": {
+            "root": str(job.root),
+            "blocks": [told(cid, data) for cid, data in sorted(job.blocks.items())],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def again():
+    return written()
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return json.loads(FROZEN.read_text("utf-8"))
+
+
+def test_the_baseline_of_an_empty_world_has_the_frozen_bytes(again, frozen):
+    assert again["baseline"] == frozen["baseline"]
+
+
+def test_every_frame_has_the_frozen_bytes(again, frozen):
+    assert [row["name"] for row in again["frames"]] == [row["name"] for row in frozen["frames"]]
+    for now, before in zip(again["frames"], frozen["frames"], strict=True):
+        assert now == before
+
+
+def test_the_snapshot_and_its_blocks_have_the_frozen_bytes(again, frozen):
+    assert again["snapshot"] == frozen["snapshot"]
+
+
+def test_the_frozen_frames_hold_every_kind_of_record_and_every_status(frozen):
+    frames = [bytes.fromhex(row["hex"]) for row in frozen["frames"]]
+    decoded = list(check_frames(frames, Position(0, None)))
+    records = [record for frame in decoded for record in frame.records]
+    assert {record[0] for record in records} == set(WIDTHS)
+    assert {record[6] for record in records if record[0] == STEP} == {int(status) for status in Status}
+    known = {name for record in records if record[0] in (1, STEP) for name in record[-1] or ()}
+    assert known == {"dedupe", "correlation", "expected", "reply", "ann", "code", "text", "timed_out", "log"}

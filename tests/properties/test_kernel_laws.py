@@ -1,0 +1,226 @@
+"""Laws of whole worlds: what must not change a byte, what must never be lost, and what is remembered."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cellule.kernel import dedupe, writer
+from cellule.kernel.cells import pack, unpack
+from cellule.kernel.frame import decode_frame
+from cellule.kernel.index import LiveIndex, pages
+from cellule.kernel.items import Admitted, Duplicate, EventItem, Later
+from cellule.kernel.need import Nodes
+from cellule.kernel.records import EMITTED, EVENT, HALTED, PARKED, STEP
+from cellule.kernel.rounds import Pace
+from cellule.kernel.world import drive
+from cellule.testing import kernel_town as town
+from cellule.testing.kernel_history import NOTHING, Scratch, live
+from cellule.testing.kernel_world import KernelWorld
+from cellule.values.cbor import decode, encode
+from cellule.values.cid import cid_of
+
+EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "10"))
+SEEDS = st.integers(0, 2**32)
+few = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow,
+    HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+
+IN_ANOTHER_PROCESS = """
+from cellule.testing.kernel_history import live
+from cellule.values.cid import cid_of
+for seed in range(4):
+    world = live(seed)
+    print(*(cid_of(frame) for frame in world.frames), world.snapshot())
+"""
+
+
+def add(who: str, n: int = 1, **options: object) -> EventItem:
+    return EventItem("town/Do@1", encode({"who": who, "do": "add", "n": n}), **options)
+
+
+# What must not change a byte
+
+
+def test_two_processes_with_different_hash_seeds_write_the_same_bytes():
+    told = []
+    for seed in ("1", "2"):
+        surroundings = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", IN_ANOTHER_PROCESS],
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        told.append(done.stdout.split())
+    here = [
+        str(cid)
+        for seed in range(4)
+        for world in [live(seed)]
+        for cid in [*map(cid_of, world.frames), world.snapshot()]
+    ]
+    assert told == [here, here]
+
+
+@few
+@given(seed=SEEDS)
+def test_memory_snapshots_evictions_and_restores_never_change_a_frame(seed):
+    quiet = live(seed)
+    scratch = Scratch()
+    disturbed = live(seed, disturbed=True, budget=NOTHING, spill=scratch)
+    assert disturbed.frames == quiet.frames
+    assert disturbed.snapshot() == quiet.snapshot()
+    assert scratch.made > 0
+    quiet.assert_replays()
+    disturbed.assert_replays()
+
+
+@few
+@given(seed=SEEDS, order=st.randoms(use_true_random=False), budget=st.sampled_from([0, 1_000_000]))
+def test_the_same_cells_give_the_same_root_in_any_order_of_writing(seed, order, budget):
+    world = live(seed)
+    saved = decode(world.cas[world.snapshot()])
+    for link, count in saved["modules"].values():
+        nodes = Nodes(1_000_000)
+        cells = drive(pages(link.cid, b"", 10_000, nodes), nodes, world.fetch).entries
+        assert len(cells) == count
+        assert root_of(world, cells, order, budget) == link.cid
+
+
+def root_of(world, cells, order, budget):
+    """The root of an index that got these cells in a random order, with others that went again."""
+    nodes, blocks = Nodes(budget), {}
+    index = LiveIndex(None, nodes, pack=lambda entry: pack(entry, {}), unpack=unpack, hot_max=budget)
+    writes = [(key, unpack(value)) for key, value in cells]
+    order.shuffle(writes)
+    for key, entry in writes:
+        index.put(key + b"?", entry)
+        index.put(key, (None, 0, 0, 0, 0, 0, None))
+        if order.random() < 0.2:
+            index.freeze()
+            blocks.update(
+                drive(index.materialise(3), nodes, lambda cids: {cid: blocks[cid] for cid in cids}).blocks
+            )
+        index.put(key, entry)
+        index.delete(key + b"?")
+    index.freeze()
+    return drive(index.materialise(3), nodes, lambda cids: {cid: blocks[cid] for cid in cids}).root
+
+
+# What must never be lost or done twice
+
+
+@few
+@given(
+    events=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 99)), min_size=1, max_size=40),
+    cuts=st.lists(st.integers(1, 7), min_size=1, max_size=40),
+    frame_bytes=st.sampled_from([1, 300, 1_000, 2_000_000]),
+    quota=st.sampled_from([1, 4, 1_000]),
+    burst=st.sampled_from([1, 64]),
+)
+def test_splitting_admission_into_other_beats_never_loses_or_duplicates_an_event(
+    events, cuts, frame_bytes, quota, burst
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "FRAME_BYTES_CLOSE", frame_bytes)
+        world = KernelWorld(town.document(town.Edition()), town.PROGRAMS, pace=Pace(quota, burst))
+        waiting = [add(who, n) for who, n in events]
+        heights = []
+        for cut in cuts * len(waiting):
+            if not waiting:
+                break
+            outcomes = world.beat(waiting[:cut]).outcomes
+            taken = [outcome.height for outcome in outcomes if isinstance(outcome, Admitted)]
+            assert outcomes[len(taken) :] == [Later()] * (len(outcomes) - len(taken))
+            heights += taken
+            del waiting[: len(taken)]
+        assert not waiting
+        world.settle()
+        world.assert_replays()
+    assert len(set(heights)) == len(events)
+    steps = [record for frame in world.frames for record in decode_frame(frame).records if record[0] == STEP]
+    assert Counter(record[1] for record in steps if record[1] in heights) == Counter(
+        heights * 2
+    )  # two subscribers
+    for who in {who for who, _ in events}:
+        own = [n for name, n in events if name == who]
+        state = world.state("town/Account", who.encode())
+        assert (state["sum"], world.entry("town/Account", who.encode())[1]) == (sum(own), len(own))
+
+
+@few
+@given(seed=SEEDS)
+def test_every_admitted_event_meets_each_of_its_cells_in_order(seed):
+    """Each message of a cell is consumed once, in the order of admission, or still waits in its queue."""
+    world = live(seed)
+    expected: dict[tuple[str, bytes], list[int]] = {}
+    consumed: dict[tuple[str, bytes], list[int]] = {}
+    for frame in map(decode_frame, world.frames):
+        for height, record in enumerate(frame.records, start=frame.header.first):
+            for at, key in record[5] if record[0] in (EVENT, EMITTED) else ():
+                expected.setdefault((frame.names[at], key), []).append(height)
+            if record[0] == STEP and record[6] not in (HALTED, PARKED):
+                consumed.setdefault((frame.names[record[2]], record[3]), []).append(record[1])
+    pending = {message.height for message, _ in world.world.ledger.pending}
+    for cell, heights in expected.items():
+        entry = world.entry(*cell)
+        queue = [message.height for message in ((entry and entry[6]) or {}).get("queue", ())]
+        assert [*consumed.get(cell, []), *queue] == [height for height in heights if height not in pending]
+
+
+# What is remembered
+
+WINDOW_S, BUCKET, IDS_MIN, IDS_MAX = 100, 3, 5, 12
+
+
+@pytest.fixture
+def small_window(monkeypatch):
+    monkeypatch.setattr(dedupe, "DEDUPE_WINDOW_NS", WINDOW_S * town.SECOND_NS)
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", BUCKET)
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MIN", IDS_MIN)
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", IDS_MAX)
+
+
+@settings(few, max_examples=4 * EXAMPLES)
+@given(
+    sends=st.lists(
+        st.tuples(
+            st.integers(0, 30), st.sampled_from([0, 0, 1, 40, 120]), st.sampled_from(["", "", "restart"])
+        ),
+        max_size=60,
+    )
+)
+def test_the_window_of_ids_keeps_its_promises(small_window, sends):
+    """A retry keeps its first `issued_ns`. It is a duplicate, or refused as too old; never applied twice."""
+    world = KernelWorld(town.document(town.Edition()), town.PROGRAMS)
+    first: dict[int, tuple[int, int, int]] = {}  # id -> issued_ns, height, how many ids came before it
+    for number, seconds, then in sends:
+        world.now_ns += seconds * town.SECOND_NS
+        issued_ns, height, before = first.get(number, (world.now_ns, None, len(first)))
+        outcome = world.beat([add("a", id=f"id-{number}", explicit=True, issued_ns=issued_ns)]).outcomes[0]
+        if height is None:
+            assert isinstance(outcome, Admitted)
+            first[number] = (issued_ns, outcome.height, before)
+        elif isinstance(outcome, Duplicate):
+            assert outcome.height == height
+        else:
+            assert outcome.error.code == "kernel.too_old"
+            is_young = world.now_ns - issued_ns <= WINDOW_S * town.SECOND_NS
+            is_recent = len(first) - before <= IDS_MAX - BUCKET
+            is_needed = len(first) - before <= IDS_MIN
+            assert not ((is_young or is_needed) and is_recent)
+        assert world.world.ledger.dedupe.count() <= IDS_MAX + BUCKET
+        if then == "restart":
+            world.snapshot()
+            world.world = world.restored(len(world.snapshots) - 1)
+    assert (world.entry("town/Account", b"a") or (None, 0))[1] == len(first)
+    world.assert_replays()
