@@ -1,3 +1,74 @@
-"""Cellule: a durable runtime for very many small state machines."""
+"""Cellule: a durable runtime for very many small state machines.
+
+The names of the public API are loaded when they are first used: `import cellule` alone reads nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cellule.app import App, Built, Context, Effect, Keyed, Retention, Step
+    from cellule.assembly import Options, open
+    from cellule.errors import (
+        CelluleError,
+        Corrupted,
+        Fenced,
+        InvariantBroken,
+        OutcomeUnknown,
+        Parked,
+        Rejected,
+        StepFailed,
+        Unavailable,
+        VersionConflict,
+    )
+    from cellule.sync import open_sync
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "App",
+    "Built",
+    "CelluleError",
+    "Context",
+    "Corrupted",
+    "Effect",
+    "Fenced",
+    "InvariantBroken",
+    "Keyed",
+    "Options",
+    "OutcomeUnknown",
+    "Parked",
+    "Rejected",
+    "Retention",
+    "Step",
+    "StepFailed",
+    "Unavailable",
+    "VersionConflict",
+    "open",
+    "open_sync",
+]
+
+_HOMES = {
+    "cellule.app": ("App", "Built", "Context", "Effect", "Keyed", "Retention", "Step"),
+    "cellule.assembly": ("Options", "open"),
+    "cellule.sync": ("open_sync",),
+    "cellule.errors": (
+        "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Rejected",
+        "StepFailed", "Unavailable", "VersionConflict",
+    ),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'cellule' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

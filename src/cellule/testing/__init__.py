@@ -1,6 +1,12 @@
-"""What tests of Cellule and of its users run in: virtual time, faults, conformance suites."""
+"""What tests of Cellule and of its users run in: worlds of apps, virtual time, faults, conformance suites.
+
+The names for authors of apps are loaded when they are first used: tests of engines need none of them.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from cellule.testing.clock import ManualClock, VirtualClock
 from cellule.testing.entropy import SeededEntropy
@@ -11,10 +17,19 @@ from cellule.testing.runs import Run, run
 from cellule.testing.simulation import Node, Simulation, seeds_wanted, simulate
 from cellule.testing.wire import Wire
 
+if TYPE_CHECKING:
+    from cellule.testing.answers import Cell, Events, Failure, Sent, Version
+    from cellule.testing.app_simulation import AppRun, simulate_app
+    from cellule.testing.world import World
+
 __all__ = [
     "CALM",
     "ROUGH",
+    "AppRun",
+    "Cell",
     "DeterministicLoop",
+    "Events",
+    "Failure",
     "Fate",
     "Fault",
     "FaultPlan",
@@ -24,10 +39,29 @@ __all__ = [
     "Node",
     "Run",
     "SeededEntropy",
+    "Sent",
     "Simulation",
+    "Version",
     "VirtualClock",
     "Wire",
+    "World",
     "run",
     "seeds_wanted",
     "simulate",
+    "simulate_app",
 ]
+
+_LATER = {
+    "cellule.testing.answers": ("Cell", "Events", "Failure", "Sent", "Version"),
+    "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
+    "cellule.testing.world": ("World",),
+}
+_HOME_OF = {name: home for home, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'cellule.testing' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

@@ -1,0 +1,136 @@
+"""What the decorators of an app collect, and what can be refused the moment a class or function is decorated.
+
+Declarations are plain data. Whether they fit each other is seen when the app is built, since annotations may
+name classes that stand further down in the file.
+
+Rejected: wrapping classes or functions. What the author wrote stays what it is, here and inside a bundle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from cellule.errors import Rejected
+from cellule.modules.python import ModuleOptions
+from cellule.values.schema.annotations import shown_type
+from cellule.values.schema.fields import is_named_tuple, is_record_class
+
+KeyChoice = str | Mapping[Any, str | None] | None
+"""A reducer's own choice of keys: one path, or paths by event (None = the sender gives the key)."""
+
+_APPS: Final = "__cellule_apps__"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredClass:
+    """An event or state: its class and the full name of its schema."""
+
+    python: type
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredEvent(DeclaredClass):
+    """An event; `key` is the path of its key, None where it has none."""
+
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredReducer:
+    """A reducer with all that stands in its decorator."""
+
+    function: Callable[..., Any]
+    local: str
+    version: int
+    key: KeyChoice
+    keyed: bool
+    options: ModuleOptions
+
+
+def check_record(python: object, decorator: str) -> type:
+    """Return the class if it can be stored and told apart at run time."""
+    if typing.is_typeddict(python):
+        hint = "Use a msgspec.Struct or a dataclass: a TypedDict is only a dict at run time."
+        _refuse_class(python, decorator, "it is a TypedDict", hint)
+    if not isinstance(python, type):
+        hint = f"Put {decorator} above a class; options go by name, as in {decorator}(version=2)."
+        _refuse_class(python, decorator, f"it is {shown_value(python)} and no class", hint)
+    if not is_record_class(python):
+        hint = f"Derive it from msgspec.Struct, or put {decorator} above @dataclass, not below."
+        _refuse_class(python, decorator, "it has no fields", hint)
+    return python
+
+
+def check_frozen(python: type, decorator: str) -> None:
+    """Refuse an event class whose objects can change: an event is a fact that several cells look at."""
+    if issubclass(python, msgspec.Struct):
+        frozen, form = (
+            python.__struct_config__.frozen,
+            f"class {python.__name__}(msgspec.Struct, frozen=True)",
+        )
+    elif is_named_tuple(python):
+        return
+    else:
+        params = getattr(python, "__dataclass_params__", None)
+        frozen, form = bool(params and params.frozen), "@dataclass(frozen=True)"
+    if not frozen:
+        raise Rejected(
+            "app.not_frozen", "{decorator}: {python} can be changed after it was made; an event cannot.",
+            decorator=decorator, python=shown_type(python), hint=f"Write `{form}`.",
+        )  # fmt: skip
+
+
+def mark(python: type, app: str) -> None:
+    """Note on a class which app it belongs to, for the sake of error messages alone."""
+    known = python.__dict__.get(_APPS, ())
+    setattr(python, _APPS, (*known, app))
+
+
+def apps_of(python: object) -> tuple[str, ...]:
+    """The apps a class was registered on."""
+    found: tuple[str, ...] = getattr(python, "__dict__", {}).get(_APPS, ())
+    return found
+
+
+def is_redefined(old: Any, new: Any) -> bool:
+    """Whether `new` is `old` typed once more into a prompt or notebook, and takes its place."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    typed_in = new.__module__ == "__main__" and (file is None or not Path(file).is_file())
+    return bool(typed_in and old.__module__ == "__main__" and old.__qualname__ == new.__qualname__)
+
+
+def is_path(given: object) -> bool:
+    """Whether this can be the dotted path of a key."""
+    return isinstance(given, str) and bool(given)
+
+
+def shown_value(value: object) -> str:
+    """A value in an error message: what it is, without going on and on."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def field_names(python: type) -> list[str]:
+    """The names of a record's fields, for hints."""
+    if issubclass(python, msgspec.Struct):
+        return list(python.__struct_fields__)
+    if dataclasses.is_dataclass(python):
+        return [field.name for field in dataclasses.fields(python)]
+    return list(getattr(python, "_fields", ()))
+
+
+def _refuse_class(python: object, decorator: str, problem: str, hint: str) -> NoReturn:
+    name = shown_type(python) if isinstance(python, type) else shown_value(python)
+    raise Rejected(
+        "app.class", "{decorator} cannot take {python}: {problem}.",
+        decorator=decorator, python=name, problem=problem, hint=hint,
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""A declared reducer or upcaster as a module of the manifest: checked against the app, then described.
+
+Names of classes that are not `namespace/ClassName@1` are stored beside the code, so that the copies in the
+bundle get the same ones; only those of files that are in the bundle, since others could not be found there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from cellule.app.declared import DeclaredReducer, apps_of
+from cellule.app.keys import check_paths, key_paths
+from cellule.errors import Rejected
+from cellule.kernel.manifest.problems import near
+from cellule.modules.python.bundle import module_path
+from cellule.modules.python.describe import (
+    Description,
+    ModuleDescription,
+    UpcasterDescription,
+    describe,
+    describe_upcaster,
+)
+from cellule.modules.python.naming import Naming
+from cellule.modules.python.signature import read_signature, read_upcaster, shown_function
+from cellule.modules.python.system import SYSTEM_NAMES
+from cellule.values.schema.annotations import shown_type
+
+if TYPE_CHECKING:
+    from cellule.app.app import App
+
+D = TypeVar("D", ModuleDescription, UpcasterDescription)
+
+SCHEMA_VERSION: Final = 1
+"""The version of every schema whose class does not say another."""
+
+
+def naming_of(app: App) -> Naming:
+    """How the classes of an app are named; those with the name they would have anyway are left out."""
+    declared = [*app.events.values(), *app.states.values()]
+    usual = {each.python: f"{app.namespace}/{each.python.__name__}@{SCHEMA_VERSION}" for each in declared}
+    names = {each.python: each.name for each in declared if each.name != usual[each.python]}
+    return Naming(app.namespace, SCHEMA_VERSION, names)
+
+
+def describe_reducer(app: App, declared: DeclaredReducer, naming: Naming, *, live: bool) -> ModuleDescription:
+    """Describe a reducer; raises `Rejected` naming it and what to write instead."""
+    signature = read_signature(declared.function)
+    _check_events(app, declared.function, signature.events, "takes")
+    _check_events(app, declared.function, signature.emits, "emits")
+    paths = key_paths(declared, signature.events, app.events)
+    if paths is not None:
+        check_paths(declared, paths, naming)
+    try:
+        found = describe(
+            declared.function, namespace=app.namespace, name=declared.local, version=declared.version,
+            schema_version=SCHEMA_VERSION, names=naming.names, key=paths, options=declared.options, live=live,
+        )  # fmt: skip
+    except Rejected as error:
+        raise _for_authors(app, declared.function, error) from error
+    return _with_names_of_bundle(found)
+
+
+def describe_app_upcaster(
+    app: App, function: Callable[[Any], Any], naming: Naming, *, live: bool
+) -> UpcasterDescription:
+    """Describe an upcaster, whose two classes must have different names."""
+    signature = read_upcaster(function)
+    old, new = (naming.derived(each).name for each in (signature.old, signature.new))
+    if old is None or new is None or old == new:
+        raise Rejected(
+            "app.upcaster_names", "{function} leads from {old} to {new}: two names are needed.",
+            function=shown_function(function), old=old or shown_type(signature.old),
+            new=new or shown_type(signature.new),
+            hint='Say the versions: @app.state(name="Order", version=1) on the old class, '
+            "@app.state(version=2) on the new one.",
+        )  # fmt: skip
+    try:
+        found = describe_upcaster(
+            function, namespace=app.namespace, schema_version=SCHEMA_VERSION, names=naming.names, live=live
+        )
+    except Rejected as error:
+        raise _for_authors(app, function, error) from error
+    return _with_names_of_bundle(found)
+
+
+def revised(description: D, revision: int) -> D:
+    """The same live code under an entry of its own, so that two versions of it can be told apart."""
+    code = replace(description.code, entry=f"{description.code.entry}#{revision}")
+    return replace(description, code=code, entry={**description.entry, "code": code.document()})
+
+
+def _check_events(app: App, function: Callable[..., Any], events: Iterable[Any], verb: str) -> None:
+    for event in events:
+        if event in app.events or (verb == "takes" and event in SYSTEM_NAMES):
+            continue
+        raise Rejected(
+            "app.event_unknown", "{function} {verb} {event}, which is no event of {app}.",
+            function=shown_function(function), verb=verb, event=shown_type(event), app=app,
+            hint=_unknown_hint(app, event),
+        )  # fmt: skip
+
+
+def _unknown_hint(app: App, event: Any) -> str:
+    if event in SYSTEM_NAMES:
+        return "It is an event of Cellule itself, which no reducer emits."
+    others = [name for name in apps_of(event) if name != app.namespace]
+    if others:
+        return (
+            f"It is registered on the app {others[0]!r}: an event belongs to the app that handles it. "
+            "Register it on this one too, with `app.event(TheClass)`."
+        )
+    if event in app.states:
+        return "It is declared by @app.state: use @app.event."
+    if apps_of(event):
+        return "It is registered on another App of the same name: use one App object."
+    similar = near(getattr(event, "__name__", ""), [each.__name__ for each in app.events])
+    return f"Put @app.event above the class. {similar}".strip()
+
+
+def _for_authors(app: App, function: Callable[..., Any], error: Rejected) -> Rejected:
+    """The same refusal in the words of an app's author."""
+    if error.code != "modules.not_bundled":
+        return error
+    return Rejected(
+        "app.not_bundled", "{function} of {app} cannot be stored as code: {problem}.",
+        function=shown_function(function), app=app, problem=error.fields["problem"],
+        hint="Define the app at the top level of a file. Tests may run it as it is: testing.World(app).",
+    )  # fmt: skip
+
+
+def _with_names_of_bundle(description: D) -> D:
+    """Keep only the names of classes that the bundle's code can reach."""
+    code = description.code
+    kept = {
+        place: name
+        for place, name in code.names.items()
+        if name in description.schemas or _is_in(description, place)
+    }
+    if description.bundle is None or len(kept) == len(code.names):
+        return description
+    code = replace(code, names=kept)
+    entry: Mapping[str, Any] = {**description.entry, "code": code.document()}
+    return replace(description, code=code, entry=entry)
+
+
+def _is_in(description: Description, place: str) -> bool:
+    """Whether the file of `module:ClassName` is part of the bundle."""
+    if description.bundle is None:
+        return False
+    module = place.partition(":")[0]
+    paths = {module_path(module, is_package=True), module_path(module, is_package=False)}
+    return not paths.isdisjoint(description.bundle.plan.files)

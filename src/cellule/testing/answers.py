@@ -1,0 +1,218 @@
+"""What `testing.World` answers: `Sent` of an event, `Cell`, `Failure` of a failed step, `Events`.
+
+All of them look into the journal when they are asked, so an answer kept in a variable stays true: an event
+that was parked is applied after a resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from cellule.errors import Parked, StepFailed, VersionConflict
+from cellule.kernel.records import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.testing.journal_view import StepRow
+
+if TYPE_CHECKING:
+    from cellule.kernel.cells import Entry
+    from cellule.testing.chronicle import Chronicle
+
+T = TypeVar("T")
+
+SentStatus = Literal["applied", "failed", "conflict", "parked", "waiting"]
+CellStatus = Literal["absent", "waiting", "queued", "halted", "needs migration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A step that failed, as the journal has it."""
+
+    reducer: str
+    key: Any
+    event: Any
+    code: str
+    text: str
+    height: int
+    skipped: bool
+
+    def __str__(self) -> str:
+        return f"{self.reducer} {self.key!r} on {self.event!r}: {self.text} [{self.code}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One step of a cell's history; `state` is None where the step deleted the cell."""
+
+    version: int
+    state: Any
+    event: Any
+    reply: Any
+    ann: Any
+    height: int
+    at: datetime
+
+
+class Events(list[Any]):
+    """Events in the order they were recorded."""
+
+    def of(self, *kinds: type[T]) -> list[T]:
+        """Those of these classes."""
+        return [event for event in self if isinstance(event, kinds)]
+
+
+class Sent:
+    """What became of an event: `applied`, `failed`, `reply`; `duplicate` if its id had been sent before."""
+
+    def __init__(self, chronicle: Chronicle, height: int, *, duplicate: bool = False) -> None:
+        self._chronicle = chronicle
+        self.height = height
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        shown = f"<{self.status} at height {self.height}: {self.event!r}"
+        problems = "; ".join(step.text for step in self._newest() if step.text)
+        return f"{shown}: {problems}>" if problems else f"{shown}>"
+
+    @property
+    def event(self) -> Any:
+        """The event."""
+        return self._chronicle.event(self.height)
+
+    @property
+    def status(self) -> SentStatus:
+        """What became of it, at the worst of its cells."""
+        found = {step.status for step in self._newest()}
+        if found & {HALTED, SKIPPED}:
+            return "failed"
+        if CONFLICT in found:
+            return "conflict"
+        if PARKED in found:
+            return "parked"
+        targets = self._chronicle.journal.event(self.height).targets
+        return "applied" if len(self._newest()) == len(targets) else "waiting"
+
+    @property
+    def applied(self) -> bool:
+        """Whether every cell it went to took its step."""
+        return self.status == "applied"
+
+    @property
+    def failed(self) -> Failure | None:
+        """The first failure among its cells."""
+        for step in self._newest():
+            if step.status in (HALTED, SKIPPED):
+                return self._chronicle.failure(step)
+        return None
+
+    @property
+    def conflict(self) -> bool:
+        """Whether the cell was at another version than `expected_version`."""
+        return self.status == "conflict"
+
+    @property
+    def reply(self) -> Any:
+        """The first reply that one of its cells gave, or None."""
+        for step in self._newest():
+            if step.reply is not None:
+                return self._chronicle.reply(step)
+        return None
+
+    @property
+    def emitted(self) -> Events:
+        """The events that its steps emitted; what those led to is in `world.emitted`."""
+        heights = {step.height for step in self._newest()}
+        return self._chronicle.emitted(heights)
+
+    def check(self) -> Sent:
+        """Return this if it was applied; otherwise raise what a node's `send` raises."""
+        for step in self._newest():
+            if step.status not in (OK, DELETED):
+                kind = {CONFLICT: VersionConflict, PARKED: Parked}.get(step.status, StepFailed)
+                raise kind(step.code, "{cell}: {text}", cell=self._chronicle.shown(step.cell), text=step.text)
+        if self.status == "waiting":
+            raise Parked("testing.waiting", "{sent} has not been handled by all its cells.", sent=self)
+        return self
+
+    def _newest(self) -> list[StepRow]:
+        """The newest step of each cell the event went to."""
+        return list({step.cell: step for step in self._chronicle.journal.steps_of(self.height)}.values())
+
+
+class Cell:
+    """One cell: `state`, `version`, `status`, `history()`."""
+
+    def __init__(self, chronicle: Chronicle, base: str, key: bytes) -> None:
+        self._chronicle = chronicle
+        self._base = base
+        self._key = key
+
+    def __repr__(self) -> str:
+        return f"<{self._chronicle.shown((self._base, self._key))} {self.status} {self.state!r}>"
+
+    @property
+    def key(self) -> Any:
+        """The key, as it stands in events."""
+        return self._chronicle.key(self._base, self._key)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the cell has a state."""
+        entry = self._entry()
+        return entry is not None and entry[0] is not None
+
+    @property
+    def state(self) -> Any:
+        """Its state, or None."""
+        entry = self._entry()
+        if entry is None or not isinstance(entry[0], bytes):
+            return None
+        return self._chronicle.state(self._base, entry[3], entry[0])
+
+    @property
+    def version(self) -> int:
+        """How many steps its state has taken; 0 = it does not exist."""
+        entry = self._entry()
+        return 0 if entry is None else entry[1]
+
+    @property
+    def status(self) -> CellStatus:
+        """What it is doing: waiting for an event, or stopped for a reason."""
+        entry = self._entry()
+        if entry is None:
+            return "absent"
+        stopped: CellStatus | None = (entry[6] or {}).get("status")
+        if stopped is not None:
+            return stopped
+        return "queued" if (entry[6] or {}).get("queue") else "waiting"
+
+    @property
+    def reason(self) -> str:
+        """Why it stopped; empty if it did not."""
+        entry = self._entry()
+        found: str = "" if entry is None else (entry[6] or {}).get("text", "")
+        return found
+
+    @property
+    def queue(self) -> Events:
+        """The events that wait for it."""
+        entry = self._entry()
+        waiting: Sequence[Any] = () if entry is None else (entry[6] or {}).get("queue", ())
+        return Events(self._chronicle.event(message.height) for message in waiting)
+
+    def history(self) -> list[Version]:
+        """Every step that changed it, oldest first."""
+        past = self._chronicle
+        return [
+            Version(
+                step.version, None if step.state is None else past.state(self._base, step.era, step.state),
+                past.event(step.cause), past.reply(step), past.ann(step), step.height,
+                past.time(step.now_ns),
+            )
+            for step in past.journal.history((self._base, self._key))
+            if step.status in (OK, DELETED)
+        ]  # fmt: skip
+
+    def _entry(self) -> Entry | None:
+        return self._chronicle.entry((self._base, self._key))

@@ -1,0 +1,56 @@
+"""The code of apps for `testing.World`: loaded as a node loads it, and run under the determinism guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from cellule.app.built import Built
+from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.need import Need, Nodes
+from cellule.kernel.program import Program
+from cellule.modules.python import PythonPrograms
+from cellule.modules.python.runtime_guard import runtime_guard
+from cellule.values.cid import Cid
+
+
+class AppPrograms:
+    """The code of all apps that a world has run, by manifest."""
+
+    def __init__(self, *, guard: bool, limit_s: float | None) -> None:
+        self._guard = guard
+        self._limit_s = limit_s
+        self._known: dict[Cid, PythonPrograms] = {}
+
+    def add(self, built: Built) -> None:
+        """Make the code of a built app known."""
+        self._known[built.manifest.cid] = PythonPrograms(
+            limit_s=self._limit_s, live=built.descriptions if built.live else (), guarded=self._guard
+        )
+
+    def knows(self, manifest: Cid) -> bool:
+        """Whether the code of this manifest is known."""
+        return manifest in self._known
+
+    def close(self) -> None:
+        """End the watchdogs."""
+        for programs in self._known.values():
+            programs.close()
+
+    def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
+        """See `Programs.program`."""
+        return (yield from self._known[manifest.cid].program(manifest, module, nodes))
+
+    def upcaster(
+        self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
+    ) -> Generator[Need, None, Callable[[bytes], bytes]]:
+        """See `Programs.upcaster`."""
+        found = yield from self._known[manifest.cid].upcaster(manifest, upcaster, nodes)
+        return _guarded(found) if self._guard else found
+
+
+def _guarded(function: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    def upcast(data: bytes) -> bytes:
+        with runtime_guard():
+            return function(data)
+
+    return upcast

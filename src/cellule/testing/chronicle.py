@@ -1,0 +1,101 @@
+"""The past of a `testing.World` in its author's words: rows of the journal with objects, not bytes.
+
+A value is read with the classes of the app that was deployed when it was written: states by their era, events
+by the newest app that knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from cellule.app import Built
+from cellule.kernel.cells import Entry
+from cellule.kernel.records import HALTED, SKIPPED
+from cellule.testing.answers import Events, Failure
+from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
+from cellule.testing.memory_host import MemoryHost
+from cellule.values.cbor import decode_trusted
+from cellule.values.names import Name
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Chronicle:
+    """Reads a host's journal with the classes of `builds`, one for each era."""
+
+    def __init__(self, host: MemoryHost, builds: list[Built]) -> None:
+        self.journal = JournalView(host.frames, host.fetch)
+        self._host = host
+        self._builds = builds
+
+    def event(self, height: int) -> Any:
+        """The event at that height."""
+        return self._event(self.journal.event(height))
+
+    def emitted(self, causes: Collection[int] | None = None) -> Events:
+        """What steps emitted, all or those at certain heights; not what Cellule itself has to say."""
+        rows = self.journal.emitted()
+        return Events(
+            self._event(row)
+            for row in rows
+            if (causes is None or row.cause in causes) and not Name.parse(row.schema).is_reserved
+        )
+
+    def failures(self) -> list[Failure]:
+        """Every step that failed."""
+        return [self.failure(step) for step in self.journal.steps() if step.status in (HALTED, SKIPPED)]
+
+    def failure(self, step: StepRow) -> Failure:
+        """A failed step."""
+        base, key = step.cell
+        return Failure(
+            base,
+            self.key(base, key),
+            self.event(step.cause),
+            step.code,
+            step.text,
+            step.height,
+            step.status == SKIPPED,
+        )
+
+    def entry(self, cell: Target) -> Entry | None:
+        """A cell as it is now."""
+        return self._host.look(*cell)
+
+    def state(self, base: str, era: int, data: bytes) -> Any:
+        """A state that was written in that era."""
+        return self._builds[era].decode_state(base, data)
+
+    def reply(self, step: StepRow) -> Any:
+        """What a step answered, or None."""
+        if step.reply is None:
+            return None
+        return self._builds[step.era].decode_reply(step.cell[0], step.reply)
+
+    def ann(self, step: StepRow) -> Any:
+        """A step's note, or None."""
+        return None if step.ann is None else decode_trusted(step.ann)
+
+    def key(self, base: str, key: bytes) -> Any:
+        """A key as it stands in events."""
+        for built in reversed(self._builds):
+            if base in built.manifest.modules:
+                return built.key_value(base, key)
+        return key
+
+    def shown(self, cell: Target) -> str:
+        """A cell for people: `shop/order 'o1'`, or `shop/totals` where there is only one."""
+        base, key = cell
+        return f"{base} {self.key(base, key)!r}" if key else base
+
+    def time(self, now_ns: int) -> datetime:
+        """A moment of the journal."""
+        return EPOCH + timedelta(microseconds=now_ns // 1_000)
+
+    def _event(self, row: EventRow) -> Any:
+        for built in reversed(self._builds):
+            if row.schema in built.forms.names:
+                return built.decode_event(row.schema, row.value)
+        return decode_trusted(row.value)

@@ -1,0 +1,184 @@
+"""The host behind `testing.World`: one kernel world with its journal and CAS in memory, in one thread.
+
+It brings nodes, keeps frames, takes snapshots and restores; it can forget all memory after each beat, and can
+die with or without losing the beat under way. `check_replays` is the master test: the journal restores to
+identical bytes from everywhere, and running the code again says the same. What records mean to an author is
+not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from cellule.errors import InvariantBroken, StepFailed
+from cellule.kernel.cells import Entry
+from cellule.kernel.check import Position, check_frames, check_snapshot, reachable
+from cellule.kernel.items import Beat, Item
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.need import Need, Nodes, Pause, drive
+from cellule.kernel.program import Programs
+from cellule.kernel.verify import Verifier
+from cellule.kernel.world import World as Kernel
+from cellule.testing.entropy import SeededEntropy
+from cellule.values.cid import Cid
+
+SNAPSHOTS_KEPT_MAX = 8
+BEATS_MAX = 100_000
+
+
+class MemoryHost:
+    """One world: `frames` is its journal, `cas` its nodes, `now_ns` its clock."""
+
+    def __init__(
+        self, manifest: Manifest, programs: Programs, blocks: Mapping[Cid, bytes], *, seed: int, now_ns: int,
+        evict: bool = False,
+    ) -> None:  # fmt: skip
+        self.now_ns = now_ns
+        self.frames: list[bytes] = []
+        self.cas: dict[Cid, bytes] = dict(blocks)
+        self.world_id = UUID(int=seed + 1)
+        self._programs = programs
+        self._evicts = evict
+        self._entropy = SeededEntropy(seed, "world")
+        self._snapshots: list[tuple[Cid, int]] = []  # root, and how many frames were before it
+        self._kernel = Kernel.create(manifest, self.world_id, now_ns, programs)
+        self.snapshot()
+
+    def start(self) -> None:
+        """The first beat of a new world."""
+        self.beat([Kernel.started()])
+        self.settle()
+
+    # Work
+
+    def beat(self, items: Sequence[Item] = ()) -> Beat:
+        """One beat, kept if it wrote a frame."""
+        done = self._beat(items)
+        self.cas.update(done.blocks)
+        if done.frame is not None:
+            self.frames.append(done.frame)
+        if self._evicts and done.frame is not None:
+            self.snapshot()
+            self.restart()
+        return done
+
+    def beat_lost(self, items: Sequence[Item] = ()) -> None:
+        """A beat whose frame never became durable: the process dies, and nothing of it is left."""
+        self._beat(items)
+        self.restart()
+
+    def settle(self, *, beats_max: int = BEATS_MAX) -> None:
+        """Beat until the world has nothing more to do."""
+        for _ in range(beats_max):
+            if not self.beat().more:
+                return
+        raise _never_rests(beats_max)
+
+    def advance(self, ns: int) -> None:
+        """Let time pass, waking the world for every timer on the way."""
+        until = self.now_ns + ns
+        for _ in range(BEATS_MAX):
+            done = self.beat()
+            if done.more:
+                continue
+            if done.wake is None or done.wake > until:
+                break
+            self.now_ns = max(self.now_ns, done.wake)
+        else:
+            raise _never_rests(BEATS_MAX)
+        self.now_ns = until
+        self.settle()
+
+    def look(self, base: str, key: bytes) -> Entry | None:
+        """A cell's entry as of the newest beat."""
+        answer: Any = self._kernel.look(base, key)
+        while isinstance(answer, Need):
+            answer = self._kernel.resume(self.fetch(answer.cids))
+        entry: Entry | None = answer
+        return entry
+
+    def _beat(self, items: Sequence[Item]) -> Beat:
+        answer = self._kernel.beat(items, self.now_ns, self._entropy.bytes(16))
+        while isinstance(answer, Need):
+            answer = self._kernel.resume(self.fetch(answer.cids))
+        return answer
+
+    # Snapshots and restore
+
+    def snapshot(self) -> Cid:
+        """Take a snapshot; the oldest and the newest few are kept."""
+        root = self._snapshot_of(self._kernel)
+        self._snapshots.append((root, len(self.frames)))
+        del self._snapshots[1 : 1 - SNAPSHOTS_KEPT_MAX]
+        return root
+
+    def restart(self, at: int = -1) -> None:
+        """Drop the world in memory and restore it, from the snapshot at that position and later frames."""
+        self._kernel = self._restored(at)
+
+    @property
+    def snapshots_kept(self) -> int:
+        """How many snapshots there are to restart from."""
+        return len(self._snapshots)
+
+    def check_replays(self) -> None:
+        """Raise unless every snapshot leads to the same bytes, and every step to the same result."""
+        for _ in check_frames(self.frames, Position(0, None)):
+            pass
+        root = self.snapshot()
+        for at in range(len(self._snapshots)):
+            again = self._snapshot_of(self._restored(at))
+            if again != root:
+                raise InvariantBroken(
+                    "testing.replay_differs", "restored from snapshot {at} the world is {again}, not {root}",
+                    at=at, again=str(again), root=str(root),
+                )  # fmt: skip
+        nodes = Nodes(0)
+        drive(reachable([root], nodes), nodes, self.fetch)
+        drive(check_snapshot(root, nodes), nodes, self.fetch)
+        self._check_steps()
+
+    def _check_steps(self) -> None:
+        verifier = Verifier()
+        self._restored(0, verifier)
+        if verifier.difference is not None:
+            raise StepFailed(
+                "testing.not_repeatable", "a step did something else when it ran again: {difference}.",
+                difference=verifier.difference,
+                hint="All that a step uses must come from its state, its event and ctx: look for globals, "
+                "caches, and objects that steps share.",
+            )  # fmt: skip
+
+    def _restored(self, at: int, verifier: Verifier | None = None) -> Kernel:
+        root, before = self._snapshots[at]
+        restoring = Kernel.restore(root, self.world_id, self._programs)
+        opening = restoring.open(None if verifier is None else verifier.witness)
+        opened = drive(opening, restoring.nodes, self.fetch)
+        for frame in self.frames[before:]:
+            drive(opened.apply(frame), restoring.nodes, self.fetch)
+        return drive(opened.world(), restoring.nodes, self.fetch)
+
+    def _snapshot_of(self, kernel: Kernel) -> Cid:
+        job = kernel.snapshot()
+        while True:
+            answer = kernel.snapshot_slice()
+            if isinstance(answer, Need):
+                kernel.ledger.nodes.add(self.fetch(answer.cids))
+            elif not isinstance(answer, Pause):
+                break
+        self.cas.update(job.blocks)
+        job.saved()
+        return answer
+
+    def fetch(self, cids: Iterable[Cid]) -> dict[Cid, bytes]:
+        """The nodes of the CAS; one that is missing is left out."""
+        return {cid: self.cas[cid] for cid in cids if cid in self.cas}
+
+
+def _never_rests(beats: int) -> StepFailed:
+    return StepFailed(
+        "testing.never_rests", "the world was still busy after {beats} beats.", beats=beats,
+        hint="Two reducers probably answer each other's events for ever: look at world.emitted.",
+    )  # fmt: skip

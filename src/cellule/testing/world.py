@@ -1,0 +1,240 @@
+"""`testing.World`: an app in memory, synchronous, with a clock that only tests move.
+
+    world = World(app)
+    assert world.send(Placed("o1", 30)).applied
+    assert world.state(order, "o1") == Order(total=30)
+    world.advance(days=365)
+    world.assert_replays()
+
+It is a real world: the same kernel, journal and code bundles as in a node; only disk and network are missing.
+Whatever it tells is read from the journal. Steps run under the determinism guard.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from cellule.app import App, Built
+from cellule.app.build import revise
+from cellule.errors import Rejected
+from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
+from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
+from cellule.modules.python import check_not_loading
+from cellule.testing.answers import Cell, Events, Failure, Sent
+from cellule.testing.app_programs import AppPrograms
+from cellule.testing.chronicle import Chronicle
+from cellule.testing.clock import WALL_ORIGIN_NS
+from cellule.testing.memory_host import MemoryHost
+from cellule.values.link import Link
+
+Reducer = Callable[..., Any] | str
+
+_log = logging.getLogger("cellule.testing")
+
+
+class World:
+    """One world of an app.
+
+    `seed` decides what `ctx.random` and `ctx.uuid` give. `evict` forgets all memory after every beat and
+    restores it. `guard=False` lets steps use clocks, files and chance. `live` runs functions as they stand,
+    for debuggers and coverage; by itself that is done only for apps that have no file. `limit_s` ends steps
+    that run longer.
+    """
+
+    def __init__(
+        self, app: App, *, seed: int = 0, evict: bool = False, guard: bool = True, live: bool | None = None,
+        limit_s: float | None = None,
+    ) -> None:  # fmt: skip
+        check_not_loading("make a testing.World")
+        built = build_for_tests(app, live)
+        self._builds = [built]  # by era
+        self._programs = AppPrograms(guard=guard, limit_s=limit_s)
+        self._programs.add(built)
+        self.host = MemoryHost(
+            built.manifest, self._programs, built.blocks, seed=seed, now_ns=WALL_ORIGIN_NS, evict=evict
+        )
+        self.chronicle = Chronicle(self.host, self._builds)
+        self.host.start()
+
+    @property
+    def built(self) -> Built:
+        """The app the world runs now."""
+        return self._builds[-1]
+
+    @property
+    def now(self) -> datetime:
+        """The world's time; it stands still until `advance`."""
+        return self.chronicle.time(self.host.now_ns)
+
+    # Work
+
+    def send(
+        self, event: object, *, key: Any = None, id: Any = None, expected_version: int | None = None,
+        settle: bool = True,
+    ) -> Sent:  # fmt: skip
+        """Send an event, and let the world work until it rests.
+
+        A failed step is an answer (`sent.failed`), not an exception; `sent.check()` raises it. What a node
+        would refuse (an unknown event, a value that does not fit, an id used for another event) raises
+        `Rejected`. `settle=False` does one beat only: what the event's steps emit waits for `settle()`.
+        """
+        (sent,) = self._admit([self.item(event, key=key, id=id, expected_version=expected_version)])
+        if settle:
+            self.settle()
+        return sent
+
+    def send_many(self, events: Iterable[object], *, settle: bool = True) -> list[Sent]:
+        """Send events together: in one beat, or as few as take them."""
+        answers = self._admit([self.item(event) for event in events])
+        if settle:
+            self.settle()
+        return answers
+
+    def settle(self) -> None:
+        """Beat until the world has nothing more to do."""
+        self.host.settle()
+
+    def advance(self, **span: float) -> None:
+        """Let time pass: `advance(hours=24)`, with the names of `timedelta`; due timers run on the way."""
+        ns = timedelta(**span) // timedelta(microseconds=1) * 1_000
+        if ns <= 0:
+            raise Rejected(
+                "testing.advance", "time cannot pass by {span}.", span=span or "nothing",
+                hint="Name how long, as in advance(minutes=5).",
+            )  # fmt: skip
+        self.host.advance(ns)
+
+    def resume(self, reducer: Reducer | None = None, key: Any = None) -> None:
+        """Let halted cells run again: one, those of a reducer, or all."""
+        self._control("cell.resume", self._named(reducer, key))
+
+    def migrate(self, reducer: Reducer | None = None, key: Any = None) -> None:
+        """Move cells to the newest era: one, or those of a reducer or of all that wait for it."""
+        self._control("cell.migrate", self._named(reducer, key))
+
+    def deploy(self, app: App) -> ManifestChange:
+        """Go on with another version of the app; refuses one that the world's cells could not follow."""
+        built = build_for_tests(app, True if self.built.live else None)
+        if built.live and self._programs.knows(built.manifest.cid):
+            built = revise(built, len(self._builds))
+        inhabited = [base for base in self.built.manifest.modules if any(self._existing(base))]
+        change = compare_manifests(self.built.manifest, built.manifest, inhabited)
+        change.check_compatible()
+        self._programs.add(built)
+        self.host.cas.update(built.blocks)
+        self._builds.append(built)
+        self._control("deploy", {"manifest": Link(built.manifest.cid)})
+        return change
+
+    def restart(self) -> None:
+        """Die and come back: everything in memory is lost, and restored from the journal."""
+        self.host.restart(0)
+
+    # Looking
+
+    def cell(self, reducer: Reducer, key: Any = None) -> Cell:
+        """The cell of a reducer that has this key; a reducer without keys has one cell."""
+        return Cell(self.chronicle, self.built.base(reducer), self.built.key_bytes(reducer, key))
+
+    def cells(self, reducer: Reducer) -> list[Cell]:
+        """All cells of a reducer that have a state, in the order of their first steps."""
+        return list(self._existing(self.built.base(reducer)))
+
+    def state(self, reducer: Reducer, key: Any = None) -> Any:
+        """The state of a cell, or None."""
+        return self.cell(reducer, key).state
+
+    @property
+    def emitted(self) -> Events:
+        """Every event that steps have emitted; `world.emitted.of(Shipped)` are those of one class."""
+        return self.chronicle.emitted()
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Every step that failed, oldest first."""
+        return self.chronicle.failures()
+
+    def assert_replays(self) -> None:
+        """Prove that the journal restores to identical bytes from everywhere, and that all code repeats."""
+        self.host.check_replays()
+
+    def close(self) -> None:
+        """End the thread that watches for steps over `limit_s`; worlds without a limit have none."""
+        self._programs.close()
+
+    # Items
+
+    def item(
+        self, event: object, *, key: Any = None, id: Any = None, expected_version: int | None = None
+    ) -> EventItem:
+        """An event as the kernel takes it; raises `Rejected` if it does not fit."""
+        name, value = self.built.encode_event(event)
+        given = None
+        if key is not None:
+            routes = self.built.manifest.routes.get(name, ())
+            given = self.built.key_bytes(routes[0].base, key) if routes else None
+        return EventItem(
+            name, value, key=given, id=id, explicit=id is not None, expected_version=expected_version
+        )
+
+    def _admit(self, items: list[EventItem]) -> list[Sent]:
+        answers: list[Sent] = []
+        while len(answers) < len(items):
+            for outcome in self._beat(items[len(answers) :]):
+                match outcome:
+                    case Admitted(height=height):
+                        answers.append(Sent(self.chronicle, height))
+                    case Duplicate(height=height):
+                        answers.append(Sent(self.chronicle, height, duplicate=True))
+                    case RefusedItem(error=error):
+                        raise error
+                    case _:
+                        break
+        return answers
+
+    def _control(self, verb: Verb, arguments: Mapping[str, Any]) -> None:
+        (outcome,) = self._beat([ControlItem(verb, "test", "asked by the test", arguments)])
+        if isinstance(outcome, RefusedItem):
+            raise outcome.error
+        self.settle()
+
+    def _beat(self, items: Iterable[Item]) -> list[Any]:
+        return list(self.host.beat(list(items)).outcomes)
+
+    def _named(self, reducer: Reducer | None, key: Any) -> dict[str, Any]:
+        if reducer is None:
+            return {}
+        found: dict[str, Any] = {"module": self.built.base(reducer)}
+        if key is not None:
+            found["key"] = self.built.key_bytes(reducer, key)
+        return found
+
+    def _existing(self, base: str) -> Iterator[Cell]:
+        for key in self.chronicle.journal.cells(base):
+            cell = Cell(self.chronicle, base, key)
+            if cell.exists:
+                yield cell
+
+
+def build_for_tests(app: App, live: bool | None) -> Built:
+    """Build an app as a node would, or live if asked for or if it has no file; the latter is said once."""
+    if not isinstance(app, App):
+        raise Rejected(
+            "testing.not_an_app", "a testing world needs a cellule.App, not {value!r}.", value=app,
+            hint="Give the object that your decorators belong to: World(app).",
+        )  # fmt: skip
+    if live is not None:
+        return app.build(live=live)
+    try:
+        return app.build()
+    except Rejected as error:
+        if error.code != "app.not_bundled":
+            raise
+        first = not app.is_built(live=True)
+        built = app.build(live=True)
+        if first:
+            _log.warning("%s Until then it runs here as it stands, without a bundle.", error)
+        return built
