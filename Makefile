@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: setup lock fmt check test sim crash bench ci clean
+.PHONY: setup lock fmt check test sim crash bench run ci clean
 
 setup: $(READY)
 
@@ -20,7 +20,7 @@ lock: setup
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements/runtime.txt
 
 fmt: setup
-	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+	$(BIN)/python tools/generate_sync.py && $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 check: setup
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
@@ -36,6 +36,9 @@ crash: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+run: setup
+	$(BIN)/python examples/00-orders/run.py
 
 ci: check test
 

@@ -59,16 +59,17 @@ def prepare(batch: Batch) -> Prepared:
     for begin, end in batch.clear_range:
         check_one_family(begin, end)
     rows = {key: seal_row(key, value) for key, value in batch.set.items()}
+    size = sum(map(len, rows.values()))
+    if batch.ordered:
+        size += sum([len(value) for _, value in batch.ordered])
     return Prepared(
-        expect=[
-            (key, None if value is None else seal_row(key, value)) for key, value in batch.expect.items()
-        ],
-        set=rows,
-        clear=tuple(batch.clear),
-        clear_range=tuple(batch.clear_range),
-        add=dict(batch.add),
-        ordered=tuple(batch.ordered),
-        size=sum(map(len, rows.values())) + sum([len(value) for _, value in batch.ordered]),
+        [(key, None if value is None else seal_row(key, value)) for key, value in batch.expect.items()],
+        rows,
+        tuple(batch.clear),
+        tuple(batch.clear_range),
+        dict(batch.add),
+        tuple(batch.ordered),
+        size,
     )
 
 
@@ -88,17 +89,20 @@ def decide(batches: Sequence[Prepared], stored: dict[bytes, bytes], stamp: int) 
     decision = Decision(stamp=stamp)
     now: dict[bytes, bytes | None] = dict(stored)
     for batch in batches:
+        written: dict[bytes, bytes | None] = dict(batch.set)
         try:
-            _check_expected(batch, now)
-            counters = _added(batch, now)
+            if batch.expect:
+                _check_expected(batch, now)
+            if batch.add:
+                written.update(_added(batch, now))
         except CelluleError as error:
             decision.outcomes.append(error)
             continue
-        _clear_ranges(batch, now, decision)
-        written: dict[bytes, bytes | None] = {**batch.set, **counters}
+        if batch.clear_range:
+            _clear_ranges(batch, now, decision)
         if batch.clear:
             written.update(dict.fromkeys(batch.clear))
-        stamps = _stamped(batch, decision, written)
+        stamps = _stamped(batch, decision, written) if batch.ordered else []
         now.update(written)
         decision.rows.update(written)
         decision.outcomes.append(stamps)
@@ -133,8 +137,6 @@ def _clear_ranges(batch: Prepared, now: dict[bytes, bytes | None], decision: Dec
 
 
 def _stamped(batch: Prepared, decision: Decision, written: dict[bytes, bytes | None]) -> list[Stamp]:
-    if not batch.ordered:
-        return []
     decision.stamp += 1
     head = decision.stamp.to_bytes(STAMP_COUNT_BYTES, "big")
     stamps = [Stamp(head + position.to_bytes(2, "big")) for position in range(len(batch.ordered))]

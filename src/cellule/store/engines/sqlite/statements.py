@@ -10,7 +10,7 @@ Rejected: REPLACE. It deletes and inserts anew, which costs twice the index work
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from cellule.errors import Corrupted
@@ -31,10 +31,13 @@ def select_rows(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, by
     return found
 
 
-def upsert_rows(connection: Connection, rows: Sequence[tuple[bytes, bytes]]) -> None:
-    """Write stored rows, replacing those that exist."""
-    for start, size in _chunks(len(rows)):
-        flat = [item for row in rows[start : start + size] for item in row]
+def upsert_rows(connection: Connection, rows: Mapping[bytes, bytes]) -> None:
+    """Write stored rows in key order, replacing those that exist."""
+    keys = sorted(rows)
+    for start, size in _chunks(len(keys)):
+        part = keys[start : start + size]
+        flat = [b""] * (2 * size)
+        flat[::2], flat[1::2] = part, [rows[key] for key in part]
         connection.execute(_upsert(size), flat)
 
 

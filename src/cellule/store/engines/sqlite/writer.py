@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from cellule.errors import CelluleError
 from cellule.store.engines.sqlite.connection import (
@@ -261,8 +261,11 @@ class Writer:
 
 def _perform(connection: Connection, decision: Decision, *, stamping: bool) -> None:
     delete_ranges(connection, decision.ranges)
-    delete_rows(connection, sorted(key for key, row in decision.rows.items() if row is None))
-    upsert_rows(connection, sorted((key, row) for key, row in decision.rows.items() if row is not None))
+    rows = decision.rows
+    deleted = [key for key, row in rows.items() if row is None]
+    delete_rows(connection, sorted(deleted))
+    written = {key: row for key, row in rows.items() if row is not None} if deleted else rows
+    upsert_rows(connection, cast("dict[bytes, bytes]", written))
     if stamping:
         write_stamp(connection, decision.stamp)
 

@@ -1,0 +1,116 @@
+"""The composition root: options in, a wired node out. The one place that names concrete parts.
+
+async with cellule.open("data", app=app) as node:
+    world = await node.world("shop")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+from cellule.app import App, Built
+from cellule.host.folder import FolderLock, make_folder
+from cellule.host.limits import (
+    COLLECT_EVERY,
+    IDLE_S,
+    SNAPSHOT_TAIL_BYTES,
+    STALL_S,
+    SWITCH_INTERVAL_S,
+    WORLDS_MAX,
+)
+from cellule.host.loading import Loader
+from cellule.host.node import Node, node_id
+from cellule.host.service import Cellule, Deploy
+from cellule.host.spill import FileSpill
+from cellule.kernel.ledger import Budget
+from cellule.modules.python import PythonPrograms, check_not_loading
+from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy
+from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
+from cellule.store.engines.sqlite.connection import Connect
+
+DATABASE = "cellule.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What can be chosen about a node."""
+
+    budget: Budget = field(default_factory=Budget)  # memory of one world
+    worlds_max: int = WORLDS_MAX  # worlds in memory; beyond it those without work leave first
+    idle_s: float = IDLE_S  # a world without work leaves memory after this
+    snapshot_bytes: int = SNAPSHOT_TAIL_BYTES
+    stall_s: float = STALL_S  # how long a failing disk is waited for before senders are told
+    connect: Connect = connect_sqlite3
+    clock: Clock = field(default_factory=SystemClock)
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    own: bool = True  # False: read and enqueue only, even where nobody owns the folder
+    tune_process: bool = True  # thread switching and garbage collection for a process that is mostly a node
+
+
+def open(
+    path: str | PathLike[str],
+    app: App | None = None,
+    *,
+    deploy: Deploy = "auto",
+    options: Options | None = None,
+) -> AbstractAsyncContextManager[Cellule]:
+    """Open a data folder. The first process owns it and works; others read and enqueue.
+
+    The folder and its one SQLite file are made when they are missing. Leaving the block finishes everything
+    that was accepted. `deploy` says what happens when the app is not what a world runs (see `Cellule`).
+    """
+    check_not_loading("cellule.open")
+    return _opened(Path(path), app, deploy, options or Options())
+
+
+@asynccontextmanager
+async def _opened(folder: Path, app: App | None, deploy: Deploy, options: Options) -> AsyncIterator[Cellule]:
+    built = None if app is None else await _built(app)
+    make_folder(folder)
+    async with AsyncExitStack() as stack:
+        lock = stack.enter_context(FolderLock(folder))
+        is_owner = options.own and lock.acquire()
+        opened = await SqliteEngine.open(folder / DATABASE, connect=options.connect)
+        engine = await stack.enter_async_context(opened)
+        programs = PythonPrograms()
+        stack.callback(programs.close)
+        loader = Loader(
+            engine, programs, options.clock, options.entropy, node_id(options.clock, options.entropy),
+            options.budget, None, lambda: FileSpill(folder), options.snapshot_bytes, options.stall_s,
+        )  # fmt: skip
+        node = Node(
+            engine, loader, options.clock, options.entropy, is_owner, lock.owner, options.idle_s,
+            options.worlds_max,
+        )  # fmt: skip
+        if options.tune_process and is_owner:
+            stack.enter_context(_tuned())
+        await stack.enter_async_context(node.running())
+        yield Cellule(node, built, deploy)
+
+
+async def _built(app: App) -> Built:
+    """Build outside the loop: a script that opens a node at its top level must meet our refusal of it."""
+    return app.build() if app.is_built() else await asyncio.to_thread(app.build)
+
+
+@contextmanager
+def _tuned() -> Iterator[None]:
+    """Let the writer thread run promptly, and keep what is loaded out of garbage collections."""
+    interval_s, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(COLLECT_EVERY, *thresholds[1:])
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval_s)

@@ -1,0 +1,255 @@
+"""`cellule cell`: the cells of a world, now and in the past."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.json import JSON
+
+from cellule.cli.cell_list import list_cells
+from cellule.cli.cell_versions import history_json, version_line
+from cellule.cli.controls import Timeout, Why, perform_on
+from cellule.cli.errors import usage
+from cellule.cli.lines import record_line
+from cellule.cli.output import facts
+from cellule.cli.session import Session, cell_of, session_of, teller_of
+from cellule.errors import Rejected
+from cellule.host.directory import suggestion
+from cellule.host.handles import CellHandle, CellView, WorldHandle
+from cellule.host.limits import HISTORY_MAX
+from cellule.host.listing import PAGE_MAX, START, list_world
+from cellule.host.telling import Teller
+from cellule.host.times import height_at
+from cellule.host.typing import StoredTypes
+from cellule.kernel.frame import Frame, Record
+from cellule.kernel.items import Verb
+from cellule.kernel.records import STEP
+from cellule.values.schema.text_forms import time_of_text, time_text
+
+app = typer.Typer(help="Cells: one instance of a module per key.", no_args_is_help=True)
+
+Module = Annotated[str, typer.Argument(help="The module, with or without its namespace.")]
+Key = Annotated[str, typer.Argument(help="The cell's key; leave it out for a module without keys.")]
+At = Annotated[str | None, typer.Option(help="A height, or a time such as 2026-01-31T12:00:00Z.")]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    module: Annotated[str | None, typer.Argument(help="Only cells of this module.")] = None,
+    limit: Annotated[int, typer.Option(help="Cells a page has at most.", min=1, max=PAGE_MAX)] = 50,
+    after: Annotated[str | None, typer.Option(help="The cursor of the page before.")] = None,
+) -> None:
+    """List cells, a page at a time, as of the newest durable beat."""
+    session = session_of(context)
+    session.run(list_cells(session, module, limit, after))
+
+
+@app.command()
+def show(context: typer.Context, module: Module, key: Key = "", at: At = None) -> None:
+    """Show a cell's state, now or as it was."""
+    session = session_of(context)
+    session.run(_show(session, module, key, at))
+
+
+@app.command()
+def history(
+    context: typer.Context,
+    module: Module,
+    key: Key = "",
+    limit: Annotated[int, typer.Option(help="Versions, newest first.", min=1, max=HISTORY_MAX - 1)] = 20,
+) -> None:
+    """Show a cell's versions and what changed in each."""
+    session = session_of(context)
+    session.run(_history(session, module, key, limit))
+
+
+@app.command()
+def tail(
+    context: typer.Context, module: Module, key: Key = "",
+    count: Annotated[int | None, typer.Option(help="Stop after so many steps.", min=1)] = None,
+) -> None:  # fmt: skip
+    """Follow a cell: its steps as they happen, until interrupted."""
+    session = session_of(context)
+    session.run(_tail(session, module, key, count), until_interrupted=True)
+
+
+@app.command()
+def export(
+    context: typer.Context, module: Module, key: Key = "",
+    output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
+) -> None:  # fmt: skip
+    """Write a cell's state and whole history as one JSON document."""
+    session = session_of(context)
+    session.run(_export(session, module, key, output))
+
+
+@app.command()
+def resume(
+    context: typer.Context, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
+    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
+    timeout: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Let stopped cells try again: one, a module's, or all."""
+    session = session_of(context)
+    session.run(_control(session, "cell.resume", module, key, why, timeout))
+
+
+@app.command()
+def migrate(
+    context: typer.Context, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
+    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
+    timeout: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Move cells to the current code: one, or those of a module or of all that wait for it."""
+    session = session_of(context)
+    session.run(_control(session, "cell.migrate", module, key, why, timeout))
+
+
+async def _show(session: Session, module: str, key: str, at: str | None) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        teller = teller_of(world)
+        cell = await _cell(world, teller, module, key)
+        height = None if at is None else await _height(world, teller, at)
+        view = await cell.view(at=height)
+        if view is None:
+            raise await _no_cell(world, teller, cell, height)
+        data = {"world": world.name, **await _view_json(teller, cell, view)}
+        if height is not None:
+            data["at"] = height
+        pairs = {
+            "cell": f"{data['module']} {data['key']}".strip(), "version": view.version,
+            "status": view.status + (f": {view.reason}" if view.status != "waiting" else ""),
+            "queue": view.queue, "last step": f"height {view.height}, {data['active']}",
+            "born": f"height {view.born}, era {view.era}",
+        }  # fmt: skip
+        if height is not None:
+            pairs["as of"] = f"height {height}"
+        session.output.document(data, facts(pairs), JSON(json.dumps(view.state), ensure_ascii=False))
+
+
+async def _history(session: Session, module: str, key: str, limit: int) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        teller = teller_of(world)
+        cell = await _cell(world, teller, module, key)
+        versions = await cell.history(limit=limit + 1)
+        if not versions:
+            raise await _no_cell(world, teller, cell, None)
+        shown = history_json(versions)[:limit]
+        name = {"module": cell.module, "key": await teller.key(cell.module, cell.key)}
+        data = {"world": world.name, **name, "versions": shown, "more": len(versions) > limit}
+        session.output.document(data, *(version_line(each) for each in shown))
+
+
+async def _tail(session: Session, module: str, key: str, count: int | None) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        teller = teller_of(world)
+        cell = await _cell(world, teller, module, key)
+        name = await teller.key(cell.module, cell.key)
+        left = count
+        head = await world.head()
+        session.output.note(f"following {cell.module} {name} in {world.name} from height {head.height}")
+        async for frame in world.tail(head.height):
+            for told in await teller.frame(frame, _steps_of(frame, cell)):
+                session.output.line(told.json(), record_line(told))
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+
+def _steps_of(frame: Frame, cell: CellHandle) -> Callable[[int, Record], bool]:
+    def is_step(_height: int, record: Record) -> bool:
+        return record[0] == STEP and (frame.names[record[2]], record[3]) == (cell.module, cell.key)
+
+    return is_step
+
+
+async def _export(session: Session, module: str, key: str, output: Path | None) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        teller = teller_of(world)
+        cell = await _cell(world, teller, module, key)
+        view = await cell.view()
+        if view is None:
+            raise await _no_cell(world, teller, cell, None)
+        versions = history_json(await cell.history())
+        data = {"world": world.name, "world_id": str(world.id), **await _view_json(teller, cell, view)}
+        data["history"] = versions
+        text = json.dumps(data, ensure_ascii=False, indent=2)
+        if output is None:
+            session.output.document(data, JSON(text))
+            return
+        _write(output, text)
+        told = {"file": str(output), "versions": len(versions)}
+        session.output.document(told, f"{len(versions)} versions written to {output}")
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Rejected(
+            "cli.output", "{file} cannot be written: {why}", file=str(output), why=error.strerror
+        ) from error
+
+
+async def _control(
+    session: Session, verb: Verb, module: str | None, key: str, why: str, timeout_s: float
+) -> None:
+    async with session.working() as node:
+        world = await session.world(node)
+        arguments: dict[str, Any] = {}
+        if module is not None:
+            manifest = await teller_of(world).manifest()
+            arguments["module"] = StoredTypes(manifest).module(module)
+            if key or manifest.modules[arguments["module"]].key is None:
+                arguments["key"] = cell_of(manifest, module, key)[1]
+        await perform_on(session, world, verb, why, timeout_s, **arguments)
+
+
+async def _cell(world: WorldHandle, teller: Teller, module: str, key: str) -> CellHandle:
+    base, stored = cell_of(await teller.manifest(), module, key)
+    return CellHandle(world, base, stored)
+
+
+async def _height(world: WorldHandle, teller: Teller, at: str) -> int:
+    """The end of the beat that holds a height, or of the last one at or before a time.
+
+    A beat happens as a whole: between two of its records there is no state to show.
+    """
+    if at.isascii() and at.isdigit():
+        return (await teller.frame_with(int(at))).header.last if int(at) else 0
+    try:
+        moment = time_of_text(at)
+    except Exception:  # noqa: BLE001 - whatever makes it no time, the person sees both forms
+        raise usage(
+            "{at} is neither a height nor a time", at=at, hint="Write 1234 or 2026-01-31T12:00:00Z."
+        ) from None
+    return await height_at(world.follower.loader.engine, world.info, moment)
+
+
+async def _view_json(teller: Teller, cell: CellHandle, view: CellView) -> dict[str, Any]:
+    return {
+        "module": cell.module, "key": await teller.key(cell.module, cell.key), "version": view.version,
+        "born": view.born, "era": view.era, "status": view.status, "reason": view.reason,
+        "queue": view.queue, "height": view.height, "active": time_text(view.active_ns), "state": view.state,
+    }  # fmt: skip
+
+
+async def _no_cell(world: WorldHandle, teller: Teller, cell: CellHandle, height: int | None) -> Rejected:
+    """There is no such cell: name those with keys like it."""
+    name = await teller.key(cell.module, cell.key)
+    page = await (await list_world(world.follower)).page(cell.module, START, PAGE_MAX)
+    known = [await teller.key(cell.module, each.key) for each in page.cells]
+    return Rejected(
+        "cli.no_cell", "there is no cell {module} {key} in world {world}{when}",
+        module=cell.module, key=name, world=world.name,
+        when="" if height is None else f" at height {height}", hint=suggestion(name, known),
+    )  # fmt: skip

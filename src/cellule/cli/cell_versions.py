@@ -1,0 +1,48 @@
+"""A cell's versions as JSON data and as lines, each with what changed since the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from cellule.cli.changes import change_text, changes
+from cellule.host.reading import Version
+from cellule.values.schema.text_forms import time_text
+
+
+def history_json(versions: Sequence[Version]) -> list[dict[str, Any]]:
+    """Versions, newest first; a step that failed changed nothing and has no state."""
+    found: list[dict[str, Any]] = []
+    state: Any = None
+    for version in reversed(versions):
+        row: dict[str, Any] = {
+            "height": version.height, "version": version.version, "status": version.status,
+            "event": version.schema, "cause": version.cause, "time": time_text(version.now_ns),
+        }  # fmt: skip
+        if version.status == "ok":
+            row["changes"] = changes(state, version.state) if state is not None else _born(version.state)
+            row["state"] = state = version.state
+        if version.error:
+            row["error"] = version.error
+        found.append(row)
+    return found[::-1]
+
+
+def version_line(row: dict[str, Any]) -> Text:
+    """One version for people."""
+    style = "green" if row["status"] == "ok" else "red"
+    line = Text(f"v{row['version']:<5}")
+    line.append(f"{row['status']:<9}", style=style)
+    line.append(f"height {row['height']:<8} {row['time'][:23]:<24} {row['event']}")
+    for change in row.get("changes", ()):
+        line.append(f"\n      {change_text(change)}", style="dim")
+    if "error" in row:
+        line.append(f"\n      {row['error']}", style="red")
+    return line
+
+
+def _born(state: Any) -> list[dict[str, Any]]:
+    """The first state known: every field is new."""
+    return changes({}, state) if isinstance(state, dict) else changes(None, state)

@@ -1,0 +1,86 @@
+"""`cellule check`: proves the file, the journals and every block they need, without running anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from cellule.assembly import DATABASE
+from cellule.cli.errors import Exit, message_of
+from cellule.cli.session import Session, session_of
+from cellule.errors import Corrupted
+from cellule.host.checking import check_world
+from cellule.host.directory import WorldInfo
+from cellule.host.service import Cellule
+from cellule.store.engines.sqlite import CheckReport
+from cellule.store.engines.sqlite import check as check_file
+
+PROBLEMS_SHOWN = 20
+
+
+def check(context: typer.Context) -> None:
+    """Prove the whole folder: pages and rows of the file, all frames, all snapshots, all blocks."""
+    session = session_of(context)
+    session.run(_check(session))
+
+
+async def _check(session: Session) -> None:
+    session.check_data()
+    with session.output.progress("rows") as step:
+        report = await check_file(session.data / DATABASE, progress=lambda rows: step(rows, rows))
+    worlds: list[dict[str, Any]] = []
+    if report.ok:
+        async with session.reading() as node:
+            for universe in await node.universes():
+                for info in await node.node.directory.worlds(universe.id):
+                    worlds.append(await _world(session, node, info, universe.name))  # noqa: PERF401 - awaits
+    ok = report.ok and all("problem" not in each for each in worlds)
+    data = {"ok": ok, "file": _file(report), "worlds": worlds}
+    session.output.document(data, _shown(report), *map(_line, worlds))
+    if not ok:
+        raise typer.Exit(Exit.DAMAGED)
+
+
+async def _world(session: Session, node: Cellule, info: WorldInfo, universe: str) -> dict[str, Any]:
+    data: dict[str, Any] = {"world": info.name, "universe": universe}
+    try:
+        with session.output.progress(f"{universe}/{info.name}") as step:
+            found = await check_world(node.node.loader, info, node.node.cas(info.universe), step)
+    except Corrupted as error:
+        return {**data, "problem": {"code": error.code, "text": message_of(error)}}
+    return {
+        **data, "height": found.height, "frames": found.frames, "snapshots": found.snapshots,
+        "blocks": found.nodes,
+    }  # fmt: skip
+
+
+def _file(report: CheckReport) -> dict[str, Any]:
+    problems = [{"kind": each.kind, "text": each.text} for each in report.problems[:PROBLEMS_SHOWN]]
+    return {
+        "path": report.path, "rows": report.rows, "bytes": report.bytes,
+        "problem_count": report.problem_count, "problems": problems,
+    }  # fmt: skip
+
+
+def _shown(report: CheckReport) -> Text:
+    text = Text(f"{report.path}: ")
+    if report.ok:
+        return text.append("sound", style="green").append(f", {report.rows} rows, {report.bytes} bytes")
+    text.append(f"{report.problem_count} problems", style="bold red")
+    for each in report.problems[:PROBLEMS_SHOWN]:
+        text.append(f"\n  {each.kind}: {each.text}")
+    return text.append("\nKeep a copy of the folder before anything else.")
+
+
+def _line(row: dict[str, Any]) -> Text:
+    line = Text(f"{row['universe']}/{row['world']}: ")
+    if "problem" in row:
+        line.append("DAMAGED", style="bold red")
+        return line.append(f" {row['problem']['text']} [{row['problem']['code']}]")
+    line.append("sound", style="green")
+    return line.append(
+        f", {row['frames']} frames to height {row['height']}, {row['snapshots']} snapshots, "
+        f"{row['blocks']} blocks"
+    )

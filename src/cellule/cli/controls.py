@@ -1,0 +1,38 @@
+"""Operator verbs: journaled with who and why, by the owner or through its inbox."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cellule.cli.lines import cell_text
+from cellule.cli.session import Session, operator, patience, teller_of
+from cellule.host.handles import WorldHandle
+from cellule.kernel.items import Verb
+
+Why = Annotated[str, typer.Option(help="The reason, for the journal.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for the outcome.", min=0.1)]
+
+
+async def perform(
+    session: Session, name: str | None, verb: Verb, why: str, timeout_s: float, **arguments: Any
+) -> None:
+    """Do one verb on a world, and say what it did."""
+    async with session.working() as node:
+        world = await session.world(node, name)
+        await perform_on(session, world, verb, why, timeout_s, **arguments)
+
+
+async def perform_on(
+    session: Session, world: WorldHandle, verb: Verb, why: str, timeout_s: float, **arguments: Any
+) -> None:
+    """Do one verb on an open world."""
+    async with patience(timeout_s, f"the outcome of {verb}"):
+        done = await world.control(verb, who=operator(), why=why, **arguments)
+    told = await teller_of(world).at(done.height)
+    text = f"{verb} of world {world.name} at height {done.height}"
+    if "cells" in told.fields:
+        cells = ", ".join(cell_text(each) for each in told.fields["cells"][:20])
+        text += f": {len(told.fields['cells'])} cells{f' ({cells})' if cells else ''}"
+    session.output.document({"world": world.name, **told.json()}, text)

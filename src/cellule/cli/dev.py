@@ -1,0 +1,173 @@
+"""`cellule dev`: runs an app while it is being written. It tells what happens, and reloads on save.
+
+A parent watches the app's files; a child runs the node and is asked to end, cleanly, when one of them
+changes. A file that cannot be loaded, or a change that the stored worlds cannot take, is told; the next
+save tries again.
+
+Rejected: reloading inside one process. Old classes and half-loaded modules would live on in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from watchfiles import PythonFilter, awatch
+from watchfiles.main import FileChange
+
+from cellule.app import App
+from cellule.assembly import open as open_node
+from cellule.cli.app_loading import folder_of, load_app
+from cellule.cli.errors import Exit, usage
+from cellule.cli.lines import record_line
+from cellule.cli.session import Session, session_of, teller_of
+from cellule.host.service import DEFAULT_WORLD
+
+APP_FILE = "app.py"
+PARENT = "CELLULE_DEV_PARENT"  # tells the child whom it belongs to
+PARENT_LOOK_S = 1.0
+_GIVE_UP = (Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.DAMAGED)  # a save would not change these
+
+
+def dev(
+    context: typer.Context,
+    reload: Annotated[bool, typer.Option(help="Start again when a file beside the app changes.")] = True,
+) -> None:
+    """Run the app of --app (or app.py) and show what happens, until interrupted; reload on save."""
+    session = session_of(context)
+    work = _watch(session) if reload else _serve(session)
+    session.run(work, until_interrupted=True)
+
+
+async def _serve(session: Session) -> None:
+    """Open the folder with the app, and tell every record as it becomes durable."""
+    app = load_app(_place(session))
+    with _terminable():
+        await _served(session, app)
+
+
+async def _served(session: Session, app: App) -> None:
+    async with _with_parent(), open_node(session.data, app) as node:
+        node.node.check_owner()
+        world = await node.world(session.world_name or DEFAULT_WORLD, universe=session.universe_name)
+        head, teller = await world.head(), teller_of(world)
+        manifest = await teller.manifest()
+        events = sorted(name for name in manifest.routes if not name.startswith("sys/"))
+        ready = {
+            "kind": "ready", "world": world.name, "data": str(session.data), "height": head.height,
+            "events": events,
+        }  # fmt: skip
+        text = f"world {world.name} in {session.data} is at work at height {head.height}"
+        text += f"; it takes {', '.join(events)}"
+        session.output.line(ready, Text(text, style="bold"))
+        async for frame in world.tail(head.height):
+            for told in await teller.frame(frame):
+                session.output.line(told.json(), record_line(told))
+
+
+async def _watch(session: Session) -> None:
+    """Run the child, and start it again on every change; ends with it where a change would not help."""
+    place = _place(session)
+    folder = folder_of(place)
+    ignored = [session.data.absolute()]
+    changes = awatch(folder, watch_filter=PythonFilter(ignore_paths=ignored), rust_timeout=500)
+    saved: asyncio.Future[set[FileChange]] = asyncio.ensure_future(anext(changes))
+    with _terminable():
+        while True:
+            child = await _started(session, place)
+            try:
+                await _ended_or_saved(session, child, saved, folder)
+            finally:
+                await _end(child)
+            names = sorted(Path(path).name for _, path in saved.result())
+            line = {"kind": "reload", "files": names}
+            session.output.line(line, Text(f"{', '.join(names)} changed: starting again", style="bold"))
+            saved = asyncio.ensure_future(anext(changes))
+
+
+async def _ended_or_saved(
+    session: Session, child: Process, saved: asyncio.Future[set[FileChange]], folder: Path
+) -> None:
+    """Return when a file was saved; leave with the child's exit code where waiting for that is pointless."""
+    ended = asyncio.ensure_future(child.wait())
+    try:
+        both: set[asyncio.Future[Any]] = {ended, saved}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if saved.done():
+            return
+        code = ended.result()
+        if code in _GIVE_UP:
+            raise typer.Exit(code)
+        session.output.note(f"waiting for a change in {folder}")
+        await saved
+    finally:
+        ended.cancel()
+
+
+async def _started(session: Session, place: str) -> Process:
+    """The child: the same command without reloading, in a session of its own: only we interrupt it."""
+    arguments = ["--data", str(session.data), "--app", place, "--universe", session.universe_name]
+    arguments += ["--world", session.world_name] if session.world_name else []
+    arguments += ["--json"] if session.output.as_json else []
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "cellule", *arguments, "dev", "--no-reload",
+        start_new_session=True, env={**os.environ, PARENT: str(os.getpid())},
+    )  # fmt: skip
+
+
+async def _end(child: Process) -> None:
+    """Ask the child to end, and wait until it has finished what it accepted."""
+    if child.returncode is None:
+        with suppress(ProcessLookupError):
+            child.send_signal(signal.SIGINT)
+        await child.wait()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """End as cleanly on SIGTERM as on an interrupt."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+@asynccontextmanager
+async def _with_parent() -> AsyncIterator[None]:
+    """End when the parent is gone: nobody would be left to end this process."""
+    parent, task = os.environ.get(PARENT), asyncio.current_task()
+    assert task is not None
+
+    async def look() -> None:
+        while parent is not None and str(os.getppid()) == parent:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(PARENT_LOOK_S)
+        if parent is not None:
+            task.cancel()
+
+    looking = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        looking.cancel()
+
+
+def _place(session: Session) -> str:
+    if session.app is not None:
+        return session.app
+    if not Path(APP_FILE).is_file():
+        raise usage(
+            "dev needs an app", hint=f"Give --app FILE.py:app, or have an {APP_FILE} here: cellule init."
+        )
+    return APP_FILE

@@ -1,0 +1,155 @@
+"""`cellule doctor`: looks at the machine, the folder and every world, and says what is wrong with them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+from rich.text import Text
+
+import cellule
+from cellule.assembly import DATABASE
+from cellule.cli.errors import Exit, exit_code, message_of
+from cellule.cli.output import table
+from cellule.cli.session import Session, is_running, session_of
+from cellule.errors import CelluleError, Corrupted
+from cellule.host.directory import WorldInfo
+from cellule.host.folder import FolderLock
+from cellule.host.journal import frame_at
+from cellule.host.loading import Loader, read_head
+from cellule.host.service import Cellule
+from cellule.kernel.frame import decode_frame
+
+DISK_FREE_LEAST = 1_000_000_000  # bytes; below this the disk is called nearly full
+QUICK_BYTES_MAX = 256_000_000  # larger files are left to `cellule check`
+
+Status = Literal["ok", "warn", "fail"]
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    status: Status
+    text: str
+    exit: Exit = Exit.OK
+
+    def json(self) -> dict[str, str]:
+        """The finding as JSON data."""
+        return {"what": self.what, "status": self.status, "text": self.text}
+
+
+def doctor(context: typer.Context) -> None:
+    """Check Python, versions, the folder, the disk, the lock, the format, and the end of every journal."""
+    session = session_of(context)
+    session.run(_doctor(session))
+
+
+async def _doctor(session: Session) -> None:
+    findings = [*_machine(), *_folder(session.data)]
+    if (session.data / DATABASE).is_file() and not any(each.exit for each in findings):
+        findings += await _store(session)
+    worst = max((each.exit for each in findings), default=Exit.OK)
+    data = {"ok": worst == Exit.OK, "findings": [each.json() for each in findings]}
+    rows = [(Text(each.status, style=_STYLES[each.status]), each.what, each.text) for each in findings]
+    session.output.document(data, table(("", "WHAT", "FOUND"), rows))
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
+    libraries = ("msgspec", "libipld", "cbor2", "typer", "rich", "watchfiles")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in libraries)
+    yield Finding(
+        "versions", "ok", f"cellule {cellule.__version__}, sqlite {sqlite3.sqlite_version}, {versions}"
+    )
+
+
+def _folder(folder: Path) -> Iterator[Finding]:
+    if not folder.exists():
+        yield Finding("folder", "warn", f"{folder} does not exist yet; the first world makes it")
+        folder = next(each for each in folder.absolute().parents if each.exists())
+    elif not folder.is_dir():
+        yield Finding("folder", "fail", f"{folder} is no folder", Exit.REJECTED)
+        return
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding("permissions", "fail", f"{folder} cannot be written to by this user", Exit.REJECTED)
+        return
+    yield Finding("permissions", "ok", f"{folder} can be written to")
+    disk = shutil.disk_usage(folder)
+    status: Status = "ok" if disk.free >= DISK_FREE_LEAST else "warn"
+    yield Finding("disk", status, f"{disk.free / 1e9:.1f} GB free of {disk.total / 1e9:.1f} GB")
+    file = folder / DATABASE
+    if file.is_file():
+        size = sum(each.stat().st_size for each in folder.glob(f"{DATABASE}*"))
+        yield Finding("file", "ok", f"{file}, {size / 1e6:.1f} MB")
+        owner = FolderLock(folder).owner()
+        alive = is_running(owner)
+        yield Finding("lock", "ok", f"owned by process {owner}" if alive else "free: nobody owns the folder")
+
+
+async def _store(session: Session) -> list[Finding]:
+    """What opening the store shows; whatever fails is a finding, not the end."""
+    found: list[Finding] = []
+    try:
+        found.append(_quick(session.data / DATABASE))
+        async with session.reading() as node:
+            found.append(Finding("format", "ok", "this version reads it"))
+            for universe in await node.universes():
+                for info in await node.node.directory.worlds(universe.id):
+                    found.append(await _world(node, info, universe.name))  # noqa: PERF401 - awaits
+    except CelluleError as error:
+        found.append(Finding("format", "fail", message_of(error), exit_code(error)))
+    return found
+
+
+def _quick(file: Path) -> Finding:
+    """SQLite's own quick look at its pages."""
+    if file.stat().st_size > QUICK_BYTES_MAX:
+        return Finding("integrity", "ok", "the file is large: `cellule check` proves it whole")
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            [(answer,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return Finding("integrity", "fail", f"SQLite cannot read it: {error}", Exit.DAMAGED)
+    if answer == "ok":
+        return Finding("integrity", "ok", "SQLite finds its pages sound; `cellule check` proves every row")
+    return Finding("integrity", "fail", str(answer), Exit.DAMAGED)
+
+
+async def _world(node: Cellule, info: WorldInfo, universe: str) -> Finding:
+    name = f"{universe}/{info.name}"
+    try:
+        return Finding(name, "ok", await _journal_end(node.node.loader, info))
+    except CelluleError as error:
+        return Finding(name, "fail", message_of(error), exit_code(error))
+
+
+async def _journal_end(loader: Loader, info: WorldInfo) -> str:
+    """The newest frame must be the one the head names."""
+    head = await read_head(loader.engine, info)
+    if head.height == 0:
+        return "an empty journal"
+    _, data = await frame_at(loader.engine, info.universe, info.id, head.height, head.height)
+    frame: Any = decode_frame(data)
+    if (frame.header.last, frame.cid.digest) != (head.height, head.frame):
+        raise Corrupted(
+            "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",
+            world=info.name, height=frame.header.last, head=head.height,
+        )  # fmt: skip
+    return f"height {head.height}, beat {head.beat}; the newest frame is sound"

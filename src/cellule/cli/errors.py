@@ -1,0 +1,98 @@
+"""Exit codes, and errors as people and programs read them. Scripts depend on both: they do not change.
+
+0  done                          3  the surroundings failed, or another process has to do it
+1  refused: the request is wrong 4  damaged, or verification found a difference
+2  the command line is wrong     5  the step failed, or the event is parked
+70 a bug in Cellule              130 interrupted
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from cellule.errors import (
+    CelluleError,
+    Corrupted,
+    Fenced,
+    Rejected,
+    StepFailed,
+    Unavailable,
+)
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    REJECTED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    DAMAGED = 4
+    FAILED = 5
+    BUG = 70
+    INTERRUPTED = 130
+
+
+_CODES: tuple[tuple[type[CelluleError], Exit], ...] = (
+    (Rejected, Exit.REJECTED),
+    (Unavailable, Exit.UNAVAILABLE),
+    (Fenced, Exit.UNAVAILABLE),
+    (Corrupted, Exit.DAMAGED),
+    (StepFailed, Exit.FAILED),
+)
+
+
+def exit_code(error: CelluleError) -> Exit:
+    """The exit code of an error."""
+    if error.code == "cli.usage":
+        return Exit.USAGE
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return Exit.BUG
+
+
+def usage(message: str, hint: str = "", **fields: object) -> Rejected:
+    """An error in how a command was written."""
+    return Rejected("cli.usage", message, hint=hint, **fields)
+
+
+def cellule_error(error: BaseException) -> CelluleError | None:
+    """The first Cellule error in an exception, which may be a group of them."""
+    if isinstance(error, CelluleError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            found = cellule_error(each)
+            if found is not None:
+                return found
+    return None
+
+
+def message_of(error: CelluleError) -> str:
+    """An error's text without its hint."""
+    text = str(error)
+    return text.removesuffix(f" {error.hint}") if error.hint else text
+
+
+def error_json(error: CelluleError) -> dict[str, Any]:
+    """An error as JSON data."""
+    return {
+        "error": {
+            "code": error.code,
+            "kind": type(error).__name__,
+            "message": message_of(error),
+            "hint": error.hint,
+            "exit_code": int(exit_code(error)),
+            "fields": {name: _plain(value) for name, value in error.fields.items()},
+        }
+    }
+
+
+def _plain(value: object) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)

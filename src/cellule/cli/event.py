@@ -1,0 +1,148 @@
+"""`cellule event`: sending, from a shell, with the same promises as from a program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import typer
+
+from cellule.cli.controls import Timeout
+from cellule.cli.lines import cell_text
+from cellule.cli.output import compact
+from cellule.cli.session import Session, is_running, patience, session_of, teller_of
+from cellule.errors import Rejected
+from cellule.host.handles import Applied, WorldHandle
+from cellule.host.sends import Wait
+from cellule.host.service import Cellule
+from cellule.host.telling import id_text, key_of_text
+from cellule.kernel.records import Status
+from cellule.sources import SystemClock, SystemEntropy, uuid7
+from cellule.values.json_view import to_json
+
+app = typer.Typer(help="Events: what happens to cells.", no_args_is_help=True)
+
+OWNER_LOOK_S = 0.2  # how often a sender looks whether the owner it waits for is still there
+
+
+@app.command()
+def send(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The event, with or without namespace and version.")],
+    value: Annotated[str, typer.Argument(help="Its value as JSON; - reads it from standard input.")] = "{}",
+    id: Annotated[str | None, typer.Option(help="Sending the same id again changes nothing.")] = None,
+    wait: Annotated[Literal["durable", "applied", "reply"], typer.Option(help="Wait for what?")] = "applied",
+    expected_version: Annotated[
+        int | None, typer.Option(help="Only if the cell is at this version; 0: it must not exist.", min=0)
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The cell's key, where the event does not hold it.")] = None,
+    timeout: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Send one event, and say what became of it."""
+    session = session_of(context)
+    session.run(_send(session, name, value, _Options(id, wait, expected_version, key, timeout)))
+
+
+class _Options:
+    """How to send."""
+
+    def __init__(
+        self, id: str | None, wait: Wait, expected_version: int | None, key: str | None, timeout: float
+    ) -> None:
+        self.id: str | UUID = id or uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10))
+        self.wait: Wait = wait
+        self.expected_version = expected_version
+        self.key = key
+        self.timeout = timeout
+
+
+async def _send(session: Session, name: str, value: str, options: _Options) -> None:
+    event = (name, _parsed(value))
+    async with patience(options.timeout, "the outcome of the event"):
+        while True:
+            async with session.working() as node:
+                world = await session.world(node)
+                applied = await _sent(node, world, event, options)
+                if applied is not None:
+                    await _tell(session, world, applied, options.wait)
+                    return
+
+
+async def _sent(
+    node: Cellule, world: WorldHandle, event: tuple[str, Any], options: _Options
+) -> Applied | None:
+    """Send; None where the owner that should have done it ended before it did: then the lock is free.
+
+    The event is sent again with the same id, so it is applied once, whoever was faster.
+    """
+    key = await _key(world, event, options.key)
+    sending = asyncio.ensure_future(
+        world.send(
+            event, id=options.id, key=key, expected_version=options.expected_version, wait=options.wait
+        )
+    )
+    try:
+        while True:
+            done, _ = await asyncio.wait([sending], timeout=None if node.is_owner else OWNER_LOOK_S)
+            if done:
+                return sending.result()
+            if not is_running(node.node.owner()):
+                return None
+    finally:
+        if not sending.done():
+            sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await sending
+
+
+async def _key(world: WorldHandle, event: tuple[str, Any], text: str | None) -> bytes | None:
+    """An explicit key; all modules that take the event share its form."""
+    if text is None:
+        return None
+    schema, _ = world.types.event(event)
+    manifest = await teller_of(world).manifest()
+    return key_of_text(manifest, manifest.routes[schema][0].base, text)
+
+
+def _parsed(text: str) -> Any:
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except ValueError as error:
+        raise Rejected(
+            "cli.json", "the event's value is not JSON: {why}", why=str(error),
+            hint="""Quote it for the shell: cellule event send Placed '{"order_id": "o1"}'""",
+        ) from error  # fmt: skip
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+async def _tell(session: Session, world: WorldHandle, applied: Applied, wait: Wait) -> None:
+    teller = teller_of(world)
+    steps = [
+        {
+            "module": step.module, "key": await teller.key(step.module, step.key),
+            "status": Status(step.status).name.lower(), "version": step.version, "height": step.height,
+        }
+        for step in applied.steps
+        if wait != "durable"
+    ]  # fmt: skip
+    data = {
+        "world": world.name, "id": id_text(applied.id), "wait": wait, "height": applied.height or None,
+        "duplicate": applied.duplicate, "steps": steps,
+    }  # fmt: skip
+    if wait == "reply":
+        data["reply"] = to_json(applied.reply)
+    where = f"at height {applied.height}" if applied.height else "into the inbox"
+    head = f"{'known already' if applied.duplicate else 'sent'} {where} with id {data['id']}"
+    lines = [f"  {cell_text(step)} {step['status']} v{step['version']}" for step in steps]
+    if wait == "reply":
+        lines.append(f"  reply {compact(data['reply'])}")
+    session.output.document(data, "\n".join([head, *lines]))

@@ -1,0 +1,69 @@
+"""`cellule init`: a new project that runs: an app, a test and a README."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+from cellule.cli.session import Session, session_of
+from cellule.errors import Rejected
+
+_FILES = {
+    "app.py.txt": "app.py",
+    "test_app.py.txt": "test_app.py",
+    "README.md.txt": "README.md",
+    "gitignore.txt": ".gitignore",
+}
+
+
+def init(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="The new folder; an empty one will do.")],
+) -> None:
+    """Make a new project: an app with an exhaustive match, a test, a README."""
+    session = session_of(context)
+    session.run(_init(session, folder, _namespace(folder.resolve().name)))
+
+
+async def _init(session: Session, folder: Path, name: str) -> None:
+    _check_empty(folder)
+    try:
+        made = _write(folder, name)
+    except OSError as error:
+        raise Rejected(
+            "cli.folder", "{folder} cannot be written: {why}", folder=str(folder), why=error.strerror,
+            hint="Choose another folder.",
+        ) from error  # fmt: skip
+    text = f"made {', '.join(made)} in {folder}\n\nnext:\n  cd {folder}\n  cellule dev"
+    session.output.document({"folder": str(folder), "namespace": name, "files": made}, text)
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Rejected(
+            "cli.not_empty", "{folder} exists and is not an empty folder", folder=str(folder),
+            hint="Choose a new folder: nothing is ever overwritten.",
+        )  # fmt: skip
+
+
+def _write(folder: Path, name: str) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    template = files("cellule.cli") / "template"
+    for source, target in _FILES.items():
+        text = Template((template / source).read_text(encoding="utf-8"))
+        (folder / target).write_text(text.substitute(name=name), encoding="utf-8")
+    return sorted(_FILES.values())
+
+
+def _namespace(folder: str) -> str:
+    """A namespace made from a folder's name."""
+    name = re.sub(r"[^a-z0-9]+", "_", folder.lower()).strip("_")
+    if not name or not name[0].isalpha() or keyword.iskeyword(name) or name == "sys":
+        return f"my_{name}".rstrip("_")
+    return name

@@ -1,0 +1,88 @@
+"""`cellule journal`: what happened in a world, record by record."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from cellule.cli.errors import usage
+from cellule.cli.lines import record_line
+from cellule.cli.session import Session, session_of, teller_of
+from cellule.errors import Rejected
+
+app = typer.Typer(help="The journal: every record of a world, in order.", no_args_is_help=True)
+
+RECORDS_MAX = 10_000  # records one `show` writes
+
+
+@app.command()
+def tail(
+    context: typer.Context,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="To begin with.", min=0, max=RECORDS_MAX)] = 10,
+    after: Annotated[int | None, typer.Option(help="Begin behind this height instead.", min=0)] = None,
+    follow: Annotated[bool, typer.Option(help="Go on until interrupted.")] = True,
+    count: Annotated[int | None, typer.Option(help="Stop after so many records.", min=1)] = None,
+) -> None:  # fmt: skip
+    """Show the newest records, and those to come."""
+    session = session_of(context)
+    session.run(_tail(session, lines, after, count, follow=follow), until_interrupted=True)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    heights: Annotated[str, typer.Argument(help="A height, or a range such as 10..20.")],
+) -> None:
+    """Show the records at some heights, whole."""
+    session = session_of(context)
+    session.run(_show(session, heights))
+
+
+async def _tail(session: Session, lines: int, after: int | None, count: int | None, *, follow: bool) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        teller = teller_of(world)
+        head = await world.head()
+        start = max(0, head.height - lines) if after is None else after
+        left = count
+        frames = world.tail(start) if follow else world.frames(start + 1)
+        async for frame in frames:
+            for told in await teller.frame(frame, lambda height, _: height > start):
+                session.output.line(told.json(), record_line(told))
+                left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+
+async def _show(session: Session, heights: str) -> None:
+    first, last = _range(heights)
+    async with session.reading() as node:
+        world = await session.world(node)
+        teller = teller_of(world)
+        head = await world.head()
+        if not 1 <= first <= last <= head.height:
+            raise Rejected(
+                "host.height", "{heights} is not in the journal of world {world}, which has 1..{height}",
+                heights=heights, world=world.name, height=head.height,
+            )  # fmt: skip
+        end = (await teller.frame_with(last)).header.last  # frames are found by their last height
+        records = []
+        async for frame in world.frames(first, end):
+            records += await teller.frame(frame, lambda height, _: first <= height <= last)
+        data = {"world": world.name, "records": [told.json() for told in records]}
+        session.output.document(data, Text("\n").join(record_line(told) for told in records))
+
+
+def _range(heights: str) -> tuple[int, int]:
+    first, dots, last = heights.partition("..")
+    if not first.isdigit() or (dots and not last.isdigit()):
+        raise usage("{heights} is no height and no range", heights=heights, hint="Write 12, or 10..20.")
+    low, high = int(first), int(last) if dots else int(first)
+    if low > high or high - low >= RECORDS_MAX:
+        raise usage(
+            "{heights} is no range of at most {most} records", heights=heights, most=RECORDS_MAX,
+            hint="Write the lower height first.",
+        )  # fmt: skip
+    return low, high

@@ -1,0 +1,72 @@
+"""Records as one line each: when, what, where, and the values on one line of JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from cellule.cli.output import compact
+from cellule.host.telling import Told
+from cellule.values.schema.text_forms import time_text
+
+_STYLES = {
+    "event": "cyan", "emitted": "blue", "step": "green", "refused": "red", "control": "magenta",
+    "expired": "yellow", "timer": "yellow", "manifest": "magenta", "migrated": "magenta",
+}  # fmt: skip
+_BAD = ("halted", "skipped", "conflict", "parked")
+
+
+def record_line(told: Told, *, width: int = 8) -> Text:
+    """One record on one line; `width` is that of its height, for lines below each other."""
+    style = "red" if told.fields.get("status") in _BAD else _STYLES.get(told.kind, "")
+    line = Text(f"{told.height:>{width}}  {clock_text(told.now_ns)}  ")
+    line.append(f"{told.kind:<9}", style=style)
+    line.append(_words(told.kind, told.fields))
+    return line
+
+
+def cell_text(cell: dict[str, Any]) -> str:
+    """A cell as `why` takes it: module and key."""
+    return f"{cell['module']}/{cell['key']}" if cell["key"] else str(cell["module"])
+
+
+def clock_text(now_ns: int) -> str:
+    """The time of day, in UTC, to the millisecond."""
+    return time_text(now_ns // 1_000_000 * 1_000_000)[11:].removesuffix("Z").ljust(12, " ")
+
+
+def moment_text(now_ns: int) -> str:
+    """A time for people: to the millisecond, in UTC."""
+    return time_text(now_ns // 1_000_000 * 1_000_000)
+
+
+def _words(kind: str, fields: dict[str, Any]) -> str:
+    match kind:
+        case "event" | "emitted":
+            targets = ", ".join(cell_text(each) for each in fields["targets"]) or "nobody"
+            return f"{fields['schema']} {compact(fields['value'])} -> {targets}"
+        case "step":
+            return _step(fields)
+        case "refused":
+            return f"{fields['schema']}: {fields['error']['text']} [{fields['error']['code']}]"
+        case "control":
+            cells = f" ({len(fields['cells'])} cells)" if "cells" in fields else ""
+            return f"{fields['verb']} by {fields['who']}: {fields['why']}{cells}"
+        case "timer" | "expired":
+            due = f"{fields['what']} due {fields['due']} " if "due" in fields else ""
+            return f"{due}{cell_text(fields)}"
+        case "migrated":
+            return (
+                f"{cell_text(fields)} from era {fields['from']} to {fields['to']} {compact(fields['state'])}"
+            )
+        case _:
+            return compact(fields)
+
+
+def _step(fields: dict[str, Any]) -> str:
+    text = f"{cell_text(fields)} {fields['status']} v{fields['version']}"
+    if "error" in fields:
+        return f"{text}: {fields['error']['text']} [{fields['error']['code']}]"
+    text += f" {compact(fields['state'])}" if fields["state"] is not None else ""
+    return f"{text} reply {compact(fields['reply'])}" if "reply" in fields else text

@@ -1,0 +1,150 @@
+"""Where answers go: tables and text for people, JSON for programs, errors on standard error.
+
+With `--json` standard output holds one JSON document, or one per line for streams, and nothing else;
+errors are one JSON document on standard error. Progress is shown on a terminal only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from cellule.cli.errors import error_json, message_of
+from cellule.errors import CelluleError
+
+WIDTH_PIPED = 160  # columns where there is no terminal to ask
+
+Step = Callable[[int, int], None]
+
+
+class Output:
+    """The two streams of one command."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.out = _console(stderr=False)
+        self.err = _console(stderr=True)
+
+    def document(self, data: Any, *shown: RenderableType) -> None:
+        """The answer of a command: `data` for programs, `shown` for people."""
+        if self.as_json:
+            _write(json.dumps(data, ensure_ascii=False, indent=2))
+            return
+        for each in shown:
+            self.out.print(Text(each) if isinstance(each, str) else each)
+
+    def line(self, data: Any, shown: RenderableType) -> None:
+        """One answer of a stream, written at once."""
+        if self.as_json:
+            _write(json.dumps(data, ensure_ascii=False))
+        else:
+            self.out.print(shown, soft_wrap=True)
+            self.out.file.flush()
+
+    def note(self, text: str) -> None:
+        """Something for people that is no answer; on standard error."""
+        if not self.as_json:
+            self.err.print(Text(text, style="dim"))
+
+    def error(self, error: CelluleError) -> None:
+        """What went wrong; on standard error."""
+        if self.as_json:
+            sys.stderr.write(json.dumps(error_json(error), ensure_ascii=False) + "\n")
+            return
+        head = Text.assemble(("error: ", "bold red"), message_of(error))
+        self.err.print(head, soft_wrap=True)
+        if error.hint:
+            self.err.print(Text.assemble(("hint:  ", "bold yellow"), error.hint), soft_wrap=True)
+        self.err.print(Text.assemble(("code:  ", "dim"), (error.code, "dim")), soft_wrap=True)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Step]:
+        """A bar on a terminal; call what it gives with (done, total)."""
+        if self.as_json or not self.err.is_terminal:
+            yield lambda _done, _total: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self.err, transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[object]], title: str | None = None) -> Table:
+    """A plain table; cells are shown as they are, never as markup."""
+    made = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(each if isinstance(each, Text) else Text(str(each)) for each in row))
+    return made
+
+
+def facts(pairs: Mapping[str, object]) -> Table:
+    """Names and values, one pair a line."""
+    made = Table(box=None, show_header=False, pad_edge=False)
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for name, value in pairs.items():
+        made.add_row(Text(name), value if isinstance(value, Text) else Text(str(value)))
+    return made
+
+
+def compact(value: Any) -> str:
+    """JSON data on one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else WIDTH_PIPED
+    return Console(stderr=stderr, width=width, highlight=False, emoji=False)
+
+
+async def while_read(work: Coroutine[Any, Any, None]) -> None:
+    """Do work that only writes; it is cancelled when nobody reads standard output any more."""
+    loop, task, pipe = asyncio.get_running_loop(), asyncio.current_task(), _pipe()
+    assert task is not None
+
+    def gone() -> None:
+        assert pipe is not None
+        loop.remove_reader(pipe)
+        task.cancel()
+
+    if pipe is not None:
+        loop.add_reader(pipe, gone)  # the writing end of a pipe wakes readers only when the other end closes
+    try:
+        await work
+    finally:
+        if pipe is not None:
+            loop.remove_reader(pipe)
+
+
+def _pipe() -> int | None:
+    """Standard output, if it is a pipe."""
+    try:
+        descriptor = sys.stdout.fileno()
+        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+    except (OSError, ValueError):
+        return None
+
+
+def close_broken_pipe() -> None:
+    """Nobody reads standard output any more: let Python's last flush go nowhere."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,202 @@
+"""What a command works on: the global options, and the folder opened as they say.
+
+Reading never takes the folder's lock: it sees what is durable, whoever owns the folder, and leaves no trace.
+Working takes the lock where it is free, and goes through the owner's inbox where it is not.
+
+Rejected: taking the lock for every command. A look at a cell would keep a node from starting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from cellule.app import App
+from cellule.assembly import DATABASE, Options
+from cellule.assembly import open as open_node
+from cellule.cli.app_loading import load_app
+from cellule.cli.errors import Exit, cellule_error, exit_code
+from cellule.cli.output import Output, close_broken_pipe, while_read
+from cellule.errors import Rejected, Unavailable
+from cellule.host.directory import UniverseInfo, WorldInfo
+from cellule.host.handles import WorldHandle
+from cellule.host.node import DEFAULT_UNIVERSE
+from cellule.host.service import DEFAULT_WORLD, Cellule
+from cellule.host.telling import Teller, key_of_text
+from cellule.host.typing import StoredTypes
+from cellule.kernel.manifest.model import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The global options of one command."""
+
+    data: Path
+    app: str | None
+    world_name: str | None
+    universe_name: str
+    output: Output
+
+    def run(self, work: Coroutine[Any, Any, None], *, until_interrupted: bool = False) -> None:
+        """Run a command to its end, and turn what goes wrong into a message and an exit code.
+
+        `until_interrupted`: the command has no other end, so an interrupt is a good one.
+        """
+        try:
+            asyncio.run(while_read(work) if until_interrupted else work)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            raise typer.Exit(Exit.OK if until_interrupted else Exit.INTERRUPTED) from None
+        except BrokenPipeError:
+            close_broken_pipe()
+            raise typer.Exit(Exit.OK) from None
+        except BaseException as error:  # noqa: BLE001 - what is no Cellule error is raised again
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> NoReturn:
+        found = cellule_error(error)
+        if found is None:
+            raise error
+        self.output.error(found)
+        raise typer.Exit(exit_code(found)) from None
+
+    # Opening
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Cellule]:
+        """The folder as a reader sees it."""
+        self.check_data()
+        options = Options(own=False, tune_process=False)
+        async with open_node(self.data, None, deploy="never", options=options) as node:
+            yield node
+
+    def working(self, *, create: bool = False) -> AbstractAsyncContextManager[Cellule]:
+        """The folder to change something; made where it is missing only if `create` says so."""
+        if not create:
+            self.check_data()
+        return open_node(self.data, self.load_app(), options=Options(tune_process=False))
+
+    def load_app(self) -> App | None:
+        """The app of `--app`, if it was given."""
+        return None if self.app is None else load_app(self.app)
+
+    def check_data(self) -> None:
+        """Refuse a folder without data."""
+        if not (self.data / DATABASE).is_file():
+            raise Rejected(
+                "cli.no_data", "there is no Cellule data in {folder}", folder=str(self.data),
+                hint="Name it with --data, or make a world: cellule world create NAME --app FILE.py:app",
+            )  # fmt: skip
+
+    # Names
+
+    async def universe(self, node: Cellule) -> UniverseInfo | None:
+        """The universe of `--universe`; None for the default one before it is first used."""
+        if self.universe_name != DEFAULT_UNIVERSE:
+            return await node.node.directory.universe(self.universe_name)
+        known = await node.universes()
+        return next((each for each in known if each.name == DEFAULT_UNIVERSE), None)
+
+    async def worlds(self, node: Cellule) -> list[WorldInfo]:
+        """All worlds of the universe."""
+        universe = await self.universe(node)
+        return [] if universe is None else await node.node.directory.worlds(universe.id)
+
+    async def info(self, node: Cellule, name: str | None = None) -> WorldInfo:
+        """The directory's entry of the world meant."""
+        chosen = await self._chosen(node, name)
+        universe = await node.node.universe(self.universe_name)
+        return await node.node.directory.world(universe, chosen)
+
+    async def world(self, node: Cellule, name: str | None = None) -> WorldHandle:
+        """The world meant: by name, by `--world`, `main`, or the only one there is."""
+        chosen = await self._chosen(node, name)
+        world = await node.world(chosen, universe=self.universe_name, create=False)
+        if self.app is not None:
+            world.types = StoredTypes(await teller_of(world).manifest())  # people and programs write JSON
+        return world
+
+    async def _chosen(self, node: Cellule, name: str | None) -> str:
+        wanted = name or self.world_name
+        if wanted is not None:
+            return wanted
+        names = [each.name for each in await self.worlds(node)]
+        if DEFAULT_WORLD in names:
+            return DEFAULT_WORLD
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise Rejected(
+                "cli.no_worlds", "universe {universe} in {folder} has no worlds yet",
+                universe=self.universe_name, folder=str(self.data),
+                hint="Make one: cellule world create NAME --app FILE.py:app",
+            )  # fmt: skip
+        raise Rejected(
+            "cli.which_world", "universe {universe} has {count} worlds", universe=self.universe_name,
+            count=len(names), hint=f"Name one with --world: {', '.join(sorted(names)[:8])}.",
+        )  # fmt: skip
+
+
+def session_of(context: typer.Context) -> Session:
+    """The session that the root command made."""
+    found = context.find_object(Session)
+    assert found is not None
+    return found
+
+
+def cell_of(manifest: Manifest, module: str, key: str) -> tuple[str, bytes]:
+    """A cell as a person names it; `Rejected` with suggestions for a module there is not."""
+    base = StoredTypes(manifest).module(module)
+    return base, key_of_text(manifest, base, key)
+
+
+def owner_of(node: Cellule) -> str | None:
+    """The process that owns the folder, as far as the lock file tells; None where nobody does."""
+    owner = node.node.owner()
+    return owner if not node.is_owner and is_running(owner) else None
+
+
+def is_running(process: str) -> bool:
+    """Tell whether a process of that number lives on this machine."""
+    if not process.isdigit():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def operator() -> str:
+    """Who runs this command, for the journal."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+@asynccontextmanager
+async def patience(seconds: float, what: str) -> AsyncIterator[None]:
+    """Give up after a while; whatever was sent stays sent."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise Unavailable(
+            "cli.timeout", "{what} did not come within {seconds} s", what=what, seconds=seconds,
+            hint="What was handed over is not lost: see `cellule journal tail`, or raise --timeout.",
+        ) from None  # fmt: skip
+
+
+def teller_of(world: WorldHandle) -> Teller:
+    """A teller of the world's records."""
+    return Teller(world.follower)

@@ -1,0 +1,83 @@
+"""`cellule verify`: runs every recorded step again with the stored code, and compares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from cellule.cli.errors import Exit
+from cellule.cli.session import Session, session_of, teller_of
+from cellule.host.directory import WorldInfo
+from cellule.host.service import Cellule
+from cellule.host.telling import key_text
+from cellule.host.verification import Verified, verify_world
+from cellule.kernel.verify import Difference
+from cellule.values.json_view import to_json
+
+
+def verify(context: typer.Context) -> None:
+    """Run all recorded steps again and print the first difference; the world of --world, or all."""
+    session = session_of(context)
+    session.run(_verify(session))
+
+
+async def _verify(session: Session) -> None:
+    differs = False
+    rows: list[dict[str, Any]] = []
+    async with session.reading() as node:
+        wanted = [await session.info(node)] if session.world_name else await session.worlds(node)
+        for info in wanted:
+            found = await _verified(session, node, info)
+            differs = differs or found.difference is not None
+            rows.append(await _json(session, node, info, found))
+    session.output.document({"ok": not differs, "worlds": rows}, Text("\n").join(map(_line, rows)))
+    if differs:
+        raise typer.Exit(Exit.DAMAGED)
+
+
+async def _verified(session: Session, node: Cellule, info: WorldInfo) -> Verified:
+    with session.output.progress(f"verifying {info.name}") as step:
+        return await verify_world(node.node.loader, info, node.node.cas(info.universe), step)
+
+
+async def _json(session: Session, node: Cellule, info: WorldInfo, found: Verified) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "world": info.name, "height": found.height, "steps": found.steps, "skipped": found.skipped,
+        "baseline": found.baseline,
+    }  # fmt: skip
+    if found.difference is not None:
+        manifest = await teller_of(await session.world(node, info.name)).manifest()
+        key = key_text(manifest, *found.difference.cell)
+        data["difference"] = _difference(found.difference, key)
+    return data
+
+
+def _difference(difference: Difference, key: str) -> dict[str, Any]:
+    return {
+        "height": difference.height, "module": difference.cell[0], "key": key,
+        "event": difference.event[1], "cause": difference.event[0], "field": difference.field,
+        "recorded": _plain(difference.recorded), "computed": _plain(difference.computed),
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return to_json(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _line(row: dict[str, Any]) -> Text:
+    line = Text(f"{row['world']}: ")
+    found = row.get("difference")
+    if found is None:
+        line.append("verified", style="green")
+        skipped = f", {row['skipped']} timed out and were not run" if row["skipped"] else ""
+        return line.append(f", {row['steps']} steps to height {row['height']} gave the same bytes{skipped}")
+    line.append("DIFFERENT", style="bold red")
+    return line.append(
+        f" at height {found['height']}: {found['module']}/{found['key']} on {found['event']}, "
+        f"{found['field']}: recorded {found['recorded']!r}, computed {found['computed']!r}"
+    )

@@ -1,0 +1,177 @@
+"""`cellule world`: the worlds of a universe."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from cellule.cli.controls import Timeout, Why, perform
+from cellule.cli.errors import usage
+from cellule.cli.output import facts, table
+from cellule.cli.session import Session, owner_of, session_of, teller_of
+from cellule.host.directory import WorldInfo, baseline_of
+from cellule.host.listing import Listing, list_world
+from cellule.host.loading import read_head
+from cellule.host.service import Cellule
+from cellule.kernel.manifest.model import Manifest
+from cellule.store import keys
+from cellule.values.schema.text_forms import time_text
+
+app = typer.Typer(help="Worlds: a journal and the state it implies.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The world's name.")]
+MaybeName = Annotated[str | None, typer.Argument(help="The world's name; by default that of --world.")]
+
+
+@app.command()
+def create(context: typer.Context, name: Name) -> None:
+    """Make a world that runs the app of --app."""
+    session = session_of(context)
+    session.run(_create(session, name))
+
+
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """List the worlds of the universe."""
+    session = session_of(context)
+    session.run(_list(session))
+
+
+@app.command()
+def show(context: typer.Context, name: MaybeName = None) -> None:
+    """Show one world: where its journal ends, its cells, events and code."""
+    session = session_of(context)
+    session.run(_show(session, name))
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove a world and everything it wrote."""
+    session = session_of(context)
+    session.run(_delete(session, name, sure=yes))
+
+
+@app.command()
+def snapshot(context: typer.Context, name: MaybeName = None) -> None:
+    """Take a snapshot now; the next start begins there."""
+    session = session_of(context)
+    session.run(_snapshot(session, name))
+
+
+@app.command()
+def pause(
+    context: typer.Context, name: MaybeName = None, why: Why = "asked for", timeout: Timeout = 30.0
+) -> None:
+    """Stop all steps and timers; events are still taken and kept."""
+    session = session_of(context)
+    session.run(perform(session, name, "pause", why, timeout))
+
+
+@app.command()
+def resume(
+    context: typer.Context, name: MaybeName = None, why: Why = "asked for", timeout: Timeout = 30.0
+) -> None:
+    """Let a paused world go on."""
+    session = session_of(context)
+    session.run(perform(session, name, "resume", why, timeout))
+
+
+async def _create(session: Session, name: str) -> None:
+    async with session.working(create=session.app is not None) as node:
+        info = await node.create_world(name, universe=session.universe_name)
+        data = world_json(info, session.universe_name)
+        session.output.document(data, f"world {info.name} made: {info.id}")
+
+
+async def _list(session: Session) -> None:
+    async with session.reading() as node:
+        worlds = await session.worlds(node)
+        heads = [await read_head(node.node.engine, info) for info in worlds]
+        data = [
+            {**world_json(info, session.universe_name), "height": head.height}
+            for info, head in zip(worlds, heads, strict=True)
+        ]
+        rows = [(each["name"], each["height"], each["id"], each["created"]) for each in data]
+        session.output.document({"worlds": data}, table(("NAME", "HEIGHT", "ID", "CREATED"), rows))
+
+
+async def _show(session: Session, name: str | None) -> None:
+    async with session.reading() as node:
+        world = await session.world(node, name)
+        with session.output.progress("reading the world") as step:
+            listing = await list_world(world.follower, step)
+        manifest = await teller_of(world).manifest()
+        data = await _described(node, world.info, listing, manifest, session.universe_name)
+        session.output.document(data, *_shown(data))
+
+
+async def _described(
+    node: Cellule, info: WorldInfo, listing: Listing, manifest: Manifest, universe: str
+) -> dict[str, Any]:
+    head = await read_head(node.node.engine, info)
+    [baseline] = await node.node.engine.read([keys.world_baseline(info.universe, info.id)])
+    counts = listing.counts
+    modules = [
+        {
+            "name": module.name, "cells": counts.get(base, 0), "events": sorted(module.events),
+            "state": module.state,
+        }
+        for base, module in sorted(manifest.modules.items())
+    ]  # fmt: skip
+    return {
+        **world_json(info, universe), "height": head.height, "beat": head.beat,
+        "as_of": {"height": listing.height, "time": time_text(listing.now_ns)},
+        "baseline": None if baseline is None else baseline_of(baseline)[0], "paused": listing.paused,
+        "owner": owner_of(node), "eras": len(listing.eras), "manifest": str(manifest.cid),
+        "modules": modules, "events": sorted(name for name in manifest.routes if not name.startswith("sys/")),
+    }  # fmt: skip
+
+
+def _shown(data: dict[str, Any]) -> tuple[Any, ...]:
+    pairs = {
+        "world": f"{data['name']} ({data['id']}) in {data['universe']}", "created": data["created"],
+        "height": f"{data['height']} (beat {data['beat']}), newest {data['as_of']['time']}",
+        "baseline": data["baseline"], "paused": "yes" if data["paused"] else "no",
+        "owner": f"process {data['owner']}" if data["owner"] else "nobody: the folder is not in use",
+        "era": f"{data['eras'] - 1}, manifest {data['manifest']}",
+    }  # fmt: skip
+    rows = [(each["name"], each["cells"], ", ".join(each["events"])) for each in data["modules"]]
+    return facts(pairs), "", table(("MODULE", "CELLS", "TAKES"), rows)
+
+
+async def _delete(session: Session, name: str, *, sure: bool) -> None:
+    async with session.working() as node:
+        info = await session.info(node, name)
+        node.node.check_owner()
+        if not sure:
+            _confirm(session, name)
+        await node.delete_world(name, universe=session.universe_name)
+        data = {"deleted": name, "id": str(info.id)}
+        session.output.document(data, f"world {name} deleted")
+
+
+def _confirm(session: Session, name: str) -> None:
+    if session.output.as_json or not sys.stdin.isatty():
+        raise usage("deleting world {name} cannot be undone", name=name, hint="Say --yes if you are sure.")
+    if not typer.confirm(f"Delete world {name} and everything in it? This cannot be undone."):
+        raise typer.Abort
+
+
+async def _snapshot(session: Session, name: str | None) -> None:
+    async with session.working() as node:
+        world = await session.world(node, name)
+        height, cid = await world.snapshot()
+        data = {"world": world.name, "height": height, "snapshot": str(cid)}
+        session.output.document(data, f"snapshot of {world.name} at height {height}: {cid}")
+
+
+def world_json(info: WorldInfo, universe: str) -> dict[str, Any]:
+    """A world as JSON data."""
+    created = time_text(info.created_ns)
+    return {"name": info.name, "id": str(info.id), "universe": universe, "created": created}

@@ -1,0 +1,1 @@
+"""Nodes: processes that host worlds. Ownership, ingress, the commit pipeline, snapshots, reads."""

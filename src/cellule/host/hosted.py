@@ -1,0 +1,425 @@
+"""One world at work on its owner: two tasks, one that beats and one that commits.
+
+Sends and inbox rows join the next beat. While a commit is under way one finished beat may wait behind it and
+further items gather, so under load beats grow and commits are shared; alone, an event goes through at
+once. Work the world makes for itself (what steps emit) goes on meanwhile, within limits. Nothing is
+acknowledged, read or dispatched before it is durable. `Fenced`, `Corrupted` and errors of the kernel end the
+world here; it can be opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+from uuid import UUID
+
+from cellule.errors import CelluleError, InvariantBroken, Unavailable
+from cellule.host.commits import Committer, Finished
+from cellule.host.deliveries import Deliveries
+from cellule.host.inbox import Inbox
+from cellule.host.journal import Head
+from cellule.host.limits import (
+    BEAT_ITEMS_EARLY,
+    BEAT_ITEMS_MAX,
+    CLOCK_LOOK_S,
+    COMMIT_BYTES_MAX,
+    DIRECT_MAX,
+    STALL_S,
+    UNCOMMITTED_BEATS_MAX,
+    UNCOMMITTED_BYTES_MAX,
+)
+from cellule.host.nodes import fetch_nodes
+from cellule.host.patience import Patience
+from cellule.host.sends import Sent, lost
+from cellule.host.snapshots import Snapshots
+from cellule.kernel.cells import Entry
+from cellule.kernel.items import Beat
+from cellule.kernel.need import Need
+from cellule.kernel.world import World
+from cellule.sources import Clock, Entropy
+from cellule.store.cas import Cas
+from cellule.values.cid import Cid
+
+
+class Hosted:
+    """A loaded world and its two tasks; made by the loader, run and ended by the node."""
+
+    def __init__(
+        self, world: World, universe: UUID, committer: Committer, cas: Cas, inbox: Inbox,
+        snapshots: Snapshots, clock: Clock, entropy: Entropy, *, stall_s: float = STALL_S,
+    ) -> None:  # fmt: skip
+        self.world = world
+        self.universe = universe
+        self._committer = committer
+        self._cas = cas
+        self._inbox = inbox
+        self._snapshots = snapshots
+        self._clock = clock
+        self._entropy = entropy
+        self._reading = Patience(clock, stall_s, self._stall)
+        self._writing = Patience(clock, stall_s, self._stall)
+        self._deliveries = Deliveries(world.ledger)
+        self._direct: deque[Sent] = deque()
+        self._beating: list[Sent] = []
+        self._finished: deque[Finished] = deque()
+        self._finished_bytes = 0
+        self._flying: list[Finished] = []
+        self._newest = committer.head
+        self._work = asyncio.Event()
+        self._beats_ready = asyncio.Event()
+        self._room = asyncio.Event()
+        self._durable: list[tuple[int, asyncio.Future[None]]] = []
+        self._looks: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._wake_ns: int | None = None
+        self._more = True
+        self._closing = False
+        self._rested = False
+        self.ended: CelluleError | None = None
+        self.idle_since_ns = clock.monotonic_ns()
+
+    @property
+    def head(self) -> Head:
+        """The newest durable frame."""
+        return self._committer.head
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nothing is under way or waiting here."""
+        return not (self._has_work() or self._finished or self._flying or self._snapshots.has_work)
+
+    @property
+    def accepts(self) -> bool:
+        """Tell whether items and questions are still taken; while it closes, until it is at rest."""
+        return self.ended is None and not self._rested
+
+    # For senders and readers
+
+    def submit(self, sent: Sent) -> None:
+        """Put an item into the next beat."""
+        if not self.accepts:
+            sent.fail(lost(sent, self.world.world_id, self._gone(), submitted=False))
+            return
+        trouble = self._writing.trouble or self._reading.trouble
+        if trouble is not None:
+            sent.fail(lost(sent, self.world.world_id, trouble, submitted=False))
+            return
+        self._direct.append(sent)
+        self._work.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether so many items wait for a beat that senders should wait."""
+        return len(self._direct) > DIRECT_MAX
+
+    async def wait_room(self) -> None:
+        """Wait while it is full."""
+        while self.is_full and self.ended is None:
+            self._room.clear()
+            await self._room.wait()
+
+    async def look(self, base: str, key: bytes) -> Entry | None:
+        """A cell as of the newest beat, once everything that beat could see is durable."""
+        found: Entry | None = await self.ask(lambda: self.world.look(base, key))
+        return found
+
+    async def find(self, dedupe_key: bytes) -> int | None:
+        """The height at which an id was admitted, if it is still remembered; durable."""
+        ledger = self.world.ledger
+        seen = await self.ask(lambda: ledger.dedupe.find(dedupe_key, ledger.nodes))
+        return None if seen is None else int(seen.height)
+
+    async def ask(self, question: Callable[[], Any]) -> Any:
+        """Ask the world something between beats; the answer is released when it is durable.
+
+        The question answers `Need` as a world's methods do, or is a generator that yields it.
+        """
+        if not self.accepts:
+            raise self._gone()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._looks.append((question, future))
+        self._work.set()
+        self.idle_since_ns = self._clock.monotonic_ns()
+        beat, answer = await future
+        await self.wait_durable(beat)
+        return answer
+
+    async def wait_durable(self, beat: int) -> None:
+        """Wait until this beat is committed."""
+        if beat <= self.head.beat:
+            return
+        if self.ended is not None:
+            raise self._gone()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._durable.append((beat, future))
+        await future
+
+    async def snapshot_now(self) -> tuple[int, Cid]:
+        """Take a snapshot at the next beat boundary, and return its height and root."""
+        if not self.accepts:
+            raise self._gone()
+        taken = self._snapshots.ask()
+        self._work.set()
+        return await taken
+
+    def ring(self) -> None:
+        """The inbox may have items."""
+        self._inbox.ring()
+        self._work.set()
+
+    async def run(self) -> None:
+        """Work until closed, or until an error ends the world; `ended` says which."""
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._commit_loop())
+                await self._beat_loop()
+                self._rested = True
+                self._beats_ready.set()
+        except BaseExceptionGroup as group:
+            failure = group.exceptions[0]
+        except asyncio.CancelledError as error:
+            failure = error
+        self._end(self._reason(failure))
+        if failure is not None and not isinstance(failure, Exception):
+            raise failure
+
+    def close(self) -> None:
+        """Finish what was accepted, and stop; `run` then returns."""
+        self._closing = self._reading.is_ending = self._writing.is_ending = True
+        self._work.set()
+
+    # Beating
+
+    def _has_work(self) -> bool:
+        return bool(self._direct or self._more or self._inbox.has_items or self._looks)
+
+    async def _beat_loop(self) -> None:
+        while True:
+            await self._wait_work()
+            await self._do_looks()
+            if self._closing and not self._has_work():
+                await self._snapshots.at_close(self)
+                if not self._has_work():
+                    return
+            await self._beat()
+            await self._snapshots.advance(self)
+            await asyncio.sleep(0)
+
+    async def _wait_work(self) -> None:
+        while not (self._has_work() or self._closing or self._snapshots.has_work):
+            self._work.clear()
+            wait_s = self._snapshots.pause_s()
+            if self._wake_ns is not None:
+                due_s = (self._wake_ns - self._clock.now_ns()) / 1e9
+                if due_s <= 0:
+                    return
+                wait_s = min(due_s, CLOCK_LOOK_S if wait_s is None else wait_s)
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._work.wait()
+            except TimeoutError:
+                continue
+        while self._must_wait():
+            self._room.clear()
+            await self._room.wait()
+
+    def _is_crowded(self) -> bool:
+        """Tell whether a beat waits behind a commit: then new items gather for the next one."""
+        return bool(self._finished and self._flying)
+
+    def _must_wait(self) -> bool:
+        if not self._is_crowded():
+            return False
+        full = len(self._finished) >= UNCOMMITTED_BEATS_MAX or self._finished_bytes > UNCOMMITTED_BYTES_MAX
+        return full or not self._more
+
+    async def _do_looks(self) -> None:
+        while self._looks:
+            question, future = self._looks[
+                0
+            ]  # it stays until it is answered, for `_stall` and `_end` to find
+            answer = await self._answer(question())
+            self._looks.popleft()
+            if not future.done():
+                future.set_result((self._newest.beat, answer))
+
+    async def _answer(self, answer: Any) -> Any:
+        while isinstance(answer, Need):
+            answer = self.world.resume(await self._nodes(answer))
+        if not isinstance(answer, Generator):
+            return answer
+        try:
+            while True:
+                need = next(answer)
+                self.world.ledger.nodes.add(await self._nodes(need))
+        except StopIteration as stop:
+            return stop.value
+
+    async def _nodes(self, need: Need) -> dict[Cid, bytes]:
+        return await self._reading.insist(lambda: fetch_nodes(self._cas, need.cids))
+
+    async def _beat(self) -> None:
+        rows: dict[int, bytes] = {}
+        sents: list[Sent] = []
+        ready: bytes | None = None
+        if not self._is_crowded():
+            most = BEAT_ITEMS_MAX if self._flying or self._finished else BEAT_ITEMS_EARLY
+            if self._inbox.has_items:
+                taken = await self._reading.insist(lambda: self._inbox.take(most))
+                ready = taken.ready
+                rows = {id(row.sent): row.key for row in taken.rows}
+                sents = [row.sent for row in taken.rows]
+            direct = self._direct
+            while direct and len(sents) < most:
+                sents.append(direct.popleft())
+        self._beating = sents
+        self.idle_since_ns = self._clock.monotonic_ns()
+        items = [sent.item for sent in sents]
+        answer = self.world.beat(items, self._clock.now_ns(), self._entropy.bytes(16))
+        if isinstance(answer, Need):
+            answer = await self._answer(answer)
+        assert isinstance(answer, Beat)
+        self._account(answer, sents, rows, ready)
+        self._beating = []
+
+    def _account(self, beat: Beat, sents: list[Sent], rows: dict[int, bytes], ready: bytes | None) -> None:
+        """Queue the beat for the disk, with everyone who waits for it."""
+        self._more, self._wake_ns = beat.more, beat.wake
+        settled, later = self._deliveries.admit(beat, sents)
+        completed = self._deliveries.complete(beat)
+        if later:
+            ready = self._put_back(later, rows, ready)
+        consumed = [rows[id(sent)] for sent in settled if id(sent) in rows] if rows else []
+        if beat.frame is not None:
+            self._newest = Head(beat.last, self.world.ledger.beat, self.world.ledger.frame, beat.wake)
+        elif not (settled or completed or consumed or ready):
+            return
+        finished = Finished(beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready)
+        self._finished.append(finished)
+        self._finished_bytes += finished.size
+        self._beats_ready.set()
+
+    def _put_back(self, later: list[Sent], rows: dict[int, bytes], ready: bytes | None) -> bytes | None:
+        for sent in reversed(later):
+            if id(sent) in rows:
+                self._inbox.put_back(sent, rows[id(sent)])
+                ready = None
+            else:
+                self._direct.appendleft(sent)
+        return ready
+
+    # Committing
+
+    async def _commit_loop(self) -> None:
+        while True:
+            if not self._finished:
+                if self._rested:
+                    return
+                self._beats_ready.clear()
+                await self._beats_ready.wait()
+                continue
+            self._flying = group = self._take()
+            if await self._committer.commit(group, self._writing):
+                self.ring()
+            self._flying = []
+            for finished in group:
+                self._made_durable(finished)
+            self._room.set()
+            self._work.set()
+
+    def _take(self) -> list[Finished]:
+        group = [self._finished.popleft()]
+        size = group[0].size
+        while self._finished and size + self._finished[0].size <= COMMIT_BYTES_MAX:
+            group.append(self._finished.popleft())
+            size += group[-1].size
+        self._finished_bytes -= size
+        return group
+
+    def _made_durable(self, finished: Finished) -> None:
+        self._inbox.forget(finished.inbox)
+        if finished.frame is not None:
+            self._snapshots.count(finished.size)
+        for sent in finished.settled:
+            if sent.left >= 0:  # a refused item is nowhere
+                sent.durable = True
+            if sent.left <= 0:
+                sent.finished = True
+            sent.wake()
+        for sent in finished.completed:
+            sent.finished = True
+            sent.wake()
+        if self._durable:
+            self._release(finished.head.beat)
+
+    def _release(self, beat: int) -> None:
+        ready = [future for number, future in self._durable if number <= beat]
+        self._durable = [(number, future) for number, future in self._durable if number > beat]
+        for future in ready:
+            if not future.done():
+                future.set_result(None)
+
+    # Trouble, and the end
+
+    def _stall(self, error: Unavailable) -> None:
+        """The store has failed for a while: tell everyone who waits; what was submitted is still tried."""
+        self._tell(error, submitted=True)
+        while self._direct:
+            sent = self._direct.popleft()
+            sent.fail(lost(sent, self.world.world_id, error, submitted=False))
+        self._refuse_reads(error)
+        self._room.set()
+
+    def _tell(self, error: BaseException, *, submitted: bool) -> None:
+        """Fail everyone whose beat is under way; `submitted` tells whether queued beats may get durable."""
+        world = self.world.world_id
+        for flying in self._flying:
+            for sent in (*flying.settled, *flying.completed):
+                sent.fail(lost(sent, world, error, submitted=True))
+        for finished in self._finished:
+            for sent in (*finished.settled, *finished.completed):
+                sent.fail(lost(sent, world, error, submitted=submitted))
+        for sent in (*self._beating, *self._deliveries.open.values()):
+            sent.fail(lost(sent, world, error, submitted=submitted))
+
+    def _refuse_reads(self, error: CelluleError) -> None:
+        waiting = [*(future for _, future in self._durable), *(future for _, future in self._looks)]
+        self._durable.clear()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    def _reason(self, failure: BaseException | None) -> CelluleError:
+        """Why the world is no longer here, in our own words."""
+        if isinstance(failure, CelluleError):
+            return failure
+        if isinstance(failure, Exception):
+            broken = InvariantBroken(
+                "host.world_failed", "world {world} stopped by an error of Cellule itself: {why!r}",
+                world=self.world.world_id, why=failure,
+            )  # fmt: skip
+            broken.__cause__ = failure
+            return broken
+        return Unavailable(
+            "host.world_closed", "world {world} is not open here", world=self.world.world_id,
+            hint="Open it again.",
+        )  # fmt: skip
+
+    def _end(self, error: CelluleError) -> None:
+        self.ended = error
+        self._tell(error, submitted=False)
+        for sent in self._direct:
+            sent.fail(lost(sent, self.world.world_id, error, submitted=False))
+        self._direct.clear()
+        self._refuse_reads(error)
+        self._looks.clear()
+        self._snapshots.abandon(error)
+        self._room.set()
+        close_scratch = getattr(self.world.ledger.spill, "close", None)
+        if close_scratch is not None:
+            close_scratch()
+
+    def _gone(self) -> CelluleError:
+        return self.ended or self._reason(None)

@@ -1,0 +1,186 @@
+"""The inbox: durable items from other processes, taken by the owner in order of their stamps.
+
+    inbox item = {kind: "event", schema, value, key?, id, expected?, issued_ns, correlation?}
+               | {kind: "control", verb, who, why, arguments, id}
+
+A row is cleared in the commit of the frame that admitted or refused it, so nothing is lost or applied twice;
+its id is deduplicated by the kernel besides. `ready` is cleared in the same or a later commit, and only if it
+holds what it held before the inbox was found empty, so a world with items always has its `ready` row. A
+smaller stamp may become visible after a larger one, so every look starts from the front and skips what is
+taken. A row that cannot be read becomes a refusal too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cellule.errors import OutcomeUnknown, Rejected
+from cellule.host.limits import ATTEMPTS_MAX, BEAT_BYTES_MAX, EVENT_INLINE_MAX, INBOX_PAGE
+from cellule.host.sends import Sent
+from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.limits import EVENT_BYTES_MAX
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.store.engine import Batch, Engine
+from cellule.values.cbor import decode, encode
+from cellule.values.link import Link
+
+UNREADABLE = "inbox:unreadable"  # stands in a Refused record for the schema of a row that is no item
+
+
+class Row(NamedTuple):
+    """A taken row: its key, and the handle it travels with."""
+
+    key: bytes
+    sent: Sent
+
+
+class Taken(NamedTuple):
+    """Rows for a beat; `ready` is what the `ready` row held if nothing is left behind them."""
+
+    rows: list[Row]
+    ready: bytes | None
+
+
+class Inbox:
+    """The inbox of one hosted world."""
+
+    def __init__(self, engine: Engine, cas: Cas, universe: UUID, world: UUID) -> None:
+        self._engine = engine
+        self._cas = cas
+        self._ready = keys.ready(keys.shard_of(world), universe, world)
+        self._range = keys.inbox_range(universe, world)
+        self._taken: set[bytes] = set()
+        self._back: deque[Row] = deque()
+        self._rung = True
+
+    @property
+    def has_items(self) -> bool:
+        """Tell whether a look is worth it."""
+        return self._rung or bool(self._back)
+
+    def ring(self) -> None:
+        """Something may have arrived."""
+        self._rung = True
+
+    async def take(self, most: int) -> Taken:
+        """Take up to `most` items, oldest first; what fails underway takes nothing."""
+        if self._back or not self._rung:
+            rows = [self._back.popleft() for _ in range(min(most, len(self._back)))]
+            return Taken(rows, None)
+        [ready] = await self._engine.read([self._ready])
+        found: list[tuple[bytes, bytes]] = []
+        begin, end = self._range
+        size = 0
+        while True:
+            page = await self._engine.scan(begin, end, limit=INBOX_PAGE)
+            for key, value in page.items:
+                if key not in self._taken and len(found) < most and size < BEAT_BYTES_MAX:
+                    found.append((key, value))
+                    size += len(value)
+            if not page.more or len(found) >= most or size >= BEAT_BYTES_MAX:
+                break
+            begin = page.items[-1][0] + b"\0"
+        rows = [Row(key, Sent(await self._item(value))) for key, value in found]
+        self._taken.update(row.key for row in rows)
+        self._rung = page.more or len(found) >= most or size >= BEAT_BYTES_MAX
+        return Taken(rows, None if self._rung else ready)
+
+    def put_back(self, sent: Sent, key: bytes) -> None:
+        """A taken row did not fit the frame."""
+        self._back.appendleft(Row(key, sent))
+        self._rung = True
+
+    def forget(self, rows: list[bytes]) -> None:
+        """The commit that cleared these rows is durable."""
+        self._taken.difference_update(rows)
+
+    async def _item(self, stored: bytes) -> EventItem | ControlItem:
+        try:
+            item = _item(stored)
+            if isinstance(item, EventItem) and isinstance(item.value, Link):
+                item.value = await self._cas.get(item.value.cid)
+        except (Rejected, LookupError, TypeError, ValueError, AttributeError):
+            return EventItem(UNREADABLE, b"", durable=True)
+        return item
+
+
+async def enqueue(
+    engine: Engine, universe: UUID, world: UUID, rows: list[dict[str, Any]], bell_id: bytes
+) -> list[bytes]:
+    """Put items into a world's inbox from anywhere, durably, and ring the bell of its shard.
+
+    Returns the keys of their rows, which go in the commit that admits or refuses them. After an unknown
+    outcome they are put once more: items have ids, and the second is a duplicate.
+    """
+    shard = keys.shard_of(world)
+    prefix = keys.inbox_prefix(universe, world)
+    ordered = [(prefix, encode(row)) for row in rows]
+    attempt = 0
+    while True:
+        attempt += 1
+        # Each attempt has a value of its own: one that arrives late must be told from the one that was seen.
+        ready = {keys.ready(shard, universe, world): bell_id + bytes((attempt,))}
+        try:
+            stamps = await engine.commit(Batch(set=ready, add={keys.bell(shard): 1}, ordered=ordered))
+        except OutcomeUnknown:
+            if attempt >= ATTEMPTS_MAX:
+                raise
+        else:
+            return [keys.inbox(universe, world, stamp) for stamp in stamps]
+
+
+async def event_row(item: EventItem, cas: Cas) -> dict[str, Any]:
+    """An event as the inbox stores it; a long value goes into the CAS first and travels as a link."""
+    if item.id is None:
+        raise Rejected("host.no_id", "an event for the inbox needs an id")
+    value = item.value
+    if isinstance(value, bytes):
+        check_event_size(item.schema, value)
+        if len(value) > EVENT_INLINE_MAX:
+            value = Link(await cas.put(value, trusted=True))
+    row: dict[str, Any] = {
+        "kind": "event", "schema": item.schema, "value": value, "key": item.key,
+        "id": item.id.bytes if isinstance(item.id, UUID) else item.id,
+        "expected": item.expected_version, "issued_ns": item.issued_ns, "correlation": item.correlation,
+    }  # fmt: skip
+    return {name: field for name, field in row.items() if field is not None}
+
+
+def control_row(item: ControlItem, given: bytes) -> dict[str, Any]:
+    """An operator's verb as the inbox stores it."""
+    return {
+        "kind": "control", "verb": item.verb, "who": item.who, "why": item.why,
+        "arguments": dict(item.arguments), "id": given,
+    }  # fmt: skip
+
+
+def check_event_size(schema: str, value: bytes) -> None:
+    """Refuse an event that no world takes."""
+    if len(value) > EVENT_BYTES_MAX:
+        raise Rejected(
+            "host.event_size", "event {schema} has {size} bytes; at most {most}",
+            schema=schema, size=len(value), most=EVENT_BYTES_MAX,
+            hint="Put large data into a blob and send its link.",
+        )  # fmt: skip
+
+
+def _item(stored: bytes) -> EventItem | ControlItem:
+    row: Any = decode(stored)
+    if row["kind"] == "control":
+        return ControlItem(row["verb"], row["who"], row["why"], row["arguments"], durable=True)
+    if row["kind"] != "event":
+        raise ValueError(row["kind"])
+    schema: Any = row["schema"]
+    item = EventItem(
+        schema, row["value"], row.get("key"), row["id"], explicit=True,
+        expected_version=row.get("expected"), issued_ns=row.get("issued_ns"),
+        correlation=row.get("correlation"), durable=True,
+    )  # fmt: skip
+    if not isinstance(schema, str) or not isinstance(item.value, bytes | Link):
+        raise TypeError(schema)
+    if not isinstance(item.id, bytes | str) or not isinstance(item.key, bytes | None):
+        raise TypeError(item.id)
+    return item

@@ -1,0 +1,44 @@
+"""Every number of the host, in one place."""
+
+from __future__ import annotations
+
+# Beats and commits
+BEAT_ITEMS_MAX = 2_000  # items handed to one beat
+BEAT_ITEMS_EARLY = 500  # while the disk has nothing to do: a short beat gives it work sooner
+BEAT_BYTES_MAX = 4_000_000  # bytes of inbox items taken for one beat
+DIRECT_MAX = 100_000  # items waiting for a beat; then `send_nowait` and `send_many` wait
+UNCOMMITTED_BEATS_MAX = 64  # beats of a world's own work that may gather behind a commit
+UNCOMMITTED_BYTES_MAX = 4_000_000  # or their bytes; then the world waits for the disk
+COMMIT_BYTES_MAX = 6_000_000  # frames and blocks of one commit
+PARTS_MAX = 200  # blocks that travel in the frame's own batch; more, or more bytes, are put before it
+PARTS_BYTES_MAX = 1_000_000
+FRAME_PART_BYTES = 65_536  # format: a longer frame is stored in parts
+BACKOFF_FIRST_S = 0.01  # first pause after the store could not be reached
+BACKOFF_MOST_S = 2.0
+STALL_S = 5.0  # those who wait are told when the store has failed for this long
+ATTEMPTS_MAX = 8  # times a small commit of unknown outcome is submitted
+
+# Sending
+EVENT_INLINE_MAX = 32_000  # a longer event travels through the inbox as a link
+SEND_SLICE = 1_000  # events of `send_many` handed over at once
+
+# Snapshots
+SNAPSHOT_TAIL_BYTES = 32_000_000  # a snapshot is taken when the tail is longer
+SNAPSHOT_CLOSE_BYTES = 1_000_000  # and at a clean close when it is longer than this
+SNAPSHOTS_KEPT = 2  # besides the first one, of the empty world
+SNAPSHOT_RETRY_S = 5.0  # pause after a snapshot could not be saved
+
+# Worlds on a node
+IDLE_S = 60.0  # a world without work is let go after this
+WORLDS_MAX = 1_000  # worlds in memory at once; the longest idle leave first
+LOOK_S = 1.0  # how often due timers and idle worlds are looked for
+CLOCK_LOOK_S = 10.0  # how long a world trusts that the wall clock did not jump
+WAKE_PAGE = 1_000  # wake rows read at once
+SWITCH_INTERVAL_S = 0.0002  # thread switching: the default delays the writer thread's commits
+COLLECT_EVERY = 50_000  # new objects before garbage is looked for; 700, the default, costs a fifth of a beat
+
+# Reading
+FRAMES_PAGE = 256  # rows read at once when frames are read back
+INBOX_PAGE = 500  # inbox rows read at once
+NODES_FETCH_MAX = 500  # CAS nodes read at once
+HISTORY_MAX = 10_000  # versions one history call returns

@@ -1,0 +1,332 @@
+"""A node: the process that owns a store and hosts its worlds, loaded when they are needed.
+
+Each loaded world is one task, from its opening to its end, all in one task group. Worlds without work are
+let go after a while and come back when something arrives: a send here, a row in their inbox, or a timer that
+is due. What ends one world (`Fenced`, `Corrupted`, a defect) leaves the others alone. A node that does not
+own its store (`is_owner` false) reads and enqueues only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from cellule.errors import CelluleError, Corrupted, InvariantBroken, Rejected, Unavailable
+from cellule.host.commits import put_blocks
+from cellule.host.directory import Directory, UniverseInfo, WorldInfo
+from cellule.host.hosted import Hosted
+from cellule.host.limits import IDLE_S, LOOK_S, WAKE_PAGE, WORLDS_MAX
+from cellule.host.loading import Loader, Progress
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.snapshot import SnapshotJob
+from cellule.kernel.world import World
+from cellule.sources import Clock, Entropy, uuid7
+from cellule.store import keys
+from cellule.store.cache import NodeCache
+from cellule.store.cas import Cas
+from cellule.store.engine import SCAN_LIMIT_MAX, Batch, Engine
+from cellule.store.tuples import unpack
+from cellule.values.cid import Cid
+
+DEFAULT_UNIVERSE = "default"
+
+
+class _Place:
+    """A world's place on the node: opening, at work, or ending."""
+
+    __slots__ = ("error", "gone", "hosted", "info", "is_closing", "opened", "task")
+
+    def __init__(self, info: WorldInfo) -> None:
+        self.info = info
+        self.hosted: Hosted | None = None
+        self.error: CelluleError | None = None
+        self.opened = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.is_closing = False
+        self.task: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class Node:
+    """One process's view of a store."""
+
+    engine: Engine
+    loader: Loader
+    clock: Clock
+    entropy: Entropy
+    is_owner: bool
+    owner: Callable[[], str]
+    idle_s: float = IDLE_S
+    worlds_max: int = WORLDS_MAX
+    directory: Directory = field(init=False)
+    _cache: NodeCache = field(default_factory=NodeCache)
+    _places: dict[UUID, _Place] = field(default_factory=dict)
+    _tasks: asyncio.TaskGroup | None = None
+    _crowded: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.directory = Directory(self.engine, self.clock, self.entropy)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Node]:
+        """Host worlds until the block ends; then everything accepted is finished, and the tasks end.
+
+        What the block raises is raised as it is, not in a group. When it is cancelled, finishing may take
+        `stall_s` and no longer.
+        """
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                watchers = await self._watch(tasks) if self.is_owner else []
+                try:
+                    yield self
+                except BaseException as error:  # noqa: BLE001 - raised again behind the group
+                    failure = error
+                self._tasks = None
+                for watcher in watchers:
+                    watcher.cancel()
+                cancelled = isinstance(failure, asyncio.CancelledError)
+                await self._close_all(self.loader.stall_s if cancelled else None)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from failure
+        finally:
+            self._tasks = None
+        if failure is not None:
+            raise failure
+
+    def cas(self, universe: UUID) -> Cas:
+        """The objects of a universe."""
+        return Cas(self.engine, universe, cache=self._cache, entropy=self.entropy)
+
+    @property
+    def loaded(self) -> int:
+        """How many worlds are in memory."""
+        return len(self._places)
+
+    # Universes and worlds
+
+    async def universe(self, name: str = DEFAULT_UNIVERSE, *, create: bool = False) -> UniverseInfo:
+        """A universe by name; the owner makes the default one when it is first needed."""
+        try:
+            return await self.directory.universe(name)
+        except Rejected:
+            if not create and (name != DEFAULT_UNIVERSE or not self.is_owner):
+                raise
+        try:
+            return await self.directory.create_universe(name)
+        except Rejected:
+            return await self.directory.universe(name)
+
+    async def create_world(
+        self, universe: UniverseInfo, name: str, manifest: Manifest, code: dict[Cid, bytes]
+    ) -> WorldInfo:
+        """Make a world that starts with this manifest; its blocks go into the CAS first."""
+        self.check_owner()
+        world = World.create(manifest, UUID(int=0), self.clock.now_ns(), self.loader.programs)
+        job, root = _whole_snapshot(world)
+        await put_blocks(self.cas(universe.id), {**code, manifest.cid: manifest.data, **job.blocks})
+        info = await self.directory.create_world(universe, name, root)
+        hosted = await self.hosted(info)
+        await hosted.wait_durable(1)
+        return info
+
+    async def hosted(self, info: WorldInfo, progress: Progress | None = None) -> Hosted:
+        """The world at work here, loaded if it is not; one that is leaving is waited for."""
+        self.check_owner()
+        while True:
+            found = self.at_work(info.id)
+            if found is not None:
+                return found
+            place = self._places.get(info.id) or self._open(info, progress)
+            if place.opened.is_set():
+                await place.gone.wait()
+                continue
+            await place.opened.wait()
+            if place.error is not None:
+                raise place.error
+            if place.hosted is not None and place.hosted.accepts:
+                return place.hosted  # even if it is to leave: whoever waited for it gets a turn
+
+    def at_work(self, world: UUID) -> Hosted | None:
+        """The world if it is loaded and stays: what `hosted` finds without waiting."""
+        place = self._places.get(world)
+        if place is None or place.hosted is None or place.is_closing or not place.hosted.accepts:
+            return None
+        return place.hosted
+
+    async def delete_world(self, info: WorldInfo) -> None:
+        """Remove a world and everything it wrote."""
+        self.check_owner()
+        place = self._places.get(info.id)
+        if place is not None:
+            await self._close(place)
+        await self.directory.delete_world(info)
+
+    async def release(self, info: WorldInfo) -> None:
+        """Let a world finish and leave memory; it comes back when it is needed."""
+        place = self._places.get(info.id)
+        if place is not None:
+            await self._close(place)
+
+    def check_owner(self) -> None:
+        """Refuse what only the owner of the store may do."""
+        if not self.is_owner:
+            raise Unavailable(
+                "host.not_owner", "another process ({owner}) owns this folder and works on its worlds",
+                owner=self.owner(), hint="Send through the inbox, or stop the other process.",
+            )  # fmt: skip
+
+    def _open(self, info: WorldInfo, progress: Progress | None) -> _Place:
+        if self._tasks is None:
+            raise Unavailable("host.node_closed", "the node is closed", hint="Open it again.")
+        place = self._places[info.id] = _Place(info)
+        place.task = self._tasks.create_task(self._live(place, progress), name=f"world {info.name}")
+        if len(self._places) > self.worlds_max:
+            self._crowded.set()
+        return place
+
+    async def _live(self, place: _Place, progress: Progress | None) -> None:
+        """A world's whole life here."""
+        try:
+            hosted = await self.loader.open(place.info, self.cas(place.info.universe), progress)
+            place.hosted = hosted
+            place.opened.set()
+            if place.is_closing:
+                hosted.close()
+            await hosted.run()
+            if isinstance(hosted.ended, InvariantBroken | Corrupted):
+                _report(place.info, hosted.ended)
+        except CelluleError as error:
+            place.error = error
+        except Exception as error:  # noqa: BLE001 - a defect in one world leaves the others alone
+            place.error = InvariantBroken(
+                "host.world_failed",
+                "world {world} could not be opened: {why!r}",
+                world=place.info.name,
+                why=error,
+            )
+            place.error.__cause__ = error
+        finally:
+            del self._places[place.info.id]
+            place.opened.set()
+            place.gone.set()
+
+    async def _close(self, place: _Place) -> None:
+        place.is_closing = True
+        if place.hosted is not None:
+            place.hosted.close()
+        await place.gone.wait()
+
+    async def _close_all(self, most_s: float | None) -> None:
+        """Let all worlds finish and go."""
+        places = list(self._places.values())
+        for place in places:
+            place.is_closing = True
+            if place.hosted is not None:
+                place.hosted.close()
+        tasks = [place.task for place in places if place.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=most_s)
+        for task in tasks:
+            task.cancel()
+
+    # What wakes worlds
+
+    async def _watch(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start to listen; a bell rung after this is heard."""
+        shards = range(keys.SHARDS)
+        bells = await self.engine.read([keys.bell(shard) for shard in shards])
+        watchers = [tasks.create_task(self._bell(shard, bells[shard])) for shard in shards]
+        return [*watchers, tasks.create_task(self._look_after())]
+
+    async def _bell(self, shard: int, seen: bytes | None) -> None:
+        """Bring work from the inboxes of a shard's worlds to the worlds.
+
+        A bell rises in the commit that sets `ready`: it is read first, then the rows, then it is watched.
+        """
+        key = keys.bell(shard)
+        begin, end = keys.ready_range(shard)
+        while True:
+            try:
+                page = await self.engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
+                for row, _ in page.items:
+                    await self._rouse(row)
+                await self.engine.watch(key, seen)
+                [seen] = await self.engine.read([key])
+            except Unavailable:
+                await asyncio.sleep(LOOK_S)
+
+    async def _rouse(self, row: bytes) -> None:
+        """Load the world a `ready` or `wake` row names, and tell it; a row of a deleted world is removed."""
+        *_, universe, world = unpack(row)
+        assert isinstance(universe, UUID)
+        assert isinstance(world, UUID)
+        info = await self.directory.listed(universe, world)
+        if info is None:
+            await self.engine.commit(Batch(clear=[row]))
+            return
+        try:
+            (await self.hosted(info)).ring()
+        except (Corrupted, InvariantBroken) as error:
+            _report(info, error)
+
+    async def _look_after(self) -> None:
+        """Wake worlds whose timers are due, and let idle ones go."""
+        while True:
+            with suppress(Unavailable):
+                await self._wake_due()
+            await self._release_idle()
+            self._crowded.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._crowded.wait()
+
+    async def _wake_due(self) -> None:
+        """Rouse the worlds that sleep beyond their time; one read tells, unless very many sleep."""
+        now_ns = self.clock.now_ns()
+        begin, end = keys.wake_range(0)[0], keys.wake_range(keys.SHARDS - 1)[1]
+        page = await self.engine.scan(begin, end, limit=WAKE_PAGE)
+        rows = [row for row, _ in page.items]
+        if page.more:
+            rows = []
+            for shard in range(keys.SHARDS):
+                due = await self.engine.scan(*keys.wake_range(shard, now_ns), limit=WAKE_PAGE)
+                rows.extend(row for row, _ in due.items)
+        for row in rows:
+            _, _, due_ns, _, world = unpack(row)
+            assert isinstance(due_ns, int)
+            if due_ns <= now_ns and world not in self._places:
+                await self._rouse(row)
+
+    async def _release_idle(self) -> None:
+        now_ns = self.clock.monotonic_ns()
+        at_work = [(each.hosted, each) for each in self._places.values() if each.hosted is not None]
+        by_age = sorted(at_work, key=lambda pair: pair[0].idle_since_ns)
+        excess = len(by_age) - self.worlds_max
+        for position, (hosted, place) in enumerate(by_age):
+            old = now_ns - hosted.idle_since_ns > self.idle_s * 1e9
+            if hosted.is_idle and not place.is_closing and (old or position < excess):
+                await self._close(place)
+
+
+def node_id(clock: Clock, entropy: Entropy) -> UUID:
+    """An id for a process that is about to own worlds."""
+    return uuid7(clock.now_ns(), entropy.bytes(10))
+
+
+def _report(info: WorldInfo, error: CelluleError) -> None:
+    """A person has to look at this, whether or not somebody waits for the world."""
+    context = {"message": f"world {info.name} ({info.id}) was stopped", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(context)
+
+
+def _whole_snapshot(world: World) -> tuple[SnapshotJob, Cid]:
+    """The snapshot of a world that needs nothing from the CAS: a new one."""
+    job = world.snapshot()
+    while not isinstance(answer := world.snapshot_slice(), Cid):
+        pass
+    return job, answer

@@ -1,0 +1,40 @@
+"""Bringing nodes of the CAS to the kernel, which asks for all it needs at once and never waits itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import TypeVar
+
+from cellule.errors import Corrupted, Rejected
+from cellule.host.limits import NODES_FETCH_MAX
+from cellule.kernel.need import Need, Nodes, Pause
+from cellule.store.cas import Cas
+from cellule.values.cid import Cid
+
+T = TypeVar("T")
+
+
+async def drive(generator: Generator[Need | Pause, None, T], nodes: Nodes, cas: Cas) -> T:
+    """Run a kernel generator to its end, reading the nodes it asks for from the CAS."""
+    try:
+        while True:
+            asked = next(generator)
+            if isinstance(asked, Need):
+                nodes.add(await fetch_nodes(cas, asked.cids))
+            else:
+                await asyncio.sleep(0)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def fetch_nodes(cas: Cas, cids: tuple[Cid, ...]) -> dict[Cid, bytes]:
+    """The nodes of the CAS, in bounded groups."""
+    found: dict[Cid, bytes] = {}
+    try:
+        for start in range(0, len(cids), NODES_FETCH_MAX):
+            found.update(await cas.get_many(cids[start : start + NODES_FETCH_MAX]))
+    except Rejected as error:
+        raise Corrupted("host.node_missing", "a node of the world is missing: {why}", why=error) from error
+    return found

@@ -1,0 +1,132 @@
+"""An open store as users hold it: worlds by name, their creation and deploys, universes.
+
+`deploy` says what happens when a world's stored manifest is not the app's: `auto` journals a compatible
+change and refuses an incompatible one with the differences, `require` refuses any, `never` works with what
+is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+from uuid import UUID
+
+from cellule.app.built import Built
+from cellule.errors import Rejected
+from cellule.host.commits import put_blocks
+from cellule.host.directory import UniverseInfo, WorldInfo
+from cellule.host.handles import WorldHandle
+from cellule.host.node import DEFAULT_UNIVERSE, Node
+from cellule.host.reading import Reader
+from cellule.host.typing import AppTypes, StoredTypes, Types
+from cellule.kernel.manifest.compare import compare_manifests
+from cellule.kernel.manifest.model import Manifest
+from cellule.values.link import Link
+
+Deploy = Literal["auto", "require", "never"]
+DEFAULT_WORLD = "main"
+
+
+class Cellule:
+    """An open store."""
+
+    def __init__(self, node: Node, built: Built | None, deploy: Deploy) -> None:
+        self.node = node
+        self._built = built
+        self._deploy = deploy
+        self._handles: dict[UUID, WorldHandle] = {}
+        self._turn = asyncio.Lock()
+
+    @property
+    def is_owner(self) -> bool:
+        """Tell whether this process works on the worlds; others read and enqueue."""
+        return self.node.is_owner
+
+    async def world(
+        self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE, create: bool | None = None
+    ) -> WorldHandle:
+        """A world by name. With an app it is made when it is missing (`create=False` refuses instead)."""
+        async with self._turn:  # so that a world is made, or deployed to, once
+            info = await self._found(name, universe, create=create is not False)
+            handle = self._handles.get(info.id)
+            if handle is None:
+                handle = self._handles[info.id] = await self._handle(info)
+            return handle
+
+    async def create_world(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> WorldInfo:
+        """Make a world that runs the app."""
+        if self._built is None:
+            raise Rejected(
+                "host.no_app",
+                "a new world needs an app",
+                hint="Open the store with app=..., or name it with --app.",
+            )
+        found = await self.node.universe(universe)
+        return await self.node.create_world(found, name, self._built.manifest, dict(self._built.blocks))
+
+    async def worlds(self, universe: str = DEFAULT_UNIVERSE) -> list[WorldInfo]:
+        """All worlds of a universe."""
+        return await self.node.directory.worlds((await self.node.universe(universe)).id)
+
+    async def delete_world(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> None:
+        """Remove a world and everything it wrote."""
+        info = await self.node.directory.world(await self.node.universe(universe), name)
+        self._handles.pop(info.id, None)
+        await self.node.delete_world(info)
+
+    async def universes(self) -> list[UniverseInfo]:
+        """All universes of the store."""
+        return await self.node.directory.universes()
+
+    async def create_universe(self, name: str) -> UniverseInfo:
+        """Make a universe."""
+        return await self.node.directory.create_universe(name)
+
+    async def delete_universe(self, name: str) -> None:
+        """Remove an empty universe."""
+        await self.node.directory.delete_universe(await self.node.directory.universe(name))
+
+    async def _found(self, name: str, universe: str, *, create: bool) -> WorldInfo:
+        """The world of that name, made if it is missing and may be."""
+        found = await self.node.universe(universe)
+        try:
+            return await self.node.directory.world(found, name)
+        except Rejected:
+            if not create or self._built is None or not self.is_owner:
+                raise
+        try:
+            return await self.create_world(name, universe=universe)
+        except Rejected as error:
+            if error.code != "host.world_exists":
+                raise
+            return await self.node.directory.world(found, name)  # a former owner's commit arrived late
+
+    async def _handle(self, info: WorldInfo) -> WorldHandle:
+        reader = Reader(self.node, info)
+        stored = await reader.manifest()
+        types: Types = StoredTypes(stored)
+        if self._built is not None:
+            await self._deployed(info, stored, self._built)
+            types = AppTypes(self._built)
+        return WorldHandle(self.node, info, types, reader)
+
+    async def _deployed(self, info: WorldInfo, stored: Manifest, built: Built) -> None:
+        """Bring the app's manifest into the world, as far as `deploy` allows."""
+        if stored.cid == built.manifest.cid or self._deploy == "never":
+            return
+        change = compare_manifests(stored, built.manifest)
+        if self._deploy == "require":
+            raise Rejected(
+                "host.deploy_required", "world {world} runs another manifest than the app: {changes}",
+                world=info.name, changes="; ".join(str(each) for each in change.changes) or "code only",
+                hint='Deploy it, or open with deploy="auto".',
+            )  # fmt: skip
+        change.check_compatible()
+        if not self.is_owner:
+            return
+        blocks = {**built.blocks, built.manifest.cid: built.manifest.data}
+        await put_blocks(self.node.cas(info.universe), blocks)
+        handle = WorldHandle(self.node, info, StoredTypes(stored))
+        await handle.control(
+            "deploy", who="cellule.open", why="the app changed", manifest=Link(built.manifest.cid)
+        )

@@ -1,0 +1,27 @@
+"""Where in the journal a moment lies: the last whole beat at or before it, by the frames' own times."""
+
+from __future__ import annotations
+
+from cellule.host.directory import WorldInfo
+from cellule.host.journal import frame_at
+from cellule.host.loading import read_head
+from cellule.kernel.frame import decode_frame
+from cellule.store.engine import Engine
+
+
+async def height_at(engine: Engine, info: WorldInfo, time_ns: int) -> int:
+    """The last height of the newest frame made at or before `time_ns`; 0 before the first.
+
+    Frames' times never go back, so this is a search by halves: it reads as many frames as the height has
+    binary digits.
+    """
+    head = await read_head(engine, info)
+    known, above = 0, head.height + 1  # `known` is at or before the time; `above` starts a frame after it
+    while known + 1 < above:
+        _, data = await frame_at(engine, info.universe, info.id, (known + above) // 2, head.height)
+        header = decode_frame(data).header
+        if header.now_ns <= time_ns:
+            known = header.last
+        else:
+            above = header.first
+    return known

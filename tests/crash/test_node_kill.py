@@ -1,0 +1,89 @@
+"""A node under load is killed at random moments: what was acknowledged is there once, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cellule.assembly import DATABASE
+from cellule.modules.python import PythonPrograms
+from cellule.store.engines.sqlite import SqliteEngine
+from cellule.testing.nodes import check_store, events_of
+
+pytestmark = pytest.mark.crash
+
+FULL = os.environ.get("CELLULE_CRASH") == "full"
+KILLS = 26 if FULL else 2
+RUNS = 4 if FULL else 3
+TASKS = 16
+CHILD = Path(__file__).with_name("node_child.py")
+
+
+@pytest.fixture
+def programs():
+    loaded = PythonPrograms()
+    yield loaded
+    loaded.close()
+
+
+def run_and_kill(folder, life, moments):
+    """Let a child work until it acknowledged so many events, kill it, return all that it acknowledged."""
+    command = [sys.executable, str(CHILD), str(folder), str(life), str(TASKS)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wanted = moments.choice((0, 1, 3, 40, moments.randrange(400)))
+    lines = []
+    try:
+        for line in child.stdout:
+            lines.append(line)
+            if len(lines) > wanted:
+                break
+    finally:
+        child.kill()
+        lines += child.stdout.readlines()
+        complaint = child.stderr.read()
+        child.stdout.close()
+        child.stderr.close()
+        child.wait()
+    assert child.returncode == -9, complaint.decode()
+    words = [line.split() for line in lines if line.endswith(b"\n")]
+    return [(name.decode(), given.decode()) for _, name, given in (w for w in words if w[0] == b"ack")]
+
+
+async def check_folder(folder, programs, acknowledged):
+    """Everything that was acknowledged is there once; of each client there is at most one event more."""
+    async with await SqliteEngine.open(folder / DATABASE) as engine:
+        report = await engine.check()
+        assert report.ok, report.problems
+        seen = defaultdict(list)
+        for info in await check_store(engine, programs):
+            ids = [each.id for each in await events_of(engine, info) if each.id is not None]
+            assert len(ids) == len(set(ids)), "an event is there twice"
+            lost = {given for name, given in acknowledged if name == info.name} - set(ids)
+            assert not lost, f"acknowledged and lost: {lost}"
+            for given in ids:
+                life, task, number = map(int, given.split("/"))
+                seen[life, task].append(number)
+        answered = defaultdict(int)
+        for _, given in acknowledged:
+            life, task, number = map(int, given.split("/"))
+            answered[life, task] = max(answered[life, task], number + 1)
+        for client, numbers in seen.items():
+            assert numbers == list(range(len(numbers))), "out of order, or invented"
+            assert len(numbers) <= answered[client] + 1, "more than one event of a client was under way"
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+async def test_a_killed_node_keeps_every_promise(tmp_path, programs, seed):
+    moments = Random(seed)
+    acknowledged = []
+    for life in range(KILLS):
+        acknowledged += run_and_kill(tmp_path / "data", life, moments)
+        if not FULL or life % 5 == 4 or life == KILLS - 1:
+            await check_folder(tmp_path / "data", programs, acknowledged)
+    assert acknowledged or KILLS < 3

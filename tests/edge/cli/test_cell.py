@@ -1,0 +1,193 @@
+"""`cellule cell`: lists, states, histories, exports, and letting stopped cells go on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Cellule = Any
+
+
+def test_cells_are_listed_with_how_fresh_the_list_is(shop: Cellule) -> None:
+    listed = shop("cell", "list", "--json").json
+    names = [(each["module"], each["key"], each["version"]) for each in listed["cells"]]
+    assert names == [("shop/order", "o1", 3), ("shop/order", "o2", 1), ("shop/parcels", "", 1)]
+    assert listed["as_of"]["height"] == shop("world", "show", "--json").json["height"]
+    assert (listed["total"], listed["next"]) == (3, None)
+    assert "o1" in shop("cell", "list", "order").out
+
+
+def test_pages_hold_every_cell_once(shop: Cellule) -> None:
+    for number in range(7):
+        shop("event", "send", "Counted", json.dumps({"number": number}))
+    found: list[tuple[str, str]] = []
+    after: list[str] = []
+    while True:
+        page = shop("cell", "list", "--limit", "3", "--json", *after).json
+        assert len(page["cells"]) <= 3
+        found += [(each["module"], each["key"]) for each in page["cells"]]
+        if page["next"] is None:
+            break
+        after = ["--after", page["next"]]
+    everything = shop("cell", "list", "--json").json["cells"]
+    assert sorted(found) == sorted((each["module"], each["key"]) for each in everything)
+    assert len(found) == len(set(found)) == 10
+
+
+def test_a_list_of_one_module_holds_no_other(shop: Cellule) -> None:
+    listed = shop("cell", "list", "order", "--json").json
+    assert {each["module"] for each in listed["cells"]} == {"shop/order"}
+    assert listed["total"] == 2
+
+
+def test_a_wrong_module_gets_suggestions(shop: Cellule) -> None:
+    error = shop("cell", "list", "ordr", "--json", code=1).error
+    assert error["code"] == "host.no_module"
+    assert "order" in error["hint"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "shop/order:zz", "shop/order:00", "shop/tally:"])
+def test_a_cursor_that_is_none_is_a_usage_error(shop: Cellule, cursor: str) -> None:
+    assert shop("cell", "list", "order", "--after", cursor, "--json", code=2).error["code"] == "cli.usage"
+
+
+def test_a_cell_is_shown_now_and_as_it_was(shop: Cellule) -> None:
+    now = shop("cell", "show", "order", "o1", "--json").json
+    assert now["state"] == {"total": 3, "paid": 3, "status": "shipped"}
+    assert (now["version"], now["status"], now["queue"]) == (3, "waiting", 0)
+    versions = shop("cell", "history", "order", "o1", "--json").json["versions"]
+    for version in versions:
+        then = shop("cell", "show", "order", "o1", "--at", str(version["height"]), "--json").json
+        assert (then["version"], then["state"]) == (version["version"], version["state"])
+        at_time = shop("cell", "show", "order", "o1", "--at", version["time"], "--json").json
+        assert at_time["version"] == version["version"]
+    assert "shipped" in shop("cell", "show", "shop/order", "o1").out
+
+
+def test_a_time_means_the_last_whole_beat_at_or_before_it(shop: Cellule) -> None:
+    placed = shop("cell", "history", "order", "o1", "--json").json["versions"][-1]
+    then = shop("cell", "show", "order", "o1", "--at", placed["time"], "--json").json
+    assert then["state"] == {"total": 3, "paid": 0, "status": "open"}
+    assert shop("cell", "show", "order", "o1", "--at", "2001-01-01T00:00:00Z", "--json", code=1).error[
+        "code"
+    ] == ("cli.no_cell")
+
+
+def test_a_height_beyond_the_journal_is_refused(shop: Cellule) -> None:
+    error = shop("cell", "show", "order", "o1", "--at", "99999", "--json", code=1).error
+    assert error["code"] == "host.height"
+    assert "99999" in error["message"]
+
+
+def test_what_is_neither_height_nor_time_is_a_usage_error(shop: Cellule) -> None:
+    error = shop("cell", "show", "order", "o1", "--at", "yesterday", "--json", code=2).error
+    assert "2026-01-31T12:00:00Z" in error["hint"]
+
+
+def test_a_cell_without_key_is_shown_by_its_module_alone(shop: Cellule) -> None:
+    assert shop("cell", "show", "parcels", "--json").json["state"] == {"count": 1}
+
+
+def test_a_key_is_written_as_in_the_events(shop: Cellule) -> None:
+    shop("event", "send", "Counted", '{"number": 7}')
+    assert shop("cell", "show", "tally", "7", "--json").json["key"] == "7"
+    assert shop("cell", "show", "tally", "seven", "--json", code=1).error["code"] == "app.key_value"
+
+
+def test_a_cell_that_is_not_there_names_those_like_it(shop: Cellule) -> None:
+    error = shop("cell", "show", "order", "o3", "--json", code=1).error
+    assert error["code"] == "cli.no_cell"
+    assert "o1" in error["hint"]
+    assert shop("cell", "history", "order", "o3", "--json", code=1).error["code"] == "cli.no_cell"
+    assert shop("cell", "export", "order", "o3", "--json", code=1).error["code"] == "cli.no_cell"
+
+
+def test_a_history_tells_what_changed_in_each_version(shop: Cellule) -> None:
+    history = shop("cell", "history", "order", "o1", "--json").json
+    shipped, paid, placed = history["versions"]
+    assert shipped["changes"] == [{"field": "status", "before": "paid", "after": "shipped"}]
+    assert {each["field"] for each in paid["changes"]} == {"paid", "status"}
+    assert {each["field"]: each["after"] for each in placed["changes"]}["total"] == 3
+    assert [each["event"] for each in history["versions"]] == [
+        "shop/Shipped@1",
+        "shop/Paid@1",
+        "shop/Placed@1",
+    ]
+    assert history["more"] is False
+    assert 'status: "paid" -> "shipped"' in shop("cell", "history", "order", "o1").out
+
+
+def test_a_short_history_still_tells_changes(shop: Cellule) -> None:
+    history = shop("cell", "history", "order", "o1", "--limit", "1", "--json").json
+    assert history["more"] is True
+    assert history["versions"][0]["changes"] == [{"field": "status", "before": "paid", "after": "shipped"}]
+
+
+def test_an_export_holds_state_and_history(shop: Cellule, tmp_path: Path) -> None:
+    exported = shop("cell", "export", "order", "o1", "--json").json
+    assert exported["state"]["status"] == "shipped"
+    assert [each["version"] for each in exported["history"]] == [3, 2, 1]
+    assert json.loads(shop("cell", "export", "order", "o1").out) == exported
+    told = shop("cell", "export", "order", "o1", "--output", str(tmp_path / "o1.json"), "--json").json
+    assert told["versions"] == 3
+    assert json.loads((tmp_path / "o1.json").read_text()) == exported
+    missing = str(tmp_path / "none" / "o1.json")
+    assert (
+        shop("cell", "export", "order", "o1", "--output", missing, "--json", code=1).error["code"]
+        == "cli.output"
+    )
+
+
+def test_a_stopped_cell_is_resumed(shop: Cellule) -> None:
+    failed = shop("event", "send", "Paid", '{"order_id": "o9", "amount": 1}', "--json", code=5).error
+    assert "there is no such order" in failed["message"]
+    shop("event", "send", "Placed", '{"order_id": "o9", "total": 5}', code=5)
+    stuck = shop("stuck", "--json").json["stopped"]
+    assert [(each["key"], each["status"], each["queue"]) for each in stuck] == [("o9", "halted", 2)]
+    resumed = shop("cell", "resume", "order", "o9", "--json").json
+    assert resumed["cells"] == [{"module": "shop/order", "key": "o9"}]
+
+
+def test_a_cell_that_is_not_stopped_cannot_be_resumed(shop: Cellule) -> None:
+    assert shop("cell", "resume", "order", "o1", "--json", code=1).error["code"] == "kernel.not_stopped"
+
+
+def test_a_running_owner_refuses_the_same(running: Cellule) -> None:
+    assert running("cell", "resume", "order", "o1", "--json", code=1).error["code"] == "kernel.not_stopped"
+
+
+def test_all_stopped_cells_are_resumed_at_once(shop: Cellule) -> None:
+    for name in ("x", "y"):
+        shop("event", "send", "Paid", json.dumps({"order_id": name, "amount": 1}), code=5)
+    assert len(shop("cell", "resume", "--json").json["cells"]) == 2
+    assert len(shop("cell", "resume", "order", "--json").json["cells"]) == 2
+
+
+def test_migrate_moves_what_waits_for_it(shop: Cellule) -> None:
+    assert shop("cell", "migrate", "--json").json["cells"] == []
+    assert shop("cell", "migrate", "order", "none", "--json", code=1).error["code"] == "kernel.no_cell"
+
+
+def test_cells_of_a_running_node_are_read_as_of_its_newest_beat(running: Cellule) -> None:
+    running("event", "send", "Placed", '{"order_id": "o7", "total": 1}')
+    assert running("cell", "show", "order", "o7", "--json").json["version"] == 1
+    assert "o7" in [each["key"] for each in running("cell", "list", "order", "--json").json["cells"]]
+    assert running("cell", "history", "order", "o7", "--json").json["versions"][0]["status"] == "ok"
+
+
+def test_a_tail_tells_the_steps_of_its_cell_only(running: Cellule) -> None:
+    tail = running.start("cell", "tail", "order", "o2", "--count", "1")
+    try:
+        assert "following shop/order o2" in tail.line("err")
+        running("event", "send", "Counted", '{"number": 5}')
+        running("event", "send", "Paid", '{"order_id": "o2", "amount": 1}')
+        [line] = tail.rest()
+        assert "shop/order/o2 ok v2" in line
+        assert tail.process.wait(60) == 0
+    finally:
+        tail.close()

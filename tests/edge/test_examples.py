@@ -1,0 +1,30 @@
+"""Every example has tests of its own; here they are run, each in its folder and its process."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted(path for path in (Path(__file__).parents[2] / "examples").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_tests_of_an_example_pass(example):
+    options = ("-p", "cellule.testing.plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".")
+    command = (sys.executable, "-W", "error", "-m", "pytest", "-q", *options, ".")
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        command, cwd=example, env=environment, capture_output=True, text=True, check=False, timeout=250
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\d+ passed", done.stdout)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_has_tests(example):
+    assert list(example.glob("test_*.py"))

@@ -1,0 +1,359 @@
+"""A real folder: who owns it, restarts, other processes, what cannot be opened, full disks, changed apps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cellule.assembly import DATABASE, Options
+from cellule.assembly import open as open_node
+from cellule.errors import OutcomeUnknown, Rejected, Unavailable
+from cellule.host.folder import FolderLock
+from cellule.kernel.ledger import Budget
+from cellule.modules.python import PythonPrograms
+from cellule.store import keys
+from cellule.store.engine import Batch
+from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
+from cellule.testing.nodes import check_store, events_of, load_app
+from cellule.values.cbor import encode
+
+HERE = Path(__file__).parent
+TALLY = load_app(HERE.parent / "node_apps" / "tally.py")
+CLIENT = HERE / "node_client.py"
+
+
+@pytest.fixture
+async def folder(tmp_path):
+    """A data folder that is proven when the test ends."""
+    path = tmp_path / "data"
+    yield path
+    if (path / DATABASE).exists():
+        programs = PythonPrograms()
+        try:
+            async with await SqliteEngine.open(path / DATABASE) as engine:
+                report = await engine.check()
+                assert report.ok, report.problems
+                await check_store(engine, programs)
+        finally:
+            programs.close()
+
+
+def client(folder, *words):
+    return subprocess.Popen(
+        [sys.executable, str(CLIENT), str(folder), *words], stdout=subprocess.PIPE, text=True
+    )
+
+
+async def answer(process):
+    """What a client printed, once it ended well."""
+    text = await asyncio.to_thread(process.communicate)
+    assert process.returncode == 0
+    return text[0].split()
+
+
+async def test_a_world_is_there_again_after_a_restart(folder):
+    async with open_node(folder, TALLY.app) as node:
+        await (await node.world("w")).send(TALLY.Add("a", 1), id="one")
+    async with open_node(folder, TALLY.app) as node:
+        world = await node.world("w")
+        assert await world.cell(TALLY.account, "a").state() == TALLY.Account(1, 1)
+        assert (await world.send(TALLY.Add("a", 1), id="one")).duplicate
+
+
+async def test_the_stored_code_runs_without_the_app(folder):
+    async with open_node(folder, TALLY.app) as node:
+        await (await node.world("w")).send(TALLY.Add("a", 1))
+    async with open_node(folder) as node:
+        world = await node.world("w")
+        await world.send(("Add", {"account": "a", "amount": 2}))
+        assert await world.cell("tally/account", "a").state() == {"count": 2, "total": 3}
+        with pytest.raises(Rejected) as caught:
+            await world.send(("Adds", {}))
+        assert (caught.value.code, "Add" in str(caught.value)) == ("host.no_event", True)
+        with pytest.raises(Rejected) as caught:
+            await node.create_world("v")
+        assert caught.value.code == "host.no_app"
+
+
+async def test_a_second_process_reads_and_enqueues_while_the_owner_works(folder):
+    async with open_node(folder, TALLY.app) as node:
+        world = await node.world("w")
+        processes = [client(folder, "send", f"p{number}", "40") for number in range(2)]
+        tails = client(folder, "tail", "w", "40")
+        await asyncio.gather(*(world.send(TALLY.Add("a", 1), id=f"own{number}") for number in range(50)))
+        for process in processes:
+            assert await answer(process) == ["applied", "40"]
+        assert (await answer(tails))[0] == "contiguous"
+        assert (await world.cell(TALLY.account, "a").state()).count == 130
+        assert len(await events_of(node.node.engine, world.info)) == 131
+
+
+async def test_a_second_writer_gets_a_clear_error(folder):
+    async with open_node(folder, TALLY.app) as node:
+        await node.world("w")
+        async with open_node(folder, TALLY.app) as second:
+            assert not second.is_owner
+            far = await second.world("w")
+            with pytest.raises(Unavailable) as caught:
+                await far.send_nowait(TALLY.Add("a", 1))
+            assert caught.value.code == "host.not_owner"
+            assert str(os.getpid()) in str(caught.value)
+            with pytest.raises(Rejected):
+                await second.world("not there")
+    async with open_node(folder, TALLY.app) as node:
+        assert node.is_owner
+
+
+async def test_a_killed_owner_leaves_the_folder_free_at_once(folder):
+    owner = client(folder, "own")
+    try:
+        assert await asyncio.to_thread(owner.stdout.readline) == "owner\n"
+        async with open_node(folder, TALLY.app) as node:
+            assert not node.is_owner
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+    async with open_node(folder, TALLY.app) as node:
+        assert node.is_owner
+        await (await node.world("w")).send(TALLY.Add("a", 1))
+
+
+async def test_two_hundred_tasks_share_a_node_while_worlds_leave_and_return(folder):
+    options = Options(snapshot_bytes=100_000)
+    async with open_node(folder, TALLY.app, options=options) as node:
+        worlds = [await node.world(f"w{number}") for number in range(3)]
+
+        async def send(task):
+            world = worlds[task % 3]
+            for number in range(10):
+                await world.send(TALLY.Add(f"k{task % 11}", 1), id=f"{task}/{number}")
+
+        async def let_go():
+            while True:
+                for world in worlds:
+                    await node.node.release(world.info)
+                    await asyncio.sleep(0)
+
+        releasing = asyncio.create_task(let_go())
+        await asyncio.gather(*(send(task) for task in range(200)))
+        releasing.cancel()
+        with suppress(asyncio.CancelledError):
+            await releasing
+        total = 0
+        for world in worlds:
+            for number in range(11):
+                state = await world.cell(TALLY.account, f"k{number}").state()
+                total += 0 if state is None else state.count
+        assert total == 2_000
+
+
+async def test_a_world_larger_than_its_memory_spills_and_is_the_same(folder):
+    budget = Budget(hot_cells_max=50, dirty_bytes_max=20_000, nodes_bytes_max=20_000)
+    async with open_node(folder, TALLY.app, options=Options(budget=budget)) as node:
+        world = await node.world("w")
+        for _ in range(3):
+            await world.send_many([TALLY.Add(f"k{number}", 1) for number in range(1_500)])
+        ledger = (await node.node.hosted(world.info)).world.ledger
+        assert ledger.spill is not None
+        assert ledger.modules["tally/account"].live.dirty_bytes <= 20_000
+        assert (await world.cell(TALLY.account, "k7").state()).count == 3
+    assert [each.name for each in folder.iterdir() if each.name.startswith("scratch")] == []
+
+
+# What cannot be opened
+
+
+async def test_a_folder_that_cannot_be_used_is_refused(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(Rejected) as caught:
+            async with open_node(path, TALLY.app):
+                pass
+        assert caught.value.code == "host.folder"
+        assert str(path) in str(caught.value)
+
+
+async def test_a_folder_without_permission_is_refused(tmp_path):
+    """As somebody else, because root may write everywhere."""
+    if os.geteuid() != 0:
+        tmp_path.chmod(0o500)
+    process = client(tmp_path / "data", "nobody")
+    assert (await answer(process))[0] == "host.folder"
+    tmp_path.chmod(0o700)
+
+
+async def test_a_store_of_a_newer_format_is_refused_and_the_folder_left_free(tmp_path):
+    async with open_node(tmp_path, TALLY.app) as node:
+        await node.world("w")
+    async with await SqliteEngine.open(tmp_path / DATABASE) as engine:
+        await engine.commit(Batch(set={keys.format_version(): encode({"version": 99})}))
+    for _ in range(2):
+        with pytest.raises(Rejected) as caught:
+            async with open_node(tmp_path, TALLY.app):
+                pass
+        assert caught.value.code == "store.format_newer"
+    with FolderLock(tmp_path) as lock:
+        assert lock.acquire()
+
+
+async def test_a_full_disk_is_told_and_forgotten_when_there_is_room_again(folder):
+    connections = []
+    limit = [1_000_000]
+
+    def connect(path):
+        connection = connect_sqlite3(path)
+        connection.execute(f"PRAGMA max_page_count = {limit[0]}").fetchall()
+        connections.append(connection)
+        return connection
+
+    def room(pages):
+        limit[0] = pages
+        for connection in connections:
+            connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+
+    async with open_node(folder, TALLY.app, options=Options(connect=connect, stall_s=0.1)) as node:
+        world = await node.world("w")
+        await world.send(TALLY.Add("a", 1), id="before")
+        room(1)
+        outcomes = await asyncio.gather(
+            *(world.send(TALLY.Keep(f"k{n}", "x" * 50_000), id=f"big{n}") for n in range(20)),
+            return_exceptions=True,
+        )
+        assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
+        assert any(isinstance(outcome, OutcomeUnknown) for outcome in outcomes)
+        assert all("is full" in str(outcome) for outcome in outcomes)
+        with pytest.raises(Unavailable):
+            await world.send(TALLY.Add("a", 1), id="during")
+        room(1_000_000)
+        for n in range(20):
+            await again(world, TALLY.Keep(f"k{n}", "x" * 50_000), f"big{n}")
+        await again(world, TALLY.Add("a", 1), "during")
+        assert await world.cell(TALLY.account, "a").state() == TALLY.Account(2, 2)
+
+
+async def again(world, event, given):
+    """Send with the same id until it is there, as a client does."""
+    while True:
+        try:
+            return await world.send(event, id=given)
+        except Unavailable:
+            await asyncio.sleep(0)
+
+
+# Changed apps
+
+FIRST = """
+    import msgspec
+    from cellule.app import App, Step
+
+    app = App("change")
+
+    @app.event(key="name")
+    class Ping(msgspec.Struct, frozen=True):
+        name: str
+        weight: int = 1
+
+    class Count(msgspec.Struct, frozen=True):
+        total: int = 0
+
+    @app.reducer
+    def count(state: Count | None, event: Ping) -> Step[Count]:
+        return Step(Count((state or Count()).total + event.weight))
+"""
+
+
+@pytest.fixture
+def versions(tmp_path, monkeypatch):
+    """Apps of the same name in folders of their own: `versions("one", text)`."""
+    made = []
+
+    def make(name, text):
+        place = tmp_path / "apps" / name
+        place.mkdir(parents=True)
+        (place / f"change_{name}.py").write_text(textwrap.dedent(text))
+        made.append(f"change_{name}")
+        return load_app(place / f"change_{name}.py")
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield make
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+async def test_a_compatible_change_is_deployed_and_journaled(folder, versions):
+    first = versions("first", FIRST)
+    second = versions("second", FIRST.replace("+ event.weight", "+ 10 * event.weight"))
+    async with open_node(folder, first.app) as node:
+        await (await node.world("w")).send(first.Ping("a"))
+    async with open_node(folder, second.app, deploy="require") as node:
+        with pytest.raises(Rejected) as caught:
+            await node.world("w")
+        assert caught.value.code == "host.deploy_required"
+    async with open_node(folder, second.app, deploy="never") as node:
+        world = await node.world("w")
+        await world.send(second.Ping("a"))
+        assert (await world.cell(second.count, "a").state()).total == 2
+    async with open_node(folder, second.app) as node:
+        world, same = await asyncio.gather(node.world("w"), node.world("w"))
+        await world.send(second.Ping("a"))
+        assert (await same.cell(second.count, "a").state()).total == 12
+        eras = (await node.node.hosted(world.info)).world.ledger.eras
+        assert len(eras) == 2
+
+
+async def test_an_incompatible_change_is_refused_with_the_difference_and_changes_nothing(folder, versions):
+    first = versions("first", FIRST)
+    other = versions("other", FIRST.replace("total: int = 0", "total: str = ''").replace(
+        "(state or Count()).total + event.weight", "(state or Count()).total + str(event.weight)"
+    ))  # fmt: skip
+    async with open_node(folder, first.app) as node:
+        world = await node.world("w")
+        await world.send(first.Ping("a"))
+        before = await world.head()
+    async with open_node(folder, other.app) as node:
+        with pytest.raises(Rejected) as caught:
+            await node.world("w")
+        assert "total" in str(caught.value)
+    async with open_node(folder) as node:
+        world = await node.world("w")
+        assert await world.head() == before
+        await world.send(("Ping", {"name": "a"}))
+        assert await world.cell("count", "a").state() == {"total": 2}
+
+
+async def test_a_script_that_opens_a_node_at_its_top_level_is_refused_with_a_hint(tmp_path):
+    script = tmp_path / "script.py"
+    text = textwrap.dedent(FIRST) + textwrap.dedent(
+        """
+        import asyncio
+        from cellule.assembly import open as open_node
+
+        async def main():
+            async with open_node("data", app) as node:
+                await (await node.world()).send(Ping("a"))
+
+        asyncio.run(main())
+        """
+    )
+    script.write_text(text)
+    refused = await asyncio.to_thread(
+        subprocess.run, [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert refused.returncode == 1
+    assert 'if __name__ == "__main__":' in refused.stderr
+    assert not (tmp_path / "data").exists()
+    script.write_text(
+        text.replace("asyncio.run(main())", 'if __name__ == "__main__":\n    asyncio.run(main())')
+    )
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

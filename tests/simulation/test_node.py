@@ -1,0 +1,249 @@
+"""A node and its clients by seed: crashes, unknown outcomes, conflicts, late stamps, clocks that jump.
+
+One owner at a time hosts two worlds over a failing store; clients beside it send through it, clients
+elsewhere through the inbox; each sends an event again, with the same id, until it is acknowledged. The owner
+crashes and starts again, worlds leave memory, are paused and resumed, snapshots are taken. The checker knows
+the store only: every acknowledged event is in the journal exactly once, none is invented, the chain is whole,
+every snapshot leads to the same bytes, and running the steps again says the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cellule.errors import InvariantBroken, Parked, Rejected, Unavailable
+from cellule.host import loading
+from cellule.host.commits import Committer
+from cellule.host.hosted import Hosted
+from cellule.host.inbox import Inbox
+from cellule.kernel.need import Nodes, drive
+from cellule.modules.python import PythonPrograms
+from cellule.store.engine import Batch
+from cellule.store.engines.memory import MemoryEngine
+from cellule.testing import Faults, Simulation, simulate
+from cellule.testing.nodes import check_store, events_of, load_app, open_node
+
+pytestmark = pytest.mark.simulation
+
+TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
+BUILT = TALLY.app.build()
+WORLDS = ("north", "south")
+CAUGHT_WITHIN = 120
+ROUGH_NODE = Faults(
+    unavailable=0.03, unknown_applied=0.05, unknown_lost=0.05, unknown_late=0.05, early_stamp=0.3,
+    for_nothing=0.05, delay=0.4,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def programs():
+    loaded = PythonPrograms(limit_s=None)
+    nodes = Nodes(0)
+    for (
+        module
+    ) in BUILT.manifest.modules.values():  # else the first seed alone would read the code from the CAS
+        drive(
+            loaded.program(BUILT.manifest, module, nodes),
+            nodes,
+            lambda cids: {c: BUILT.blocks[c] for c in cids},
+        )
+    yield loaded
+    loaded.close()
+
+
+class Town:
+    """The processes of one run, and what their clients were told."""
+
+    def __init__(self, simulation: Simulation, programs, events: int) -> None:
+        self.simulation = simulation
+        self.programs = programs
+        self.chance = simulation.entropy
+        self.clock = simulation.clock_for("owner")
+        self.acknowledged: dict[str, set[str]] = {name: set() for name in WORLDS}
+        self.sent: dict[str, set[str]] = {name: set() for name in WORLDS}
+        self.reached: Counter[str] = Counter()
+        self.left = {
+            client: [f"{client}/{number}" for number in range(events)]
+            for client in ("near 0", "near 1", "near 2", "far 0", "far 1")
+        }
+        self.starts = 0
+        self.served = asyncio.Event()
+
+    def options(self):
+        return {"clock": self.clock, "snapshot_bytes": 1_500, "idle_s": 1.0, "stall_s": 3.0}
+
+    async def serve(self, engine) -> None:
+        """One life of the owner: it hosts, and its own clients send."""
+        self.starts += 1
+        entropy = self.chance.child(f"owner {self.starts}")
+        while True:
+            try:
+                async with open_node(engine, BUILT, self.programs, entropy=entropy, **self.options()) as node:
+                    async with asyncio.TaskGroup() as tasks:
+                        for client in self.left:
+                            if client.startswith("near"):
+                                tasks.create_task(self.client(client, node))
+                    await asyncio.sleep(3_600)
+            except Unavailable:
+                await asyncio.sleep(0.05)
+
+    async def elsewhere(self, client: str) -> None:
+        """Another process: it does not own the store."""
+        engine = self.simulation.engine_for(client)
+        entropy = self.chance.child(client)
+        while self.left[client]:
+            try:
+                async with open_node(
+                    engine, BUILT, self.programs, entropy=entropy, owner=False, **self.options()
+                ) as node:
+                    await self.client(client, node)
+            except Unavailable:
+                await asyncio.sleep(0.05)
+
+    async def client(self, client: str, node) -> None:
+        mine, chance = self.left[client], self.chance.child(f"client {client} {self.starts}")
+        while mine:
+            given = mine[0]
+            name = WORLDS[hash_of(given) % 2]
+            try:
+                await self.act(node, name, given, chance)
+            except Unavailable as error:
+                self.reached[error.code] += 1
+                await asyncio.sleep(0.02)
+                continue
+            except Rejected as error:
+                if error.code not in ("host.no_universe", "host.no_world"):
+                    raise
+                await asyncio.sleep(0.1)  # the owner has not made it yet
+                continue
+            except Parked:
+                self.reached["parked"] += 1
+            self.acknowledged[name].add(given)
+            mine.pop(0)
+            if not any(self.left.values()):
+                self.served.set()
+            await asyncio.sleep(chance.below(30) / 1_000)
+
+    async def act(self, node, name: str, given: str, chance) -> None:
+        world = await node.world(name, create=None)
+        if chance.chance(0.1):
+            await world.control("pause" if chance.chance(0.3) else "resume", who=given, why="chance")
+            self.reached["control"] += 1
+        self.sent[name].add(given)
+        wait = chance.choice(["durable", "applied", "applied"])
+        async with asyncio.timeout(60):
+            outcome = await world.send(event_of(given), id=given, wait=wait)
+        self.reached["duplicate" if outcome.duplicate else "first"] += 1
+
+
+def hash_of(text: str) -> int:
+    return sum(text.encode())
+
+
+def event_of(given: str):
+    """What is sent under an id follows from the id alone."""
+    key = f"k{hash_of(given) % 4}"
+    made = [
+        TALLY.Add(key, 1, given), TALLY.Both(key), TALLY.Pass(key, "k9", 3), TALLY.Poke(key),
+        TALLY.Keep(key, given * 500),
+    ]  # fmt: skip
+    return made[hash_of(given) // 2 % len(made)]
+
+
+def scenario_of(programs, events=6, crashes=3):
+    async def scenario(simulation: Simulation):
+        town = Town(simulation, programs, events)
+        chance = simulation.entropy.child("trouble")
+
+        def start():
+            return simulation.start("owner", town.serve)
+
+        owner = start()
+        async with asyncio.timeout(3_600), asyncio.TaskGroup() as far:
+            for client in town.left:
+                if client.startswith("far"):
+                    far.create_task(town.elsewhere(client))
+            for _ in range(crashes):
+                await asyncio.sleep(chance.below(1_500) / 1_000)
+                town.clock.jump((chance.below(40) - 10) * 1_000_000_000)
+                await owner.crash()
+                owner = start()
+            await town.served.wait()
+        await asyncio.sleep(30)  # virtual: time for everything that was enqueued
+        await owner.crash()
+        await simulation.wire.settle()
+        await check(simulation, programs, town)
+        simulation.note(repr(sorted(town.reached.items())))
+        return town.reached
+
+    return scenario
+
+
+async def check(simulation: Simulation, programs, town: Town) -> None:
+    engine = MemoryEngine(simulation.disk)
+    infos = {info.name: info for info in await check_store(engine, programs)}
+    for name in WORLDS:
+        ids = [each.id for each in await events_of(engine, infos[name]) if each.id is not None]
+        assert len(ids) == len(set(ids)), "an event is there twice"
+        assert set(ids) <= town.sent[name], "an event was invented"
+        assert town.acknowledged[name] <= set(ids), "an acknowledged event was lost"
+    rows = simulation.disk.dump()
+    assert not [key for key in rows if b"inbox" in key], "an item was left in an inbox"
+
+
+def test_a_node_and_its_clients_keep_every_promise(programs):
+    runs = simulate(scenario_of(programs), faults=ROUGH_NODE)
+    reached = sum((run.result for run in runs), Counter())
+    every = {"first", "duplicate", "control", "parked", "host.not_accepted"}
+    assert len(runs) < 50 or every <= set(reached)  # a simulation that reaches nothing proves nothing
+
+
+# Controls: what a careless host would do is caught
+
+
+class Credulous(Committer):
+    """Broken: it takes an unknown outcome for success."""
+
+    async def commit(self, group, patience):
+        try:
+            await self._engine.commit(await self._batch(group, group[-1].head, None))
+        except Unavailable as error:
+            if type(error) is Unavailable:
+                return await super().commit(group, patience)
+        self.head = group[-1].head
+        return False
+
+
+class Hasty(Hosted):
+    """Broken: it acknowledges a beat before it is durable."""
+
+    def _account(self, beat, sents, rows, ready):
+        super()._account(beat, sents, rows, ready)
+        if self._finished:
+            self._made_durable(self._finished[-1])
+
+
+class Forgetful(Inbox):
+    """Broken: it forgets taken rows before they are cleared, and clears them without a frame."""
+
+    async def take(self, most):
+        taken = await super().take(most)
+        for row in taken.rows:
+            await self._engine.commit(Batch(clear=[row.key]))
+        return taken
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "broken"),
+    [(loading, "Committer", Credulous), (loading, "Hosted", Hasty), (loading, "Inbox", Forgetful)],
+)
+def test_a_careless_host_is_caught(programs, monkeypatch, home, name, broken):
+    monkeypatch.setattr(home, name, broken)
+    with pytest.raises(InvariantBroken) as caught:
+        simulate(scenario_of(programs, crashes=6), seeds=range(CAUGHT_WITHIN), faults=ROUGH_NODE)
+    assert caught.value.code == "testing.seed_failed"
+    assert "fails identically" in str(caught.value)
