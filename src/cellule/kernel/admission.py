@@ -49,7 +49,7 @@ class Admission:
         """Admit items in order, as many as the frame takes."""
         start = 0
         while start < len(items):
-            if self.writer.is_full():
+            if self.writer.is_closed():
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
             item = items[start]
@@ -70,7 +70,7 @@ class Admission:
             yield from self.ledger.load(wanted)
         outcomes, writer = self.outcomes, self.writer
         for position, item in enumerate(items):
-            if writer.is_full():
+            if writer.is_closed():
                 outcomes.extend([LATER] * (len(items) - position))
                 return
             slots = routed[position]

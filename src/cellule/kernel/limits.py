@@ -7,7 +7,8 @@ from __future__ import annotations
 
 FORMAT_VERSION = 0  # format: stays 0 until forks and eras are done
 
-FRAME_BYTES_CLOSE = 2_000_000  # a beat admits and steps no more once its frame is this long
+FRAME_BYTES_CLOSE = 2_000_000  # a beat steps no more once its frame is this long
+FRAME_BYTES_ADMIT = 1_000_000  # and admits no more once it is this long: the rest belongs to the steps
 OUTPUT_BYTES_MAX = 1_000_000  # one step's state, events, reply and annotation together
 EVENT_BYTES_MAX = 1_000_000  # one event's value
 STEP_EVENTS_MAX = 10_000  # events one step may emit

@@ -53,7 +53,7 @@ class Rounds:
         plain = self._plain
         for _ in range(self._pace.burst):
             for _ in range(len(ring)):
-                if not left or writer.is_full():
+                if not left or (writer.is_full() and self.steps):  # one step at least: a flood starves nobody
                     return
                 left -= 1
                 slot = ring[0]

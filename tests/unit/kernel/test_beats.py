@@ -88,10 +88,19 @@ def test_a_full_frame_leaves_the_rest_for_the_next_beat(world):
     big = EventItem("shop/Failed@1", encode({"order": "o1", "why": "x" * 900_000}))
     items = [big, big, big, placed("late")]
     beat = world.beat(items)
-    assert [type(outcome) for outcome in beat.outcomes] == [Admitted, Admitted, Admitted, Later]
+    assert [type(outcome) for outcome in beat.outcomes] == [Admitted, Admitted, Later, Later]
     assert beat.more
-    rest = world.beat(items[3:])
-    assert isinstance(rest.outcomes[0], Admitted)
+    rest = world.beat(items[2:])
+    assert [type(outcome) for outcome in rest.outcomes] == [Admitted, Admitted]
+
+
+def test_a_flood_of_large_events_leaves_room_for_steps(world):
+    """A beat whose frame was filled by admission alone took no step, so a steady flood starved all cells."""
+    beat = world.beat([placed(f"{at:0500d}") for at in range(5_000)])
+    assert isinstance(beat.outcomes[-1], Later)
+    assert len(beat.steps) > 1_000
+    huge = EventItem("shop/Failed@1", encode({"order": "o1", "why": "x" * 990_000}))
+    assert world.beat([huge, huge, huge]).steps
 
 
 def test_a_too_large_event_is_refused_without_a_record(world):
