@@ -264,7 +264,7 @@ async def test_a_cancelled_statement_is_unavailable_and_applies_nothing(server, 
 
 
 async def test_a_statement_over_its_time_is_ended_by_the_server_with_a_definite_answer(server):
-    async with await PostgresEngine.open(server.dsn, timeout_ms=100) as engine:
+    async with await PostgresEngine.open(server.dsn, timeout_ms=500) as engine:
         await engine.commit(Batch(set={b"k": b"1"}))
         async with locked(server, b"k"):
             with pytest.raises(Unavailable) as caught:

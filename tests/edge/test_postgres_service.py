@@ -19,6 +19,7 @@ from cellule.store.engine import KEY_BYTES_MAX, Batch, counter_value
 from cellule.store.engines.postgres import PostgresEngine, install_script
 from cellule.store.engines.postgres.layout import LAYOUT_VERSION
 from cellule.store.format import check_format
+from cellule.values.cbor import encode
 
 UNIVERSE = UUID(int=1)
 PATIENCE_S = 60
@@ -391,3 +392,12 @@ async def changed(engine, key, seen):
         [value] = await engine.read([key])
         if value != seen:
             return value
+
+
+async def test_a_store_of_a_newer_format_is_refused_with_both_versions(postgres_server, schema):
+    async with await PostgresEngine.open(postgres_server.dsn, schema=schema) as engine:
+        await engine.commit(Batch(set={keys.format_version(): encode({"version": 7})}))
+    with pytest.raises(Rejected) as caught:
+        await PostgresEngine.open(postgres_server.dsn, schema=schema)
+    assert caught.value.code == "store.format_newer"
+    assert "format 7" in str(caught.value)

@@ -56,6 +56,7 @@ async def test_rows_are_stored_sealed_in_the_table_of_their_family(postgres_serv
     connection = await asyncpg.connect(postgres_server.dsn)
     await connection.execute("DROP SCHEMA IF EXISTS golden CASCADE")
     async with await PostgresEngine.open(postgres_server.dsn, schema="golden") as engine:
+        await engine.commit(Batch(clear=[keys.format_version()]))
         await connection.execute("SELECT setval('golden.stamps', 65536)")
         [stamp] = await engine.commit(
             Batch(

@@ -1,7 +1,7 @@
 """The `format` row: which version of everything durable a store was written in, checked before anything else.
 
 One number covers keys, rows, frames and snapshots. It is 0 until those are settled; a store of version 0
-makes no promise to later releases. Engines know nothing of it: whoever opens one calls `check_format` first.
+makes no promise to later releases. A durable engine calls `check_format` when it is opened.
 
 Rejected: a version per kind of row. Any mix of them would have to be tested against any other.
 """

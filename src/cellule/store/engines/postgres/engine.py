@@ -32,6 +32,7 @@ from cellule.store.engines.postgres.notify import SENDER_CHARACTERS, Notifier, c
 from cellule.store.engines.postgres.reads import Reads
 from cellule.store.engines.postgres.watches import Watches, written_hashes
 from cellule.store.families import check_one_family
+from cellule.store.format import check_format
 from cellule.store.rows import open_row
 
 LOOK_MS = 5_000
@@ -76,7 +77,13 @@ class PostgresEngine:
             await connections.close()
             raise
         sender = (entropy or SystemEntropy()).bytes(SENDER_CHARACTERS // 2).hex()
-        return cls(connections, schema, sender, look_ms)
+        engine = cls(connections, schema, sender, look_ms)
+        try:
+            await check_format(engine)
+        except BaseException:
+            await engine.close()
+            raise
+        return engine
 
     async def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `Engine.read`; one statement."""
