@@ -1,1 +1,4 @@
-"""Benchmarks: `python -m bench [NAME ...] [--json]`. Speeds are ratios within one run: machines are noisy."""
+"""Benchmarks: `python -m bench [NAME ...] [--json] [--quick]`.
+
+Speeds are ratios within one run: machines are noisy, and numbers of two runs do not compare.
+"""

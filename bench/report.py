@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict, dataclass
+
+COLUMNS = ["bench", "case", "metric", "value", "target", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """One number; `target` and `ok` are None where it only informs."""
+
     bench: str
     case: str
     metric: str
@@ -18,28 +23,68 @@ class Row:
     ok: bool | None = None
 
 
-def ratio(bench: str, case: str, metric: str, value: float, target: float) -> Row:
-    """A ratio within one run that should reach at least `target`."""
-    return Row(bench, case, metric, round(value, 3), "x", target, value >= target)
+def measured(bench: str, case: str, metric: str, value: float, unit: str) -> Row:
+    """A number that only informs."""
+    return Row(bench, case, metric, _rounded(value), unit)
 
 
-def at_most(bench: str, case: str, metric: str, value: float, target: float) -> Row:
-    """A ratio within one run that should stay at or below `target`."""
-    return Row(bench, case, metric, round(value, 3), "x", target, value <= target)
+def ratio(bench: str, case: str, metric: str, value: float, target: float | None = None) -> Row:
+    """How many times as fast as the other side of the same run; at least `target`, where there is one."""
+    ok = None if target is None else value >= target
+    return Row(bench, case, metric, _rounded(value), "x", target, ok)
 
 
-def as_lines(rows: Iterable[Row]) -> Iterator[str]:
-    for row in rows:
-        yield json.dumps(asdict(row))
+def none_of(bench: str, case: str, metric: str, count: int) -> Row:
+    """A count that should be 0."""
+    return Row(bench, case, metric, count, "", 0, count == 0)
+
+
+def stream(rows: AsyncGenerator[Row, None]) -> Iterator[Row]:
+    """The rows of an asynchronous benchmark, as they come."""
+
+    async def following() -> Row | None:
+        return await anext(rows, None)
+
+    with asyncio.Runner() as runner:
+        try:
+            while (row := runner.run(following())) is not None:
+                yield row
+        finally:
+            runner.run(rows.aclose())
+
+
+def as_line(row: Row) -> str:
+    """The row as one JSON object."""
+    return json.dumps(asdict(row))
 
 
 def show_table(rows: list[Row]) -> None:
+    """Print all rows, and how many targets were reached."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("bench", "case", "metric", "value", "target", "", title="Cellule benchmarks")
+    table = Table(*COLUMNS)
     for row in rows:
-        mark = {True: "[green]ok[/]", False: "[red]below target[/]", None: ""}[row.ok]
-        target = "" if row.target is None else f"{row.target:g} {row.unit}"
-        table.add_row(row.bench, row.case, row.metric, f"{row.value:,.4g} {row.unit}", target, mark)
-    Console(width=120).print(table)
+        *cells, mark = _cells(row)
+        table.add_row(*cells, f"[{'green' if row.ok else 'red'}]{mark}[/]")
+    aimed = [row for row in rows if row.ok is not None]
+    console = Console(width=130)
+    console.print(table)
+    console.print(f"{sum(row.ok is True for row in aimed)} of {len(aimed)} targets reached")
+
+
+def as_markdown(rows: list[Row]) -> str:
+    """All rows as a table for documents."""
+    lines = [COLUMNS, ["---", "---", "---", "---:", "---:", "---"], *map(_cells, rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cells(row: Row) -> list[str]:
+    target = "" if row.target is None else f"{row.target:g} {row.unit}".strip()
+    mark = {True: "ok", False: "missed", None: ""}[row.ok]
+    return [row.bench, row.case, row.metric, f"{row.value:,g} {row.unit}".strip(), target, mark]
+
+
+def _rounded(value: float) -> float:
+    """Four digits: more would claim what no such measurement gives."""
+    return float(f"{value:.4g}")

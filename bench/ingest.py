@@ -1,0 +1,169 @@
+"""Events from this process into a world over 1,000 keys, durable before they are acknowledged. Wall time.
+
+In flight    so many events are handed over by `send_nowait` and not yet acknowledged; as soon as the oldest
+             is, new ones follow. Typed events in, encoded inside the clock.
+Tasks        as many tasks, each awaiting `send` for one event after another.
+Alone        `send` (`applied`), the next one after its answer.
+Floor        see `ingest_floor`: the same events, in the same batches, the same bytes.
+Others       see `ingest_others`: one after another, as that library works.
+
+All take turns on files of their own in one folder, and the best round of each counts. Rounds are short and
+many, so that each side meets the quiet moments of a busy machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import cellule
+from bench.ingest_app import Added, app, key_of
+from bench.ingest_floor import Floor, commits_since
+from bench.ingest_others import Accounts
+from bench.ingest_rows import at_most
+from bench.report import Row, measured, ratio, stream
+from cellule.host.handles import WorldHandle
+from cellule.host.sends import Sent
+
+KEYS = 1_000
+IN_FLIGHT = {1: 50, 10: 500, 100: 2_000, 1_000: 5_000}  # and the events of a round
+ROUNDS = 25
+OTHERS_EVENTS = 100
+FLOOR_MIN, OTHERS_MIN, ALONE_MAX = 1 / 3, 30.0, 3.0
+
+Send = Callable[[WorldHandle, list[Added]], Awaitable[None]]
+
+
+def run(*, quick: bool) -> Iterator[Row]:
+    """Windows of several sizes, tasks, one at a time, and the other library."""
+    return stream(_measure(quick=quick))
+
+
+async def _measure(*, quick: bool) -> AsyncGenerator[Row, None]:
+    share, rounds = (50, 1) if quick else (1, ROUNDS)
+    keys = KEYS // share
+    with tempfile.TemporaryDirectory() as folder:
+        floor, others = Floor(Path(folder) / "floor.db"), Accounts(Path(folder) / "others.db", keys)
+        with floor.closing(), closing(others):
+            async with cellule.open(Path(folder) / "data", app) as node:
+                turns = _Turns(await node.world("bench"), floor, keys)
+                await turns.one(_windowed(keys), keys)
+                for size, events in IN_FLIGHT.items():
+                    count = max(events // share, size // share, 1)
+                    for row in await _in_flight(turns, others, size, count, rounds):
+                        yield row
+                yield await _tasks(turns, KEYS // share, IN_FLIGHT[KEYS] // share, rounds)
+                for row in await _alone(turns, IN_FLIGHT[1] // share, rounds):
+                    yield row
+
+
+class _Turns:
+    """Cellule and its floor on the same events."""
+
+    def __init__(self, world: WorldHandle, floor: Floor, keys: int) -> None:
+        self._world = world
+        self._floor = floor
+        self._keys = keys
+        self._next = 0
+
+    async def one(self, send: Send, count: int) -> tuple[float, float, int]:
+        """Seconds of both sides for `count` events, and into how many frames they went."""
+        first, self._next = self._next, self._next + count
+        events = [Added(key_of(number % self._keys), number) for number in range(first, self._next)]
+        before = (await self._world.head()).height
+        start = time.perf_counter()
+        await send(self._world, events)
+        ours_s = time.perf_counter() - start
+        commits = await commits_since(self._world, before, events)
+        start = time.perf_counter()
+        self._floor.run(commits)
+        return ours_s, time.perf_counter() - start, len(commits)
+
+    async def best(self, send: Send, count: int, rounds: int) -> tuple[float, float, float]:
+        """Seconds an event in the best round of each side, and events a frame in all rounds."""
+        taken = [await self.one(send, count) for _ in range(rounds)]
+        frames = sum(each[2] for each in taken)
+        return min(t[0] for t in taken) / count, min(t[1] for t in taken) / count, count * rounds / frames
+
+
+async def _in_flight(turns: _Turns, others: Accounts, size: int, count: int, rounds: int) -> list[Row]:
+    case = f"{size:,} in flight"
+    ours_s = floor_s = others_s = float("inf")
+    batches = []
+    for _ in range(rounds):
+        ours, floor, batch = await turns.best(_windowed(size), count, 1)
+        ours_s, floor_s = min(ours_s, ours), min(floor_s, floor)
+        batches.append(batch)
+        if size == KEYS:
+            others_s = min(others_s, _others(others, OTHERS_EVENTS if rounds > 1 else 10))
+    target = FLOOR_MIN if size == KEYS else None
+    rows = [
+        ratio("ingest", case, "events vs floor", floor_s / ours_s, target),
+        measured("ingest", case, "events", 1 / ours_s, "/s"),
+        measured("ingest", case, "an event", ours_s * 1e6, "us"),
+        measured("ingest", case, "an event of the floor", floor_s * 1e6, "us"),
+        measured("ingest", case, "events a frame", sum(batches) / len(batches), ""),
+    ]
+    if size == KEYS:
+        rows.append(ratio("ingest", case, "events vs eventsourcing", others_s / ours_s, OTHERS_MIN))
+        rows.append(measured("ingest", case, "events of eventsourcing", 1 / others_s, "/s"))
+    return rows
+
+
+def _others(others: Accounts, count: int) -> float:
+    start = time.perf_counter()
+    others.run(range(count))
+    return (time.perf_counter() - start) / count
+
+
+async def _tasks(turns: _Turns, size: int, count: int, rounds: int) -> Row:
+    ours_s, _, _ = await turns.best(_by_tasks(size), count, rounds)
+    return measured("ingest", f"{size:,} tasks awaiting send", "events", 1 / ours_s, "/s")
+
+
+async def _alone(turns: _Turns, count: int, rounds: int) -> list[Row]:
+    case = "one at a time, applied"
+    ours_s, floor_s, _ = await turns.best(_one_by_one, count, rounds)
+    return [
+        at_most("ingest", case, "latency vs floor", ours_s / floor_s, "x", ALONE_MAX),
+        measured("ingest", case, "latency", ours_s * 1e6, "us"),
+        measured("ingest", case, "latency of the floor", floor_s * 1e6, "us"),
+    ]
+
+
+def _windowed(size: int) -> Send:
+    async def send(world: WorldHandle, events: list[Added]) -> None:
+        under_way: deque[Sent] = deque()
+        for event in events:
+            if len(under_way) >= size:
+                await under_way[0].wait()
+                while under_way and under_way[0].finished:
+                    under_way.popleft()
+            under_way.append(await world.send_nowait(event))
+        for sent in under_way:
+            await sent.wait()
+
+    return send
+
+
+def _by_tasks(size: int) -> Send:
+    async def send(world: WorldHandle, events: list[Added]) -> None:
+        async def work(mine: list[Added]) -> None:
+            for event in mine:
+                await world.send(event)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(size):
+                tasks.create_task(work(events[number::size]))
+
+    return send
+
+
+async def _one_by_one(world: WorldHandle, events: list[Added]) -> None:
+    for event in events:
+        await world.send(event)
