@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import cellule
 from bench.growth_child import WORLD
@@ -130,7 +130,7 @@ class _Side:
         )
         self.forget()
 
-    def __enter__(self) -> _Side:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

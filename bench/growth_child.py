@@ -1,7 +1,8 @@
 """What `growth` does in processes of its own: build a world, do rounds of work on it, work until killed.
 
 `python -m bench.growth_child VERB FOLDER CELLS [EVENTS]` prints one JSON object when it is done; the one that
-waits to be killed prints it when its work is durable. `serve` reads JSON objects, one a line, and answers each.
+waits to be killed prints it when its work is durable. `serve` reads JSON objects, one a line, and answers
+each.
 """
 
 from __future__ import annotations

@@ -181,7 +181,8 @@ def test_the_bytes_of_another_type_are_either_read_validly_or_rejected(pair, dra
     value, refused = outcome(codec.decode, data)
     trusted, refused_trusted = outcome(codec.decode_trusted, data)
     checked, refused_wire = outcome(codec.wire.decode, data)
-    assert getattr(refused, "code", None) == getattr(refused_trusted, "code", None)
+    if getattr(refused, "code", None) != "schema.field_unknown":  # verified bytes are not searched for those
+        assert getattr(refused, "code", None) == getattr(refused_trusted, "code", None)
     if refused is None:
         assert value == trusted
         assert codec.decode(codec.encode(value)) == value

@@ -29,6 +29,8 @@ from cellule.values.writer import BYTES, head, write
 
 _write = cast("Callable[[object], bytes]", libipld.encode_dag_cbor)
 _read = cast("Callable[[bytes], Value]", libipld.decode_dag_cbor)
+read_unchecked = _read
+"""libipld itself: for verified bytes that hold no links and no byte strings; raises the driver's errors."""
 _recursion_limit = sys.getrecursionlimit
 _msgpack = msgspec.msgpack.Encoder().encode
 _DRIVER_ERRORS: Final = (ValueError, TypeError, OverflowError, RecursionError, cbor2.CBORError)

@@ -133,6 +133,19 @@ def is_direct(shape: Shape, known: dict[int, bool]) -> bool:
             return False
 
 
+def holds_bytes(shape: Shape) -> bool:
+    """Whether a direct shape has byte strings in it, which take a check of their own."""
+    match shape:
+        case SequenceShape(item=item) | OptionShape(item=item) | MapShape(value=item):
+            return holds_bytes(item)
+        case TupleShape(items=items):
+            return any(holds_bytes(item) for item in items)
+        case RecordShape():
+            return any(holds_bytes(field.shape) for field in shape.fields)
+        case _:
+            return isinstance(shape, ScalarShape) and shape.kind == "bytes"
+
+
 def _is_direct_record(shape: RecordShape, known: dict[int, bool]) -> bool:
     if shape.is_mapping or not _is_plain_class(shape.python):
         return False
