@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cellule.kernel import dedupe, writer
+from cellule.kernel import admission, dedupe, rounds
 from cellule.kernel.cells import pack, unpack
 from cellule.kernel.frame import decode_frame
 from cellule.kernel.index import LiveIndex, pages
@@ -131,8 +131,8 @@ def test_splitting_admission_into_other_beats_never_loses_or_duplicates_an_event
     events, cuts, frame_bytes, quota, burst
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "FRAME_BYTES_CLOSE", frame_bytes)
-        patch.setattr(writer, "FRAME_BYTES_ADMIT", frame_bytes // 2)
+        patch.setattr(rounds, "FRAME_BYTES_CLOSE", frame_bytes)
+        patch.setattr(admission, "FRAME_BYTES_ADMIT", frame_bytes // 2)
         world = KernelWorld(town.document(town.Edition()), town.PROGRAMS, pace=Pace(quota, burst))
         waiting = [add(who, n) for who, n in events]
         heights = []

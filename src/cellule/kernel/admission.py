@@ -26,7 +26,7 @@ from cellule.kernel.items import (
     RefusedItem,
 )
 from cellule.kernel.ledger import Ledger, Target
-from cellule.kernel.limits import EVENT_BYTES_MAX
+from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need
 from cellule.kernel.records import EVENT, REFUSED
 from cellule.kernel.steps import Stepper
@@ -49,7 +49,7 @@ class Admission:
         """Admit items in order, as many as the frame takes."""
         start = 0
         while start < len(items):
-            if self.writer.is_closed():
+            if self.writer.size >= FRAME_BYTES_ADMIT:
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
             item = items[start]
@@ -68,9 +68,9 @@ class Admission:
         routed = [self._routed(item, wanted) for item in items]
         if wanted:
             yield from self.ledger.load(wanted)
-        outcomes, writer = self.outcomes, self.writer
+        outcomes, writer, admit = self.outcomes, self.writer, self._admit_one
         for position, item in enumerate(items):
-            if writer.is_closed():
+            if writer.size >= FRAME_BYTES_ADMIT:  # a flood of items must leave room for steps
                 outcomes.extend([LATER] * (len(items) - position))
                 return
             slots = routed[position]
@@ -80,7 +80,7 @@ class Admission:
             elif item.explicit:
                 outcomes.append((yield from self._admit_once(item, slots)))
             else:
-                outcomes.append(self._admit_one(item, slots))
+                outcomes.append(admit(item, slots))
 
     def _routed(self, item: EventItem, wanted: dict[str, list[bytes]]) -> list[Slot] | CelluleError:
         """The slots an event goes to, or why it goes nowhere."""

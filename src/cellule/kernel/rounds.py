@@ -16,7 +16,7 @@ from cellule.kernel import expiry
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.eras import Eras
 from cellule.kernel.ledger import Ledger
-from cellule.kernel.limits import LOAD_SLOTS_MAX, STATE_INLINE_RECORD_MAX
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
 from cellule.kernel.records import DELETED, EMITTED, OK, STEP, UPCAST
@@ -50,10 +50,10 @@ class Rounds:
         """Step cells until the ring is empty or the beat has done enough."""
         ring, writer = self._ledger.ring, self._writer
         left = self._pace.quota
-        plain = self._plain
+        plain, steps = self._plain, self.steps
         for _ in range(self._pace.burst):
             for _ in range(len(ring)):
-                if not left or (writer.is_full() and self.steps):  # one step at least: a flood starves nobody
+                if not left or (writer.size >= FRAME_BYTES_CLOSE and steps):  # one step at least
                     return
                 left -= 1
                 slot = ring[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cellule.kernel.frame import Header, Record, encode_frame
-from cellule.kernel.limits import FRAME_BYTES_ADMIT, FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import seal
 from cellule.values.link import Link
@@ -34,10 +34,6 @@ class FrameWriter:
     def is_full(self) -> bool:
         """Tell whether the frame takes no further steps."""
         return self.size >= FRAME_BYTES_CLOSE
-
-    def is_closed(self) -> bool:
-        """Tell whether the frame takes no further items; a flood of them must leave room for steps."""
-        return self.size >= FRAME_BYTES_ADMIT
 
     def name(self, text: str) -> int:
         """The position of a name in the frame's table."""
