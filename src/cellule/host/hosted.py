@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +31,7 @@ from cellule.host.limits import (
 )
 from cellule.host.nodes import fetch_nodes
 from cellule.host.patience import Patience
+from cellule.host.questions import Question, Questions
 from cellule.host.sends import Sent, lost
 from cellule.host.snapshots import Snapshots
 from cellule.kernel.cells import Entry
@@ -70,8 +70,7 @@ class Hosted:
         self._work = asyncio.Event()
         self._beats_ready = asyncio.Event()
         self._room = asyncio.Event()
-        self._durable: list[tuple[int, asyncio.Future[None]]] = []
-        self._looks: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._questions = Questions(world, self._fetch)
         self._wake_ns: int | None = None
         self._more = True
         self._closing = False
@@ -130,20 +129,16 @@ class Hosted:
         seen = await self.ask(lambda: ledger.dedupe.find(dedupe_key, ledger.nodes))
         return None if seen is None else int(seen.height)
 
-    async def ask(self, question: Callable[[], Any]) -> Any:
-        """Ask the world something between beats; the answer is released when it is durable.
-
-        The question answers `Need` as a world's methods do, or is a generator that yields it.
-        """
+    async def ask(self, question: Question) -> Any:
+        """Ask the world something between beats; the answer is released when what it saw is durable."""
         if not self.accepts:
             raise self._gone()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._looks.append((question, future))
+        answer = self._questions.put(question)
         self._work.set()
         self.idle_since_ns = self._clock.monotonic_ns()
-        beat, answer = await future
+        beat, found = await answer
         await self.wait_durable(beat)
-        return answer
+        return found
 
     async def wait_durable(self, beat: int) -> None:
         """Wait until this beat is committed."""
@@ -151,9 +146,7 @@ class Hosted:
             return
         if self.ended is not None:
             raise self._gone()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._durable.append((beat, future))
-        await future
+        await self._questions.until(beat)
 
     async def snapshot_now(self) -> tuple[int, Cid]:
         """Take a snapshot at the next beat boundary, and return its height and root."""
@@ -193,12 +186,12 @@ class Hosted:
     # Beating
 
     def _has_work(self) -> bool:
-        return bool(self._direct or self._more or self._inbox.has_items or self._looks)
+        return bool(self._direct or self._more or self._inbox.has_items or self._questions.waiting)
 
     async def _beat_loop(self) -> None:
         while True:
             await self._wait_work()
-            await self._do_looks()
+            await self._questions.answer(self._newest.beat)
             if self._closing and not self._has_work():
                 await self._snapshots.at_close(self)
                 if not self._has_work():
@@ -235,29 +228,7 @@ class Hosted:
         full = len(self._finished) >= UNCOMMITTED_BEATS_MAX or self._finished_bytes > UNCOMMITTED_BYTES_MAX
         return full or not self._more
 
-    async def _do_looks(self) -> None:
-        while self._looks:
-            question, future = self._looks[
-                0
-            ]  # it stays until it is answered, for `_stall` and `_end` to find
-            answer = await self._answer(question())
-            self._looks.popleft()
-            if not future.done():
-                future.set_result((self._newest.beat, answer))
-
-    async def _answer(self, answer: Any) -> Any:
-        while isinstance(answer, Need):
-            answer = self.world.resume(await self._nodes(answer))
-        if not isinstance(answer, Generator):
-            return answer
-        try:
-            while True:
-                need = next(answer)
-                self.world.ledger.nodes.add(await self._nodes(need))
-        except StopIteration as stop:
-            return stop.value
-
-    async def _nodes(self, need: Need) -> dict[Cid, bytes]:
+    async def _fetch(self, need: Need) -> dict[Cid, bytes]:
         return await self._reading.insist(lambda: fetch_nodes(self._cas, need.cids))
 
     async def _beat(self) -> None:
@@ -278,9 +249,8 @@ class Hosted:
         self.idle_since_ns = self._clock.monotonic_ns()
         items = [sent.item for sent in sents]
         answer = self.world.beat(items, self._clock.now_ns(), self._entropy.bytes(16))
-        if isinstance(answer, Need):
-            answer = await self._answer(answer)
-        assert isinstance(answer, Beat)
+        while isinstance(answer, Need):
+            answer = self.world.resume(await self._fetch(answer))
         self._account(answer, sents, rows, ready)
         self._beating = []
 
@@ -351,15 +321,7 @@ class Hosted:
         for sent in finished.completed:
             sent.finished = True
             sent.wake()
-        if self._durable:
-            self._release(finished.head.beat)
-
-    def _release(self, beat: int) -> None:
-        ready = [future for number, future in self._durable if number <= beat]
-        self._durable = [(number, future) for number, future in self._durable if number > beat]
-        for future in ready:
-            if not future.done():
-                future.set_result(None)
+        self._questions.release(finished.head.beat)
 
     # Trouble, and the end
 
@@ -369,7 +331,7 @@ class Hosted:
         while self._direct:
             sent = self._direct.popleft()
             sent.fail(lost(sent, self.world.world_id, error, submitted=False))
-        self._refuse_reads(error)
+        self._questions.refuse(error)
         self._room.set()
 
     def _tell(self, error: BaseException, *, submitted: bool) -> None:
@@ -383,13 +345,6 @@ class Hosted:
                 sent.fail(lost(sent, world, error, submitted=submitted))
         for sent in (*self._beating, *self._deliveries.open.values()):
             sent.fail(lost(sent, world, error, submitted=submitted))
-
-    def _refuse_reads(self, error: CelluleError) -> None:
-        waiting = [*(future for _, future in self._durable), *(future for _, future in self._looks)]
-        self._durable.clear()
-        for future in waiting:
-            if not future.done():
-                future.set_exception(error)
 
     def _reason(self, failure: BaseException | None) -> CelluleError:
         """Why the world is no longer here, in our own words."""
@@ -413,8 +368,7 @@ class Hosted:
         for sent in self._direct:
             sent.fail(lost(sent, self.world.world_id, error, submitted=False))
         self._direct.clear()
-        self._refuse_reads(error)
-        self._looks.clear()
+        self._questions.refuse(error)
         self._snapshots.abandon(error)
         self._room.set()
         close_scratch = getattr(self.world.ledger.spill, "close", None)

@@ -31,6 +31,7 @@ SNAPSHOT_RETRY_S = 5.0  # pause after a snapshot could not be saved
 # Worlds on a node
 IDLE_S = 60.0  # a world without work is let go after this
 WORLDS_MAX = 1_000  # worlds in memory at once; the longest idle leave first
+FAILED_REST_S = 60.0  # a world that was stopped by damage or a defect is not roused by itself for this long
 LOOK_S = 1.0  # how often due timers and idle worlds are looked for
 CLOCK_LOOK_S = 10.0  # how long a world trusts that the wall clock did not jump
 WAKE_PAGE = 1_000  # wake rows read at once

@@ -55,8 +55,7 @@ class Loader:
     async def open(self, info: WorldInfo, cas: Cas, progress: Progress | None = None) -> Hosted:
         """Take the world over and restore it."""
         epoch = await self._take(info)
-        head = await read_head(self.engine, info)
-        world, tail = await self.restore(info, cas, head, progress)
+        world, head, tail = await self.restore(info, cas, progress)
         committer = Committer(self.engine, cas, info.universe, info.id, epoch, head)
         snapshots = Snapshots(
             self.engine, cas, info.universe, info.id, epoch, self.clock,
@@ -72,10 +71,10 @@ class Loader:
         return hosted
 
     async def restore(
-        self, info: WorldInfo, cas: Cas, head: Head, progress: Progress | None = None, upto: int | None = None
-    ) -> tuple[World, int]:
+        self, info: WorldInfo, cas: Cas, progress: Progress | None = None, upto: int | None = None
+    ) -> tuple[World, Head, int]:
         """Restore to the head, or to the last whole beat at `upto`; also says how many bytes it read."""
-        height, snapshot = await self._baseline(info, upto)
+        head, height, snapshot = await self._start(info, upto)
         spill = self.spill() if self.spill is not None else None
         restoring = World.restore(
             snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, spill=spill
@@ -95,11 +94,11 @@ class Loader:
                 world=info.name, height=world.ledger.height, head=head.height,
                 hint="Run `cellule check` on the folder.",
             )  # fmt: skip
-        return world, size
+        return world, head, size
 
     async def restoring(self, info: WorldInfo) -> tuple[int, Restoring]:
         """The baseline's height and a restore that starts there, for verification."""
-        height, snapshot = await self._baseline(info, None)
+        _, height, snapshot = await self._start(info, None)
         return height, World.restore(snapshot, info.id, self.programs, budget=self.budget, pace=self.pace)
 
     async def _take(self, info: WorldInfo) -> bytes:
@@ -116,27 +115,27 @@ class Loader:
                 return epoch
         raise Fenced("host.fenced", "world {world} is being taken by another node", world=info.name)
 
-    async def _baseline(self, info: WorldInfo, upto: int | None) -> tuple[int, Cid]:
-        """The baseline, or the newest kept snapshot at or below a height."""
-        [stored] = await self.engine.read([keys.world_baseline(info.universe, info.id)])
-        if stored is None:
-            raise Corrupted("host.no_baseline", "world {world} has no baseline", world=info.name)
-        height, cid = baseline_of(stored)
+    async def _start(self, info: WorldInfo, upto: int | None) -> tuple[Head, int, Cid]:
+        """The head, and where restore starts: the baseline, or the newest kept snapshot at or below a height.
+
+        Head and baseline are of one moment: another owner may move both while this one restores.
+        """
+        head_key, baseline_key = (
+            keys.world_head(info.universe, info.id),
+            keys.world_baseline(info.universe, info.id),
+        )
+        head, baseline = await self.engine.read([head_key, baseline_key])
+        if head is None or baseline is None:
+            raise Corrupted("host.no_baseline", "world {world} has no head or baseline", world=info.name)
+        height, cid = baseline_of(baseline)
         if upto is None or height <= upto:
-            return height, cid
+            return Head.of_row(head), height, cid
         begin, end = keys.snapshot_range(info.universe, info.id, 0, upto)
         page = await self.engine.scan(begin, end, limit=1, reverse=True)
         if not page.items:
-            return 0, await self._first(info)
-        key, value = page.items[0]
-        row: Any = value
-        return keys.snapshot_height(key), Cid.of_bytes(row)
-
-    async def _first(self, info: WorldInfo) -> Cid:
-        [stored] = await self.engine.read([keys.snapshot(info.universe, info.id, 0)])
-        if stored is None:
             raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
-        return Cid.of_bytes(stored)
+        key, value = page.items[0]
+        return Head.of_row(head), keys.snapshot_height(key), Cid.of_bytes(value)
 
 
 async def read_head(engine: Engine, info: WorldInfo) -> Head:

@@ -18,17 +18,16 @@ from cellule.errors import CelluleError, Corrupted, InvariantBroken, Rejected, U
 from cellule.host.commits import put_blocks
 from cellule.host.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.hosted import Hosted
-from cellule.host.limits import IDLE_S, LOOK_S, WAKE_PAGE, WORLDS_MAX
+from cellule.host.limits import FAILED_REST_S, IDLE_S, LOOK_S, WORLDS_MAX
 from cellule.host.loading import Loader, Progress
+from cellule.host.waking import Waker
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.snapshot import SnapshotJob
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy, uuid7
-from cellule.store import keys
 from cellule.store.cache import NodeCache
 from cellule.store.cas import Cas
-from cellule.store.engine import SCAN_LIMIT_MAX, Batch, Engine
-from cellule.store.tuples import unpack
+from cellule.store.engine import Engine
 from cellule.values.cid import Cid
 
 DEFAULT_UNIVERSE = "default"
@@ -64,6 +63,7 @@ class Node:
     directory: Directory = field(init=False)
     _cache: NodeCache = field(default_factory=NodeCache)
     _places: dict[UUID, _Place] = field(default_factory=dict)
+    _failed: dict[UUID, int] = field(default_factory=dict)
     _tasks: asyncio.TaskGroup | None = None
     _crowded: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -81,7 +81,9 @@ class Node:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                watchers = await self._watch(tasks) if self.is_owner else []
+                watchers: list[asyncio.Task[None]] = []
+                if self.is_owner:
+                    watchers = [*await Waker(self).start(tasks), tasks.create_task(self._look_after())]
                 try:
                     yield self
                 except BaseException as error:  # noqa: BLE001 - raised again behind the group
@@ -106,6 +108,14 @@ class Node:
     def loaded(self) -> int:
         """How many worlds are in memory."""
         return len(self._places)
+
+    def is_loaded(self, world: UUID) -> bool:
+        """Tell whether a world is in memory: opening, at work, or leaving."""
+        return world in self._places
+
+    def may_rouse(self, world: UUID) -> bool:
+        """Tell whether a world may be opened without a caller: not soon after it was found broken."""
+        return self.clock.monotonic_ns() >= self._failed.get(world, 0)
 
     # Universes and worlds
 
@@ -199,7 +209,7 @@ class Node:
                 hosted.close()
             await hosted.run()
             if isinstance(hosted.ended, InvariantBroken | Corrupted):
-                _report(place.info, hosted.ended)
+                self.report(place.info, hosted.ended)
         except CelluleError as error:
             place.error = error
         except Exception as error:  # noqa: BLE001 - a defect in one world leaves the others alone
@@ -214,6 +224,12 @@ class Node:
             del self._places[place.info.id]
             place.opened.set()
             place.gone.set()
+
+    def report(self, info: WorldInfo, error: CelluleError) -> None:
+        """A person has to look at this, whether or not somebody waits; only callers open it for now."""
+        self._failed[info.id] = self.clock.monotonic_ns() + int(FAILED_REST_S * 1e9)
+        context = {"message": f"world {info.name} ({info.id}) was stopped", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
     async def _close(self, place: _Place) -> None:
         place.is_closing = True
@@ -234,73 +250,14 @@ class Node:
         for task in tasks:
             task.cancel()
 
-    # What wakes worlds
-
-    async def _watch(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Start to listen; a bell rung after this is heard."""
-        shards = range(keys.SHARDS)
-        bells = await self.engine.read([keys.bell(shard) for shard in shards])
-        watchers = [tasks.create_task(self._bell(shard, bells[shard])) for shard in shards]
-        return [*watchers, tasks.create_task(self._look_after())]
-
-    async def _bell(self, shard: int, seen: bytes | None) -> None:
-        """Bring work from the inboxes of a shard's worlds to the worlds.
-
-        A bell rises in the commit that sets `ready`: it is read first, then the rows, then it is watched.
-        """
-        key = keys.bell(shard)
-        begin, end = keys.ready_range(shard)
-        while True:
-            try:
-                page = await self.engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
-                for row, _ in page.items:
-                    await self._rouse(row)
-                await self.engine.watch(key, seen)
-                [seen] = await self.engine.read([key])
-            except Unavailable:
-                await asyncio.sleep(LOOK_S)
-
-    async def _rouse(self, row: bytes) -> None:
-        """Load the world a `ready` or `wake` row names, and tell it; a row of a deleted world is removed."""
-        *_, universe, world = unpack(row)
-        assert isinstance(universe, UUID)
-        assert isinstance(world, UUID)
-        info = await self.directory.listed(universe, world)
-        if info is None:
-            await self.engine.commit(Batch(clear=[row]))
-            return
-        try:
-            (await self.hosted(info)).ring()
-        except (Corrupted, InvariantBroken) as error:
-            _report(info, error)
-
     async def _look_after(self) -> None:
-        """Wake worlds whose timers are due, and let idle ones go."""
+        """Let worlds go that have nothing to do."""
         while True:
-            with suppress(Unavailable):
-                await self._wake_due()
             await self._release_idle()
             self._crowded.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._crowded.wait()
-
-    async def _wake_due(self) -> None:
-        """Rouse the worlds that sleep beyond their time; one read tells, unless very many sleep."""
-        now_ns = self.clock.now_ns()
-        begin, end = keys.wake_range(0)[0], keys.wake_range(keys.SHARDS - 1)[1]
-        page = await self.engine.scan(begin, end, limit=WAKE_PAGE)
-        rows = [row for row, _ in page.items]
-        if page.more:
-            rows = []
-            for shard in range(keys.SHARDS):
-                due = await self.engine.scan(*keys.wake_range(shard, now_ns), limit=WAKE_PAGE)
-                rows.extend(row for row, _ in due.items)
-        for row in rows:
-            _, _, due_ns, _, world = unpack(row)
-            assert isinstance(due_ns, int)
-            if due_ns <= now_ns and world not in self._places:
-                await self._rouse(row)
 
     async def _release_idle(self) -> None:
         now_ns = self.clock.monotonic_ns()
@@ -316,12 +273,6 @@ class Node:
 def node_id(clock: Clock, entropy: Entropy) -> UUID:
     """An id for a process that is about to own worlds."""
     return uuid7(clock.now_ns(), entropy.bytes(10))
-
-
-def _report(info: WorldInfo, error: CelluleError) -> None:
-    """A person has to look at this, whether or not somebody waits for the world."""
-    context = {"message": f"world {info.name} ({info.id}) was stopped", "exception": error}
-    asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _whole_snapshot(world: World) -> tuple[SnapshotJob, Cid]:

@@ -97,7 +97,7 @@ class Reader:
                 "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
                 at=at, world=self._info.name, height=head.height,
             )  # fmt: skip
-        world, _ = await self._node.loader.restore(self._info, self._cas, head, upto=at)
+        world, _, _ = await self._node.loader.restore(self._info, self._cas, upto=at)
         answer: Any = world.look(base, key)
         while isinstance(answer, Need):
             answer = world.resume(await fetch_nodes(self._cas, answer.cids))
