@@ -168,8 +168,8 @@ class SyncWorld(Facade[WorldHandle]):
     def send_many(self, events: Iterable[Any], *, wait: Wait = "applied") -> list[SyncSent]:
         """Send many events and wait for all; each handle keeps what became of its event.
 
-        An event that cannot be encoded is refused before any after it is sent. Failures of single events do
-        not raise here: ask each handle with `sent.wait()`.
+        Events are handed over in slices of a thousand; one that cannot be encoded raises, and nothing from
+        its slice on is sent. Failures of single events do not raise here: ask each handle with `wait()`.
         """
         events = list(events)  # in this thread: its code may call in here
         return [

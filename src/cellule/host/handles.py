@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -123,19 +124,18 @@ class WorldHandle:
     async def send_many(self, events: Iterable[Any], *, wait: Wait = "applied") -> list[Sent]:
         """Send many events and wait for all; each handle keeps what became of its event.
 
-        An event that cannot be encoded is refused before any after it is sent. Failures of single events do
-        not raise here: ask each handle with `await sent.wait()`.
+        Events are handed over in slices of a thousand; one that cannot be encoded raises, and nothing from
+        its slice on is sent. Failures of single events do not raise here: ask each handle with `wait()`.
         """
         _check_wait(wait)
         sents: list[Sent] = []
-        hosted = await self._node.hosted(self.info)
-        encode = self.types.event
-        for number, event in enumerate(events):
-            if number % SEND_SLICE == 0:
+        coming = iter(events)
+        while part := [Sent(EventItem(*self.types.event(event))) for event in islice(coming, SEND_SLICE)]:
+            hosted = self._node.at_work(self.info.id) or await self._node.hosted(self.info)
+            if hosted.is_full:
                 await hosted.wait_room()
-            sent = Sent(EventItem(*encode(event)))
-            hosted.submit(sent)
-            sents.append(sent)
+            hosted.submit(*part)
+            sents += part
         for sent in sents:
             if not sent.finished:
                 with suppress(CelluleError):  # each handle keeps its own outcome

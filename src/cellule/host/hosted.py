@@ -95,16 +95,14 @@ class Hosted:
 
     # For senders and readers
 
-    def submit(self, sent: Sent) -> None:
-        """Put an item into the next beat."""
-        if not self.accepts:
-            sent.fail(lost(sent, self.world.world_id, self._gone(), submitted=False))
-            return
-        trouble = self._writing.trouble or self._reading.trouble
+    def submit(self, *sents: Sent) -> None:
+        """Put items into the next beat; where that cannot be, they fail at once."""
+        trouble = self._writing.trouble or self._reading.trouble if self.accepts else self._gone()
         if trouble is not None:
-            sent.fail(lost(sent, self.world.world_id, trouble, submitted=False))
+            for sent in sents:
+                sent.fail(lost(sent, self.world.world_id, trouble, submitted=False))
             return
-        self._direct.append(sent)
+        self._direct.extend(sents)
         self._work.set()
 
     @property
