@@ -74,8 +74,8 @@ class Rounds:
         fast = era.fast.get(cells.base)
         if fast is None:
             return False
-        entry = slot.entry
-        cause, _, schema, value, _, expected = slot.queue[0]
+        entry, queue = slot.entry, slot.queue
+        cause, _, schema, value, _, expected = queue[0]
         if expected is not None or schema not in fast.schemas or type(value) is not bytes:
             return False
         state: Any = None
@@ -102,28 +102,24 @@ class Rounds:
         except StepFault as fault:
             self._write(slot, self._stepper.failed(slot, fault))
             return True
-        self._write_plain(slot, cause, state, era.number)
-        if entry is None and fast.retains:
-            expiry.arm(self._ledger, self._eras, self._writer, slot, self._next() - 1)
-        return True
-
-    def _write_plain(self, slot: Slot, cause: int, state: bytes, era: int) -> None:
-        """Write a step down whose whole outcome is a short new state."""
-        ledger, writer = self._ledger, self._writer
-        entry, key, queue, base = slot.entry, slot.key, slot.queue, slot.cells.base
+        ledger, writer, base = self._ledger, self._writer, cells.base
+        records = writer.records
         at = writer.names.get(base)
         if at is None:
             at = writer.name(base)
-        records = writer.records
-        height = writer.first + len(records)
+        step = writer.first + len(records)
         if entry is None:
-            version, born, prev = 1, height, 0
+            version, born, prev = 1, step, 0
         else:
             version, born, prev = entry[1] + 1, entry[2], entry[5]
-        records.append([STEP, cause, at, key, born, era, OK, version, prev, [state], None])
+        number = era.number
+        records.append([STEP, cause, at, key, born, number, OK, version, prev, [state], None])
         writer.size += RECORD_BYTES + len(state) + len(key)
-        self.steps.append((cause, base, key, OK, version, height, None, "", ""))
-        ledger.step_ok(slot, queue, (state, version, born, era, ledger.now_ns, height, None))
+        self.steps.append((cause, base, key, OK, version, step, None, "", ""))
+        ledger.step_ok(slot, queue, (state, version, born, number, ledger.now_ns, step, None))
+        if entry is None and fast.retains:
+            expiry.arm(ledger, self._eras, writer, slot, step)
+        return True
 
     def _next(self) -> int:
         return self._writer.first + len(self._writer.records)
