@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from cellule.errors import Corrupted
 from cellule.kernel.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.items import EventItem
-from cellule.kernel.need import Need, Nodes
-from cellule.kernel.world import World, drive
+from cellule.kernel.need import Need, Nodes, drive
+from cellule.kernel.world import World
 from cellule.testing.kernel_history import live
 from cellule.values.cbor import decode, encode, links_of
 from cellule.values.cid import cid_of

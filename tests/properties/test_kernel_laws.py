@@ -16,10 +16,9 @@ from cellule.kernel.cells import pack, unpack
 from cellule.kernel.frame import decode_frame
 from cellule.kernel.index import LiveIndex, pages
 from cellule.kernel.items import Admitted, Duplicate, EventItem, Later
-from cellule.kernel.need import Nodes
+from cellule.kernel.need import Nodes, drive
 from cellule.kernel.records import EMITTED, EVENT, HALTED, PARKED, STEP
 from cellule.kernel.rounds import Pace
-from cellule.kernel.world import drive
 from cellule.testing import kernel_town as town
 from cellule.testing.kernel_history import NOTHING, Scratch, live
 from cellule.testing.kernel_world import KernelWorld

@@ -26,9 +26,9 @@ from cellule.kernel.beat import Pace
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem
 from cellule.kernel.ledger import Budget
 from cellule.kernel.manifest.load import load_manifest
-from cellule.kernel.need import Need, Pause
+from cellule.kernel.need import Need, Pause, drive
 from cellule.kernel.ordered.keys import pair_of
-from cellule.kernel.world import World, drive
+from cellule.kernel.world import World
 from cellule.testing import kernel_town as town
 from cellule.testing.entropy import SeededEntropy
 from cellule.testing.kernel_model import ModelWorld

@@ -7,7 +7,7 @@ come between beats. An error other than a refused item leaves the world poisoned
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -32,7 +32,6 @@ from cellule.values.cbor import encode
 from cellule.values.cid import Cid
 
 T = TypeVar("T")
-Fetch = Callable[[Iterable[Cid]], Mapping[Cid, bytes]]
 
 
 class World:
@@ -179,18 +178,6 @@ class Opened:
         """The restored world, ready for beats."""
         yield from self._world.eras.open()
         return self._world
-
-
-def drive(generator: Generator[Need | Pause, None, T], nodes: Nodes, fetch: Fetch) -> T:
-    """Run a kernel generator to its end, bringing the nodes it asks for with `fetch`."""
-    try:
-        while True:
-            asked = next(generator)
-            if isinstance(asked, Need):
-                nodes.add(fetch(asked.cids))
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
 
 
 def finished(generator: Generator[Need, None, T]) -> T:

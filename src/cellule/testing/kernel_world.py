@@ -19,11 +19,11 @@ from cellule.kernel.items import Beat, ControlItem, EventItem, Item
 from cellule.kernel.ledger import Budget
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
-from cellule.kernel.need import Need, Nodes, Pause
+from cellule.kernel.need import Need, Nodes, Pause, drive
 from cellule.kernel.program import Context, Emit, Output, Program, Programs, StepFault
 from cellule.kernel.rounds import Pace
 from cellule.kernel.verify import Difference, Verifier
-from cellule.kernel.world import Opened, World, drive
+from cellule.kernel.world import Opened, World
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid

@@ -142,7 +142,7 @@ def _saved(world, **changes):
     ],
 )
 def test_a_bad_snapshot_never_half_opens(world, changes, code):
-    from cellule.kernel.world import drive
+    from cellule.kernel.need import drive
 
     root = _saved(world, **changes)
     restoring = World.restore(root, world.world_id, world.programs)

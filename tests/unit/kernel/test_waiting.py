@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from cellule.kernel.items import EventItem
-from cellule.kernel.need import Nodes
+from cellule.kernel.need import Nodes, drive
 from cellule.kernel.rounds import Pace
 from cellule.kernel.waiting import EVENT, PAUSED, TURN, Reason, find_stuck, find_waiting, reason_of
-from cellule.kernel.world import drive
 from cellule.values.cbor import decode, encode
 
 

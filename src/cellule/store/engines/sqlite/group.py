@@ -43,11 +43,6 @@ class Decision:
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
     stamp: int = 0
 
-    @property
-    def changes_nothing(self) -> bool:
-        """Tell whether there is nothing to write."""
-        return not self.rows and not self.ranges
-
     def touches(self, key: bytes) -> bool:
         """Tell whether the group may have changed `key`."""
         return key in self.rows or any(begin <= key < end for begin, end in self.ranges)
