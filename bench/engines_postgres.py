@@ -133,6 +133,8 @@ async def _frames(engine: PostgresEngine, count: int, beats: int, rounds: int) -
     async def theirs(worlds: Sequence[Sequence[Sequence[bytes]]]) -> None:
         await asyncio.gather(*map(write_all, worlds))
 
+    await ours(conditional.batches())  # opens the connections and prepares the statements, outside the clock
+    await theirs(unconditional.arguments())
     ours_s, theirs_s = await best_of_waiting(
         [Side(ours, conditional.batches), Side(theirs, unconditional.arguments)], rounds
     )

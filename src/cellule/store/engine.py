@@ -28,6 +28,7 @@ SCAN_LIMIT_MAX = 10_000
 PAGE_BYTES_MAX = 4_000_000
 STAMP_BYTES = 12
 COUNTER = b"\x01"
+_COUNTER_BYTE = COUNTER[0]
 
 Stamp = NewType("Stamp", bytes)
 """10 bytes of commit order, then 2 bytes of position in the batch: compares as bytes."""
@@ -134,12 +135,15 @@ def check_scan(begin: bytes, end: bytes, limit: int) -> None:
         )
 
 
-def check_batch(batch: Batch) -> None:
-    """Refuse a batch that breaks a limit or names a key twice; every engine calls this first."""
+def check_batch(batch: Batch) -> int:
+    """Refuse a batch that breaks a limit or names a key twice; every engine calls this first.
+
+    Returns how many bytes the batch has.
+    """
     size = 0
     for key, value in batch.set.items():
         size += _sized(key, value)
-        if key[:1] == COUNTER:
+        if key[0] == _COUNTER_BYTE:
             raise Rejected("store.counter_set", "key {key} is a counter: use add, not set", key=key)
     for key, expected in batch.expect.items():
         size += _sized(key, expected or b"")
@@ -151,14 +155,17 @@ def check_batch(batch: Batch) -> None:
         size += _sized(key, b"")
         if key in batch.set or key in batch.add:
             raise Rejected("store.key_twice", "key {key} is cleared and also set or added to", key=key)
-    size += _check_counters(batch)
+    if batch.add:
+        size += _check_counters(batch)
     for begin, end in batch.clear_range:
         size += _sized(begin, b"") + _sized(end, b"")
-    size += _check_ordered(batch)
+    if batch.ordered:
+        size += _check_ordered(batch)
     if size > BATCH_BYTES_MAX:
         raise Rejected(
             "store.batch_size", "a batch of {size} bytes is over {most}", size=size, most=BATCH_BYTES_MAX
         )
+    return size
 
 
 def _check_counters(batch: Batch) -> int:

@@ -1,9 +1,10 @@
 """`SqliteEngine`: the engine contract over one SQLite file.
 
 Lives on the event loop that opened it; the work is done by one writer thread and two reader threads, which
-answer through one call into the loop per group. Any number of processes may open the same file. Waiting
-batches are bounded; beyond the bound commits are refused, never queued. A task that stops waiting for its
-commit changes nothing: the batch may still be applied, and its answer is dropped.
+answer through one call into the loop per group; batches of one turn of the loop go to the writer together.
+Any number of processes may open the same file. Waiting batches are bounded; beyond the bound commits are
+refused, never queued. A task that stops waiting for its commit changes nothing: the batch may still be
+applied, and its answer is dropped.
 
 Rejected: an exception inside the future. A cancelled waiter would leave it unread, and asyncio complain.
 """
@@ -24,7 +25,7 @@ from cellule.store.engines.sqlite.errors import told
 from cellule.store.engines.sqlite.group import Decision, Outcome, prepare
 from cellule.store.engines.sqlite.reader import Lane, ReadRequest, ScanRequest, serve_reads, serve_scans
 from cellule.store.engines.sqlite.watch import Watchers
-from cellule.store.engines.sqlite.writer import Waiting, Writer
+from cellule.store.engines.sqlite.writer import GROUP_BATCHES_MAX, GROUP_BYTES_MAX, Waiting, Writer
 from cellule.store.families import check_one_family
 from cellule.store.format import check_format
 
@@ -54,6 +55,8 @@ class SqliteEngine:
         self._writer = Writer(settings, self._settle, self._changed, pauses)
         self._opened: asyncio.Future[CelluleError | None] = self._loop.create_future()
         self._closed: asyncio.Future[None] | None = None
+        self._gathered: list[Waiting] = []
+        self._gathered_bytes = 0
         self._waiting_bytes = 0
 
     @classmethod
@@ -123,7 +126,7 @@ class SqliteEngine:
             )  # fmt: skip
         answer: asyncio.Future[Outcome] = self._loop.create_future()
         self._waiting_bytes += prepared.size
-        self._writer.submit(Waiting(prepared, answer))
+        self._gather(Waiting(prepared, answer))
         return _value(await answer)
 
     async def watch(self, key: bytes, seen: bytes | None) -> None:
@@ -150,6 +153,7 @@ class SqliteEngine:
         if self._closed is None:
             self._closed = self._loop.create_future()
             self._watchers.wake_all()
+            self._hand_over()
             self._writer.stop()
         await asyncio.shield(self._closed)
 
@@ -186,6 +190,20 @@ class SqliteEngine:
     def _finish(self) -> None:
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
+
+    def _gather(self, waiting: Waiting) -> None:
+        """Keep a batch until this turn of the loop ends: the writer is woken once for all of them."""
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(waiting)
+        self._gathered_bytes += waiting.batch.size
+        if self._gathered_bytes >= GROUP_BYTES_MAX or len(self._gathered) >= GROUP_BATCHES_MAX:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._writer.submit(self._gathered)
+            self._gathered, self._gathered_bytes = [], 0
 
     def _settle(self, group: list[Waiting], decision: Decision) -> None:
         self._on_loop(self._settled, group, decision)

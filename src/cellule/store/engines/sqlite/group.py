@@ -50,16 +50,12 @@ class Decision:
 
 def prepare(batch: Batch) -> Prepared:
     """Check a batch and bring its values into stored form; done by the caller, while the disk works."""
-    check_batch(batch)
+    size = check_batch(batch)
     for begin, end in batch.clear_range:
         check_one_family(begin, end)
-    rows = {key: seal_row(key, value) for key, value in batch.set.items()}
-    size = sum(map(len, rows.values()))
-    if batch.ordered:
-        size += sum([len(value) for _, value in batch.ordered])
     return Prepared(
         [(key, None if value is None else seal_row(key, value)) for key, value in batch.expect.items()],
-        rows,
+        {key: seal_row(key, value) for key, value in batch.set.items()},
         tuple(batch.clear),
         tuple(batch.clear_range),
         dict(batch.add),

@@ -77,7 +77,7 @@ class Writer:
         self._settle = settle
         self._changed = changed
         self._pauses = pauses
-        self._inbox: SimpleQueue[Waiting | bool] = SimpleQueue()
+        self._inbox: SimpleQueue[list[Waiting] | bool] = SimpleQueue()
         self._connection: Connection | None = None
         self._checkpointer: Connection | None = None
         self._log = Path(settings.path + "-wal")
@@ -85,9 +85,9 @@ class Writer:
         self._version = 0
         self._polling = False
 
-    def submit(self, waiting: Waiting) -> None:
-        """Queue a batch; it is answered through `settle`."""
-        self._inbox.put(waiting)
+    def submit(self, batches: list[Waiting]) -> None:
+        """Queue batches; they are answered through `settle`."""
+        self._inbox.put(batches)
 
     def poll(self, *, on: bool) -> None:
         """Look for commits of other connections from now on, or stop doing so."""
@@ -132,9 +132,9 @@ class Writer:
         try:
             item = self._inbox.get(timeout=self._settings.poll_ms / 1000 if self._polling else None)
             while True:
-                if isinstance(item, Waiting):
-                    group.append(item)
-                    size += item.batch.size
+                if isinstance(item, list):
+                    group += item
+                    size += sum([waiting.batch.size for waiting in item])
                     if len(group) >= GROUP_BATCHES_MAX or size >= GROUP_BYTES_MAX:
                         return group, True
                 elif not item:
