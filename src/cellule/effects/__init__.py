@@ -1,0 +1,1 @@
+"""Adapters: what performs intents outside of the world, and what they may reach."""
