@@ -12,6 +12,7 @@ Rejected: a search for over-long heads instead of writing again. Chance hits are
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Final, cast
@@ -31,11 +32,15 @@ _write = cast("Callable[[object], bytes]", libipld.encode_dag_cbor)
 _read = cast("Callable[[bytes], Value]", libipld.decode_dag_cbor)
 read_unchecked = _read
 """libipld itself: for verified bytes that hold no links and no byte strings; raises the driver's errors."""
+write_unchecked = _write
+"""libipld itself: for shallow values without links, byte strings and -0.0; raises the driver's errors."""
 _recursion_limit = sys.getrecursionlimit
 _msgpack = msgspec.msgpack.Encoder().encode
 _DRIVER_ERRORS: Final = (ValueError, TypeError, OverflowError, RecursionError, cbor2.CBORError)
 
 _LINK_MARK: Final = b"\xd8\x2a"
+_LINK_TAG: Final = re.compile(rb"\xd8\x2a(?:[\x41-\x57]|\x58.|\x59..|\x5a....)\0", re.DOTALL)
+"""A mark that can be a link: byte strings follow that begin with 0. Reading all is worth it only then."""
 _LINK_BYTE: Final = 0xD8
 _FLOAT_BYTE: Final = 0xFB
 _ZERO: Final = b"\xfb" + bytes(8)
@@ -89,9 +94,11 @@ def encode_flat(value: Value) -> bytes:
     """
     try:
         out = _write(value)
-        return _without_false_links(out, []) if _LINK_MARK in out else out
+        if _LINK_MARK in out and _LINK_TAG.search(out) is not None:
+            return _without_false_links(out, [])
     except _DRIVER_ERRORS:
         return _encode_rare(value)
+    return out
 
 
 def decode(data: bytes) -> Value:

@@ -32,7 +32,9 @@ T = TypeVar("T")
 class Codec(Generic[T]):
     """Encodes and decodes one Python type; made by `codec_for`, immutable, safe to share between threads."""
 
-    __slots__ = ("_encode", "_from", "_read", "_to", "decode_trusted", "derived", "name", "source", "wire")
+    __slots__ = (
+        "_encode", "_from", "_read", "_to", "decode_trusted", "derived", "encode", "name", "source", "wire",
+    )  # fmt: skip
 
     def __init__(self, derived: Derived[T]) -> None:
         self.derived = derived
@@ -47,25 +49,31 @@ class Codec(Generic[T]):
         self._from: Callable[[Any], T] = functions[from_name]
         self._encode = encoder_for(derived.schema, derived.schemas)
         self._read = decoder_for(derived.schema, derived.schemas)
+        self.encode: Callable[[T], bytes] = self._encoder()
+        """Check a value and return its canonical bytes; raises `Rejected` naming the path."""
         self.decode_trusted: Callable[[bytes], T] = self._trusted()
         """Decode bytes whose CID or checksum was verified: types are checked, canonicity is not.
 
         They were made by a codec, so a record of plain values is not searched for unknown fields again.
         """
 
-    def encode(self, value: T) -> bytes:
-        """Check `value` and return its canonical bytes; raises `Rejected` naming the path."""
-        try:
-            return self._encode(self._to(value))
-        except Fault as fault:
-            raise fault.rejected(self.name) from fault.__cause__
-        except Rejected:
-            self._explain(value)
-            raise
-        except AttributeError as error:
-            raise self._incomplete(error) from error
-        except RecursionError:
-            raise too_deep(self.name) from None
+    def _encoder(self) -> Callable[[T], bytes]:
+        to, write = self._to, self._encode
+
+        def encode(value: T) -> bytes:
+            try:
+                return write(to(value))
+            except Fault as fault:
+                raise fault.rejected(self.name) from fault.__cause__
+            except Rejected:
+                self._explain(value)
+                raise
+            except AttributeError as error:
+                raise self._incomplete(error) from error
+            except RecursionError:
+                raise too_deep(self.name) from None
+
+        return encode
 
     def decode(self, data: bytes) -> T:
         """Return the object of canonical bytes; refuses other bytes, naming the path or the offset."""

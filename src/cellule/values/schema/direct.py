@@ -133,6 +133,13 @@ def is_direct(shape: Shape, known: dict[int, bool]) -> bool:
             return False
 
 
+def plain_class(shape: Shape) -> type | None:
+    """The class whose verified bytes libipld and msgspec read exactly, with nothing to check; else None."""
+    if not isinstance(shape, RecordShape) or not is_direct(shape, {}) or holds_bytes(shape):
+        return None
+    return shape.python
+
+
 def holds_bytes(shape: Shape) -> bool:
     """Whether a direct shape has byte strings in it, which take a check of their own."""
     match shape:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cellule.errors import InvariantBroken
 from cellule.values import cbor
 from cellule.values.limits import BYTES_MAX
 from cellule.values.schema import types as t
@@ -62,8 +61,8 @@ def _depth(schema: Schema, schemas: Schemas, found: set[type], known: dict[str, 
 
 def _encode_without_bytes(value: Any) -> bytes:
     try:
-        data = cbor.encode_linked(value)
-    except InvariantBroken:
+        data = cbor.write_unchecked(value)
+    except Exception:  # noqa: BLE001 - whatever the driver refuses, the general encoder writes or explains
         return cbor.encode(value)
     return data if len(data) <= BYTES_MAX else cbor.encode(value)
 
