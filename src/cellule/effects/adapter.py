@@ -1,0 +1,244 @@
+"""Adapters: what performs an intent. The contract, the decorator for one async function, and the registry.
+
+An adapter states its kind, the record classes of its params and receipt, and its limits; `perform` makes one
+attempt. When attempts are made, how often and at what pace is the pool's business, what becomes of the value
+the kernel's. The decorated function is also how a step asks for the effect: calling it gives a `Request`.
+
+Rejected: registration when the decorator runs. A module that is merely imported must not change a node.
+Rejected: retrying inside adapters. Only the pool's pauses survive a restart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, overload, runtime_checkable
+
+from cellule.effects import limits as most
+from cellule.effects.attempt import Attempt, Blobs
+from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.signature import read_signature
+from cellule.errors import Rejected
+from cellule.values.requests import Request
+
+__all__ = [
+    "Adapter", "AdapterLimits", "Adapters", "Attempt", "Blobs", "Failed", "FunctionAdapter", "Retry",
+    "adapter", "check_kind",
+]  # fmt: skip
+
+P = TypeVar("P")
+R = TypeVar("R")
+_KIND = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterLimits:
+    """How the pool treats an adapter; priority 0 is served first, 9 last."""
+
+    timeout_s: float = most.TIMEOUT_S
+    attempts: int = most.ATTEMPTS
+    concurrency: int = most.CONCURRENCY
+    rate_per_s: float | None = None
+    priority: int = most.PRIORITY
+    backoff_s: float = most.BACKOFF_S
+    backoff_max_s: float = most.BACKOFF_MAX_S
+    needs_grant: bool = False
+
+    def __post_init__(self) -> None:
+        _check_number("timeout_s", self.timeout_s, 0.001, most.TIMEOUT_S_MAX)
+        _check_count("attempts", self.attempts, 1, most.ATTEMPTS_MAX)
+        _check_count("concurrency", self.concurrency, 1, most.CONCURRENCY_MAX)
+        _check_count("priority", self.priority, 0, most.PRIORITY_MAX)
+        _check_number("backoff_s", self.backoff_s, 0.0, most.TIMEOUT_S_MAX)
+        _check_number("backoff_max_s", self.backoff_max_s, self.backoff_s, most.TIMEOUT_S_MAX)
+        if self.rate_per_s is not None:
+            _check_number("rate_per_s", self.rate_per_s, 0.000_01, 1_000_000.0)
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """What performs intents of one kind; made once a node, used by many attempts at a time."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of effect, dotted and lower case: `payments.charge`."""
+
+    @property
+    def params(self) -> type:
+        """The record class of the params."""
+
+    @property
+    def receipt(self) -> type:
+        """The record class of the value that `perform` returns."""
+
+    @property
+    def limits(self) -> AdapterLimits:
+        """How the pool treats it."""
+
+    async def perform(self, params: Any, attempt: Attempt) -> Any:
+        """Make one attempt and return the receipt's value.
+
+        Raises `Failed` when no further attempt can help and `Retry` when one may; any other exception counts
+        as `Retry`. May run twice for one intent, also at the same time after a takeover: `attempt.key` is the
+        same then. Cancellation ends it at once.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections; no attempt is running any more."""
+
+
+class FunctionAdapter(Generic[P, R]):
+    """An async function as an adapter; calling it makes the request that a step returns."""
+
+    __slots__ = ("_takes_attempt", "function", "kind", "limits", "params", "receipt")
+
+    def __init__(self, kind: str, function: Callable[..., Awaitable[R]], limits: AdapterLimits) -> None:
+        self.kind = check_kind(kind)
+        self.function = function
+        self.limits = limits
+        self.params, self.receipt, self._takes_attempt = read_signature(function)
+
+    def __call__(self, params: P, *, key: str | None = None, slot: str | None = None) -> Request:
+        """Ask for this effect; `key` is its idempotency key, `slot` the capability slot it uses."""
+        if not isinstance(params, self.params):
+            raise Rejected(
+                "effects.params", "{kind} takes {expected}, not {given}",
+                kind=self.kind, expected=self.params.__qualname__, given=type(params).__qualname__,
+                hint=f"Write {self.name}({self.params.__qualname__}(...)): that makes the request for your"
+                " step; only the node performs it.",
+            )  # fmt: skip
+        return Request(self.kind, params, slot, key)
+
+    async def perform(self, params: P, attempt: Attempt) -> R:
+        """Call the function once."""
+        if self._takes_attempt:
+            return await self.function(params, attempt)
+        return await self.function(params)
+
+    async def close(self) -> None:
+        """A function holds nothing."""
+
+    @property
+    def name(self) -> str:
+        """The name of the function, for messages."""
+        return getattr(self.function, "__qualname__", type(self.function).__qualname__)
+
+    def __repr__(self) -> str:
+        return f"<adapter {self.kind} by {self.name}>"
+
+
+class Decorator(Protocol):
+    """What `adapter(kind)` gives: it takes the function with or without the attempt."""
+
+    @overload
+    def __call__(self, function: Callable[[P, Attempt], Awaitable[R]], /) -> FunctionAdapter[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[P], Awaitable[R]], /) -> FunctionAdapter[P, R]: ...
+
+
+def adapter(
+    kind: str,
+    *,
+    timeout_s: float = most.TIMEOUT_S,
+    attempts: int = most.ATTEMPTS,
+    concurrency: int = most.CONCURRENCY,
+    rate_per_s: float | None = None,
+    priority: int = most.PRIORITY,
+    backoff_s: float = most.BACKOFF_S,
+    backoff_max_s: float = most.BACKOFF_MAX_S,
+    needs_grant: bool = False,
+) -> Decorator:
+    """Make an adapter of `async def charge(params: Charge, attempt: Attempt) -> Charged`.
+
+    The types of params and receipt come from the annotations; the parameter `attempt` may be left out.
+    """
+    check_kind(kind)
+    limits = AdapterLimits(
+        timeout_s, attempts, concurrency, rate_per_s, priority, backoff_s, backoff_max_s, needs_grant
+    )
+
+    def decorate(function: Callable[..., Awaitable[R]]) -> FunctionAdapter[Any, R]:
+        return FunctionAdapter(kind, function, limits)
+
+    return decorate
+
+
+def check_kind(kind: object) -> str:
+    """Return `kind` if it may name an effect; `Rejected` otherwise."""
+    if isinstance(kind, str) and len(kind) <= most.KIND_CHARS_MAX and _KIND.fullmatch(kind):
+        return kind
+    raise Rejected(
+        "effects.kind", "{kind} is no kind of effect",
+        kind=repr(kind)[: most.KIND_CHARS_MAX],
+        hint='Write at least two lower-case words with dots between, as in @adapter("payments.charge").',
+    )  # fmt: skip
+
+
+class Adapters(Mapping[str, Adapter]):
+    """The adapters of a node by kind; each kind once."""
+
+    def __init__(self, adapters: Iterable[Adapter] = ()) -> None:
+        self._by_kind: dict[str, Adapter] = {}
+        for each in adapters:
+            self.add(each)
+
+    def add(self, new: Adapter) -> None:
+        """Add an adapter; `Rejected` when its kind is taken or it is none."""
+        if not isinstance(new, Adapter):
+            raise Rejected(
+                "effects.adapter", "{given} is no adapter",
+                given=repr(new)[:100],
+                hint='Decorate an async function: @adapter("payments.charge").',
+            )  # fmt: skip
+        taken = self._by_kind.setdefault(check_kind(new.kind), new)
+        if taken is not new:
+            raise Rejected(
+                "effects.kind_taken", "{kind} has two adapters: {first!r} and {second!r}",
+                kind=new.kind, first=taken, second=new, hint="Remove one, or give it another kind.",
+            )  # fmt: skip
+
+    def find(self, kind: str) -> Adapter:
+        """Return the adapter of `kind`; `Rejected` with the nearest kinds when there is none."""
+        found = self._by_kind.get(kind)
+        if found is not None:
+            return found
+        near = get_close_matches(kind[: most.KIND_CHARS_MAX], sorted(self._by_kind), 3, 0.5)
+        raise Rejected(
+            "effects.kind_unknown", "this node has no adapter for {kind}",
+            kind=kind[: most.KIND_CHARS_MAX],
+            hint=f"Did you mean {' or '.join(near)}?" if near else "Give the node an adapter of this kind.",
+        )  # fmt: skip
+
+    def __getitem__(self, kind: str) -> Adapter:
+        return self._by_kind[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_kind)
+
+    def __len__(self) -> int:
+        return len(self._by_kind)
+
+
+def _check_number(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
+        return
+    _refuse_limit(name, value, f"a number from {low:g} to {high:g}")
+
+
+def _check_count(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return
+    _refuse_limit(name, value, f"a whole number from {low} to {high}")
+
+
+def _refuse_limit(name: str, value: object, allowed: str) -> NoReturn:
+    raise Rejected(
+        "effects.limit",
+        "{name} is {allowed}, not {value}",
+        name=name,
+        allowed=allowed,
+        value=repr(value)[:100],
+    )

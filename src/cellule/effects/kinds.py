@@ -1,0 +1,57 @@
+"""The kinds of effects that come with Cellule: where their classes and adapters live, and their limits.
+
+Declarations for authors (`cellule.app.builtin`) and adapters of nodes (`built_in`) are made from this one
+table. Nothing is imported here: an app that uses none of them loads none.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from cellule.effects.adapter import AdapterLimits
+
+
+class BuiltIn(NamedTuple):
+    """One kind: the module and names of its classes, the module and name of its adapter."""
+
+    kind: str
+    types: str
+    params: str
+    receipt: str
+    module: str
+    adapter: str
+    limits: AdapterLimits
+
+
+def _built_in(
+    kind: str, package: str, types: str, params: str, receipt: str, adapter: str, limits: AdapterLimits
+) -> BuiltIn:
+    base = f"cellule.effects.{package}"
+    return BuiltIn(kind, f"{base}.{types}", params, receipt, f"{base}.adapter", adapter, limits)
+
+
+BUILT_IN: Final = {
+    "http": _built_in(
+        "http.request", "http", "params", "HttpRequest", "HttpResponse", "HttpAdapter",
+        AdapterLimits(needs_grant=True),
+    ),
+    "blob_put": _built_in(
+        "blob.put", "blob", "types", "BlobPut", "BlobStored", "BlobPutAdapter", AdapterLimits(attempts=10)
+    ),
+    "blob_get": _built_in(
+        "blob.get", "blob", "types", "BlobGet", "BlobContent", "BlobGetAdapter", AdapterLimits(attempts=10)
+    ),
+    "llm": _built_in(
+        "llm.generate", "llm", "types", "LlmGenerate", "LlmGenerated", "LlmAdapter",
+        AdapterLimits(timeout_s=600, needs_grant=True),
+    ),
+    "process": _built_in(
+        "process.run", "process", "types", "ProcessRun", "ProcessEnded", "ProcessAdapter",
+        AdapterLimits(timeout_s=4_000, attempts=3, concurrency=4, needs_grant=True),
+    ),
+    "publish": _built_in(
+        "event.publish", "publish", "types", "EventPublish", "EventPublished", "NatsAdapter",
+        AdapterLimits(timeout_s=30, attempts=10, concurrency=64, needs_grant=True),
+    ),
+}  # fmt: skip
+"""By the name authors use for the declaration."""

@@ -1,0 +1,157 @@
+"""The adapter `llm.generate`: one chat completion over checked connections.
+
+The question goes out with the attempt's idempotency key, the answer comes as a stream or as one document, and
+only a whole answer becomes a receipt: a broken stream is tried again from the start. Redirects are not
+followed. Hosts and addresses are checked exactly as `http.request` checks them.
+
+Rejected: the packages of model vendors. Each speaks this protocol, and they bring connections of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from typing import Literal
+
+import httpx
+
+from cellule.effects.attempt import Attempt
+from cellule.effects.http.target import Target, check_grant, split_url, target_of
+from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
+from cellule.effects.kinds import BUILT_IN
+from cellule.effects.llm.answer import Answer, read_part
+from cellule.effects.llm.body import body_of
+from cellule.effects.llm.notes import TextNotes
+from cellule.effects.llm.refusal import ERROR_BYTES_MAX, outcome_in_stream, outcome_of
+from cellule.effects.llm.stream import STREAM_BYTES_MAX, events
+from cellule.effects.llm.types import LlmGenerate, LlmGenerated
+from cellule.effects.outcomes import Failed, Retry
+
+PATH = "/chat/completions"
+_OURS = {"host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"}
+
+
+class LlmAdapter:
+    """Asks models; connections to private addresses, where a grant allows them, are kept apart."""
+
+    kind: Literal["llm.generate"] = "llm.generate"
+    params = LlmGenerate
+    receipt = LlmGenerated
+    limits = BUILT_IN["llm"].limits
+
+    def __init__(
+        self, *, resolver: Resolver = resolve_by_system, verify: ssl.SSLContext | None = None
+    ) -> None:
+        self._resolver = resolver
+        self._verify = verify
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+
+    async def perform(self, params: LlmGenerate, attempt: Attempt) -> LlmGenerated:
+        """Ask once and return the whole answer."""
+        split = split_url(params.base_url.rstrip("/") + PATH)
+        target = target_of(split)
+        check_grant(target, "POST", attempt.grant)
+        request = self._request(target, params, await _headers(params, attempt), attempt)
+        try:
+            response = await self._client(attempt).send(request, stream=True)
+            try:
+                return await _answer(response, params, attempt)
+            finally:
+                await response.aclose()
+        except httpx.LocalProtocolError as error:
+            raise Failed("effects.llm_params", "A header of the request is not well formed.") from error
+        except httpx.TransportError as error:
+            reason = f"{type(error).__name__} {error}".strip()
+            raise Retry(attempt.scrub(f"no answer from {target.origin}: {reason}")) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        while self._clients:
+            await self._clients.popitem()[1].aclose()
+
+    def _client(self, attempt: Attempt) -> httpx.AsyncClient:
+        private = bool((attempt.grant or {}).get("private"))
+        if private not in self._clients:
+            transport = CheckedTransport(private=private, resolver=self._resolver, verify=self._verify)
+            self._clients[private] = httpx.AsyncClient(transport=transport, trust_env=False)
+        return self._clients[private]
+
+    def _request(
+        self, target: Target, params: LlmGenerate, headers: Mapping[str, str], attempt: Attempt
+    ) -> httpx.Request:
+        return httpx.Request(
+            "POST", target.url, content=body_of(params), headers=headers,
+            extensions={"timeout": httpx.Timeout(attempt.timeout_s).as_dict()},
+        )  # fmt: skip
+
+
+async def _headers(params: LlmGenerate, attempt: Attempt) -> dict[str, str]:
+    headers: dict[str, str] = await attempt.secrets.resolve(params.headers)
+    for name, value in headers.items():
+        if name.lower() in _OURS or not name.isascii() or not name.isprintable():
+            raise Failed("effects.llm_params", f"The header {name!r} cannot be set. Leave it out.")
+        if not value.isascii() or not value.isprintable():
+            raise Failed("effects.llm_params", f"The value of the header {name} is no printable ASCII.")
+    if params.api_key is not None:
+        headers = {**headers, "Authorization": f"Bearer {await _api_key(params, attempt)}"}
+    return {
+        "Accept": "text/event-stream" if params.stream else "application/json",
+        "Idempotency-Key": attempt.key,
+        **headers,
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+    }
+
+
+async def _api_key(params: LlmGenerate, attempt: Attempt) -> str:
+    value: str = await attempt.secrets.resolve(params.api_key)
+    value = value.strip()
+    if not value.isascii() or not value.isprintable():
+        raise Failed("effects.llm_params", f"The secret {params.api_key!r} is no printable ASCII.")
+    return value
+
+
+async def _answer(response: httpx.Response, params: LlmGenerate, attempt: Attempt) -> LlmGenerated:
+    if response.status_code != 200:
+        body = await _bounded(response.aiter_raw(), ERROR_BYTES_MAX, cut=True)
+        raise outcome_of(response.status_code, response.headers, body, attempt)
+    if response.headers.get("content-type", "").startswith("text/event-stream"):
+        return await _streamed(response, params, attempt)
+    answer = Answer(params.model)
+    part = read_part(await _bounded(response.aiter_raw(), STREAM_BYTES_MAX, cut=False))
+    if part.error is not None:
+        raise outcome_in_stream(part.error, attempt)
+    text = answer.add(part)
+    answered = answer.finished(attempt.scrub)
+    if text:
+        attempt.note({"text": text})
+    return answered
+
+
+async def _streamed(response: httpx.Response, params: LlmGenerate, attempt: Attempt) -> LlmGenerated:
+    answer = Answer(params.model)
+    notes = TextNotes(attempt, asyncio.get_running_loop().time)
+    async for data in events(response.aiter_raw()):
+        if data == b"[DONE]":
+            break
+        part = read_part(data)
+        if part.error is not None:
+            raise outcome_in_stream(part.error, attempt)
+        notes.add(answer.add(part))
+    if not answer.is_whole:
+        raise Retry("the server's answer ended before it was whole")
+    notes.flush()
+    return answer.finished(attempt.scrub)
+
+
+async def _bounded(chunks: AsyncIterator[bytes], most: int, *, cut: bool) -> bytes:
+    """Read a body; one that is longer is cut, or else `Failed`."""
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > most:
+            if cut:
+                break
+            raise Failed("effects.llm_too_long", "The server sent more than an answer can have.")
+    return bytes(body[:most])

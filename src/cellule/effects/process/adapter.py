@@ -1,0 +1,99 @@
+"""The adapter `process.run`: checks what is asked, runs it once under a supervisor, answers how it ended.
+
+Any end of the command is an ok receipt, also a non-zero exit code or a limit it met: the cell decides what
+that means. `Failed` is for what was never started; `Retry` for a node that could not start anything.
+
+Rejected: secrets in arguments. Every user of a machine can read the arguments of every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from cellule.effects.attempt import Attempt
+from cellule.effects.kinds import BUILT_IN
+from cellule.effects.outcomes import Failed
+from cellule.effects.process.commands import program_of
+from cellule.effects.process.supervised import Report, run_supervised
+from cellule.effects.process.types import INLINE_BYTES, ProcessEnded, ProcessRun, Stopped
+from cellule.effects.secrets.reference import TEMPLATE
+from cellule.values.cid import Cid
+
+FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
+ATTEMPT_SHARE = 0.9
+"""Of an attempt's time that a command may use, so that its end is still reported within the attempt."""
+
+_STOPPED: dict[str, Stopped] = {"time": "time", "memory": "memory", "processes": "processes"}
+
+
+class ProcessAdapter:
+    """Runs commands; `folders` are where bare names are looked up, in this order."""
+
+    kind: Literal["process.run"] = "process.run"
+    params = ProcessRun
+    receipt = ProcessEnded
+    limits = BUILT_IN["process"].limits
+
+    def __init__(self, folders: Sequence[str] = FOLDERS) -> None:
+        self._folders = tuple(folders)
+
+    async def perform(self, params: ProcessRun, attempt: Attempt) -> ProcessEnded:
+        """Run the command to its end, or to the first limit it meets."""
+        check_arguments(params)
+        order = {
+            "path": program_of(params.command, attempt, self._folders),
+            "argv": [params.command, *params.args],
+            "env": await attempt.secrets.resolve(params.env),
+            "timeout_s": min(params.timeout_s, attempt.timeout_s * ATTEMPT_SHARE),
+            "memory_max": params.memory_max,
+            "file_max": params.file_max,
+            "output_max": params.output_max,
+            "processes_max": params.processes_max,
+        }
+        report = await run_supervised(order, params.stdin)
+        if report.fault:
+            raise Failed("effects.command_start", f"{params.command!r} could not be started: {report.fault}.")
+        return await _ended(report, attempt)
+
+    async def close(self) -> None:
+        """Nothing is kept between attempts."""
+
+
+def check_arguments(params: ProcessRun) -> None:
+    """`Failed` when an argument or variable cannot be passed on, or must not."""
+    for text in (*params.args, *params.env, *params.env.values()):
+        if "\0" in text:
+            raise Failed(
+                "effects.command_text",
+                "An argument or variable of the command contains a zero byte. Remove it.",
+            )
+    for name in params.env:
+        if not name or "=" in name:
+            raise Failed(
+                "effects.command_text", f"{name!r} cannot name a variable. Use letters, digits and _."
+            )
+    for text in (params.command, *params.args):
+        if TEMPLATE.search(text):
+            raise Failed(
+                "effects.secret_in_argument",
+                "An argument holds a secret, and arguments can be read by every user of the machine. "
+                "Give it in `env`.",
+            )
+
+
+async def _ended(report: Report, attempt: Attempt) -> ProcessEnded:
+    stdout, stdout_blob = await _kept(report.stdout, attempt)
+    stderr, stderr_blob = await _kept(report.stderr, attempt)
+    return ProcessEnded(
+        exit_code=report.exit_code, signal=report.signal, stopped=_STOPPED.get(report.stopped),
+        cut=report.cut, stdout=stdout, stderr=stderr, stdout_blob=stdout_blob, stderr_blob=stderr_blob,
+        duration_ns=report.duration_ns,
+    )  # fmt: skip
+
+
+async def _kept(data: bytes, attempt: Attempt) -> tuple[bytes | None, Cid | None]:
+    data = attempt.secrets.redactor.scrub_bytes(data)
+    if len(data) <= INLINE_BYTES:
+        return data, None
+    return None, await attempt.blobs.put(data)

@@ -1,0 +1,125 @@
+"""`Redactor`: knows every value that was resolved, and takes it out of texts, bytes and plain data.
+
+A value is found in all its `spellings`; what is found becomes `<secret name>`. The values stay known until
+the process ends: a text about an old one may still come. Their number is what operators keep, not what cells
+ask for, so it has no other bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cellule.effects.secrets.spellings import Spelling, spellings_of
+from cellule.values.link import Link
+
+_DEPTH_MAX = 128
+HELD_BYTES_MAX = 1_000_000
+"""Of a stream, before values that overlap without end are cut apart."""
+
+
+class Redactor:
+    """Scrubs what it has learned; one a node. What it learns it also teaches `above`, if there is one."""
+
+    def __init__(self, above: Redactor | None = None) -> None:
+        self._above = above
+        self._known: dict[str, tuple[str, list[Spelling]]] = {}
+        self._longest = 0
+
+    def learn(self, name: str, value: str) -> None:
+        """Scrub `value` from now on, and call it `name`."""
+        if self._above is not None:
+            self._above.learn(name, value)
+        if value in self._known or not value:
+            return
+        spellings = spellings_of(value)
+        self._known[value] = name, spellings
+        self._longest = max(self._longest, *(each.longest for each in spellings))
+
+    def scrub_text(self, text: str) -> str:
+        """Return `text` without any known value."""
+        data = text.encode("utf-8", "surrogatepass")
+        scrubbed = self.scrub_bytes(data)
+        return text if scrubbed is data else scrubbed.decode("utf-8", "surrogatepass")
+
+    def scrub_bytes(self, data: bytes) -> bytes:
+        """Return `data` without any known value."""
+        spans = self._spans(data)
+        if not spans:
+            return data
+        pieces, at = [], 0
+        for start, end, name in spans:
+            pieces += [data[at:start], b"<secret %s>" % name.encode()]
+            at = end
+        return b"".join([*pieces, data[at:]])
+
+    def scrub_error(self, error: BaseException) -> str:
+        """Return what an error says without any known value, its class in front."""
+        said = self.scrub_text(str(error))
+        return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+    def scrub(self, value: Any) -> Any:
+        """Return plain data without any known value; records become plain data too."""
+        return self._scrub(value, 0)
+
+    async def scrub_stream(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Pass chunks on without any known value, also where one lies across two chunks."""
+        held = b""
+        async for chunk in chunks:
+            ready, held = self._split(held + chunk)
+            if ready:
+                yield self.scrub_bytes(ready)
+        if held:
+            yield self.scrub_bytes(held)
+
+    def _spans(self, data: bytes) -> list[tuple[int, int, str]]:
+        """Where known values stand; those that overlap are one, named after the first."""
+        found = sorted(
+            (start, -end, name)
+            for name, spellings in self._known.values()
+            for spelling in spellings
+            for start, end in spelling.spans(data)
+        )
+        merged: list[tuple[int, int, str]] = []
+        for start, negative_end, name in found:
+            if merged and start < merged[-1][1]:
+                first, end, before = merged[-1]
+                merged[-1] = first, max(end, -negative_end), before
+            else:
+                merged.append((start, -negative_end, name))
+        return merged
+
+    def _split(self, data: bytes) -> tuple[bytes, bytes]:
+        """Cut where no known value can begin before and end after."""
+        cut = max(0, len(data) - max(0, self._longest - 1))
+        for start, end, _ in self._spans(data):
+            if start < cut < end:
+                # Another value may begin inside this one, and end in what is still to come.
+                cut = start if len(data) <= HELD_BYTES_MAX else end
+        return data[:cut], data[cut:]
+
+    def _scrub(self, value: Any, depth: int) -> Any:
+        if depth > _DEPTH_MAX:
+            return "..."
+        match value:
+            case None | bool() | int() | float() | Link():
+                return value
+            case str():
+                return self.scrub_text(value)
+            case bytes() | bytearray() | memoryview():
+                scrubbed = self.scrub_bytes(bytes(value))
+                return value if scrubbed == value else scrubbed
+            case Mapping():
+                pairs = value.items()
+                return {self._scrub(key, depth + 1): self._scrub(item, depth + 1) for key, item in pairs}
+            case list() | tuple() | set() | frozenset():
+                return [self._scrub(item, depth + 1) for item in value]
+            case msgspec.Struct():
+                return self._scrub(msgspec.structs.asdict(value), depth + 1)
+            case _:
+                return self.scrub_text(str(value))
+
+    def __repr__(self) -> str:
+        return f"<redactor of {len(self._known)} values>"
