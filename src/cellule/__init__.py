@@ -9,8 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cellule.app import App, Built, Context, Effect, Keyed, Retention, Step
+    from cellule.app import (
+        App,
+        Built,
+        Context,
+        Effect,
+        Keyed,
+        Receipt,
+        Retention,
+        Step,
+        TimerFired,
+        rule,
+        timer,
+    )
+    from cellule.app.builtin import blob_get, blob_put, http, llm, process, publish
     from cellule.assembly import Options, open
+    from cellule.effects.adapter import Attempt, Failed, Retry
+    from cellule.effects.secrets.reference import Secret, secret
     from cellule.errors import (
         CelluleError,
         Corrupted,
@@ -29,29 +44,50 @@ __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "Attempt",
     "Built",
     "CelluleError",
     "Context",
     "Corrupted",
     "Effect",
+    "Failed",
     "Fenced",
     "InvariantBroken",
     "Keyed",
     "Options",
     "OutcomeUnknown",
     "Parked",
+    "Receipt",
     "Rejected",
     "Retention",
+    "Retry",
+    "Secret",
     "Step",
     "StepFailed",
+    "TimerFired",
     "Unavailable",
     "VersionConflict",
+    "blob_get",
+    "blob_put",
+    "http",
+    "llm",
     "open",
     "open_sync",
+    "process",
+    "publish",
+    "rule",
+    "secret",
+    "timer",
 ]
 
 _HOMES = {
-    "cellule.app": ("App", "Built", "Context", "Effect", "Keyed", "Retention", "Step"),
+    "cellule.app": (
+        "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Retention", "Step", "TimerFired", "rule",
+        "timer",
+    ),
+    "cellule.app.builtin": ("blob_get", "blob_put", "http", "llm", "process", "publish"),
+    "cellule.effects.adapter": ("Attempt", "Failed", "Retry"),
+    "cellule.effects.secrets.reference": ("Secret", "secret"),
     "cellule.assembly": ("Options", "open"),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (

@@ -25,6 +25,7 @@ WHOLE = {
             "kind": "workflow", "style": "fsm", "state": "a/Count@2", "event": "a/Event@1",
             "key": {"text": {}}, "context": True, "effects_emitted": ["timer.set", "http.request"],
             "retention": {"ttl_ns": 1, "idle_ns": 2}, "failure": "skip", "upgrade": "pin",
+            "cap_slots": {"http": "net"}, "open_max": 29,
             "code": {"bundle": Link(cid_of(b"bundle", "raw")), "entry": "counter:step"},
         },
         "a/Sum@1": {"kind": "pure", "state": "log", "event": ["a/Add@1", "sys/StepFailed@1"]},
@@ -39,8 +40,38 @@ WHOLE = {
     },
     "upcasters": [{"from": "a/Count@1", "to": "a/Count@2", "code": {"entry": "counter:total"}}],
     "triggers": [{"event": "a/Add@1", "plan": "a/flow@1", "correlate_by": "id"}],
-    "effects": {"http.request": {"priority": 1}}, "capabilities": {"net": {"hosts": ["example.org"]}},
-    "policy": "reducers-micro-only", "schedules": {"daily": {"cron": "0 3 * * *"}},
+    "effects": {
+        "http.request": {
+            "params": "a/Add@1", "receipt": "a/Count@1", "timeout_ns": 5, "attempts": 2, "priority": 1,
+            "needs_grant": True,
+        },
+        "payments.charge": {},
+    },
+    "capabilities": {
+        "net": {
+            "effects": ["http.request", "timer.set"], "hosts": ["example.org", "*.EXAMPLE.net:8080", "[::1]"],
+            "methods": ["post", "GET"], "allow": {"id": ["x*", "a"]}, "bytes_max": 9, "private": True,
+            "budget": {"count": 3, "period_ns": 7}, "expires_ns": 11,
+        },
+        "pay": {"effects": ["payments.charge"]},
+    },
+    "policy": [
+        "reducers-micro-only",
+        {
+            "rules": [
+                {"name": "large", "when": "effect.params.n > 5", "then": "require_approval",
+                 "reason": "large", "expires_ns": 13}
+            ],
+            "default": "deny",
+        },
+    ],
+    "schedules": {
+        "daily": {"cron": "0 3 * * *", "zone": "Europe/Berlin", "event": "a/Add@1", "value": {"id": "x"}},
+        "often": {
+            "every_ns": 17, "start_ns": 19, "event": "a/Event@1", "key": b"k", "catch_up": "backfill",
+            "limit": 23, "overlap": "skip", "value": {"$tag": "Add", "$value": {"id": "x"}},
+        },
+    },
     "bindings": {"a/Counter@2": {"http": "net"}}, "plans": {"a/flow@1": {"steps": []}},
 }  # fmt: skip
 
@@ -60,12 +91,63 @@ def test_the_normal_form_of_a_small_manifest_is_frozen():
 
 def test_the_normal_form_of_a_manifest_with_everything_is_frozen():
     manifest = load_manifest(WHOLE)
-    assert str(manifest.cid) == "bafyreiakfea5xub2iprdzwalodmhoi7z6g25zp5q65v6tnwm6bfiiorryq"
+    assert str(manifest.cid) == "bafyreifzk3gr2its4ov2idqoeo7mxxkfy7gyqinnldajsm3qbuvoerfjki"
     assert decode(manifest.data)["modules"]["a/Sum@1"] == {
         "kind": "pure", "style": "reducer", "state": "sys/Log@1", "log": True, "failure": "halt",
         "upgrade": "follow", "event": ["a/Add@1", "sys/StepFailed@1"],
     }  # fmt: skip
     assert load_manifest(manifest.data) == manifest
+
+
+def test_the_normal_form_of_what_concerns_the_outside_is_frozen():
+    found = decode(load_manifest(WHOLE).data)
+    assert found["effects"]["payments.charge"] == {
+        "params": "sys/Value@1", "receipt": "sys/Value@1", "timeout_ns": 60_000_000_000, "attempts": 5,
+        "priority": 5,
+    }  # fmt: skip
+    assert found["capabilities"]["net"] == {
+        "effects": ["http.request", "timer.set"], "hosts": ["*.example.net:8080", "[::1]", "example.org"],
+        "methods": ["GET", "POST"], "allow": {"id": ["a", "x*"]}, "bytes_max": 9, "private": True,
+        "budget": {"count": 3, "period_ns": 7}, "expires_ns": 11,
+    }  # fmt: skip
+    assert [(rule["name"], rule["then"]) for rule in found["policy"]["rules"]] == [
+        ("micro-effects of reducers", "allow"), ("reducers-micro-only", "deny"),
+        ("large", "require_approval"),
+    ]  # fmt: skip
+    assert found["policy"]["default"] == "deny"
+    assert found["schedules"] == {
+        "daily": {
+            "cron": "0 3 * * *", "zone": "Europe/Berlin", "event": "a/Add@1",
+            "value": bytes.fromhex("a16269646178"), "catch_up": "once", "overlap": "allow",
+        },
+        "often": {
+            "every_ns": 17, "start_ns": 19, "event": "a/Event@1", "key": b"k", "catch_up": "backfill",
+            "limit": 23, "overlap": "skip",
+            "value": bytes.fromhex("a2642474616763416464662476616c7565a16269646178"),
+        },
+    }  # fmt: skip
+
+
+def test_the_shipped_policy_is_frozen():
+    rules = decode(load_manifest({"policy": "reducers-micro-only"}).data)["policy"]["rules"]
+    assert [rule["when"] for rule in rules] == [
+        'module.style == "reducer" && (effect.kind == "timer.set" || effect.kind.startsWith("blob."))',
+        'module.style == "reducer"',
+    ]
+
+
+def test_the_schema_of_receipts_is_frozen():
+    found = decode(load_manifest({"effects": {"payments.charge": {"receipt": "sys/StepFailed@1"}}}).data)
+    assert found["schemas"] == {
+        "effect.payments/charge@1": {
+            "record": {
+                "intent_id": {"text": {}}, "kind": {"text": {}},
+                "status": {"enum": ["abandoned", "cancelled", "denied", "failed", "ok", "timeout"]},
+                "value": {"option": {"ref": "sys/StepFailed@1"}}, "code": {"option": {"text": {}}},
+                "text": {"option": {"text": {}}}, "key": {"option": {"text": {}}},
+            }
+        }
+    }  # fmt: skip
 
 
 def test_the_identities_of_the_system_schemas_are_frozen():
@@ -74,11 +156,14 @@ def test_the_identities_of_the_system_schemas_are_frozen():
         "sys/WorldStarted@1": "bafyreialea2n26p5czwmsvzr6hdkavypioflhpwql24dzflij6ui6jr4gu",
         "sys/StepFailed@1": "bafyreidus4dh4oojy455izewkpmpzol4wz5bbzbn2ut2h2ojjqdukil4dq",
         "sys/CascadeStopped@1": "bafyreifzhzfasxvvbrwhs2xbtrmpfz2t4js7xow5qlzedk2xl2f2de2uam",
-        "sys/TimerFired@1": "bafyreiel4tql73mstrqt7jdxpb3zc2bu2xeekn5vfhqarp3yi2kkaibqtm",
-        "sys/EffectReceiptRejected@1": "bafyreialjxrsj6yn7szrqeq62xb6ntl7q7lxex3yybf2i7wzsersyceyiq",
+        "sys/TimerSet@1": "bafyreih6b3oxf2b2xm4djvbldwkag73cohg7as4acoqv7vmjizcoewz5ue",
+        "sys/TimerFired@1": "bafyreiak3mg4lr6gemtu4p67llyzwzz63hhrp3aqtyaaco4mngwk56iz2y",
+        "sys/EffectReceiptRejected@1": "bafyreigyvxagpirktxzllhzn5lbqhftmanqsvp6uwmleta6broxn5ngdh4",
         "sys/FabricMessage@1": "bafyreihlqm6to4kuzfpmf4eyadr3thbfm74gcacu3s7tyiblm5cidlmace",
         "sys/ReducerGaveUp@1": "bafyreie3ivu24sp4obnwqyhmsbir7ubrsqkocmf7kikdm62cmaduwccjee",
         "sys/Context@1": "bafyreib3maf6ayulswmqixv5khdsxkhnlcrxz5l43mlul4qznevrulblcm",
         "sys/ReducerContext@1": "bafyreicor3p4kadexhrrfcs76nc45yl3gv3vpowys7mf4wlbmfoaftwshq",
         "sys/Log@1": "bafyreihtif3qdtvslznsbyodfpjkhyhb3bmhyqy4hduydugef3ezxqvu4m",
+        "sys/Value@1": "bafyreielw4hps7vztzvu5xtnpvg3zsnuto7632k2gjhnrbnum4b2qgtyui",
+        "effect.timer/set@1": "bafyreiezat5bfqpl6b5t3ibrgrgl373dlagy34wybwivoc6eduiszzavrm",
     }

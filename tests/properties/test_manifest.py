@@ -40,7 +40,42 @@ def documents(draw):
         {"event": event, "module": module} | ({"key_field": "id"} if keyed[module] else {})
         for event, module in pairs
     ]
-    return {"schemas": schemas, "modules": modules, "routing": {"subscriptions": subscriptions}}
+    document = {"schemas": schemas, "modules": modules, "routing": {"subscriptions": subscriptions}}
+    return document | draw(outsides(subscriptions, key))
+
+
+@st.composite
+def outsides(draw, subscriptions, key):
+    """Sections about the outside that fit: effects that modules list, grants, rules, schedules."""
+    if draw(st.booleans()):
+        return {}
+    schemas = st.sampled_from(["s/S@1", *EVENTS])
+    effects = {
+        kind: {
+            "params": draw(schemas), "receipt": draw(schemas), "attempts": draw(st.integers(1, 9)),
+            "needs_grant": draw(st.booleans()),
+        }
+        for kind in ("a.b", "c.d")
+    }  # fmt: skip
+    grants = {
+        name: {
+            "effects": draw(st.lists(st.sampled_from(["a.b", "c.d"]), unique=True, min_size=1)),
+            "hosts": draw(st.lists(st.sampled_from(["a.org", "*.b.org", "c:80"]), unique=True)),
+        }
+        for name in draw(st.sets(st.sampled_from(["g", "h"])))
+    }
+    rules = [
+        {"name": name, "when": draw(st.sampled_from(["true", "effect.kind == 'a.b'"])), "then": "deny"}
+        for name in draw(st.lists(st.sampled_from(["r", "q"]), unique=True))
+    ]
+    events = sorted({route["event"] for route in subscriptions})
+    value = {"id": {"text": "t", "bytes": b"b", "int": 5, "uuid": bytes(16)}[next(iter(key))]}
+    schedules = {
+        name: {"every_ns": draw(st.integers(1, 9)), "event": event, "value": value}
+        for name, event in zip(draw(st.lists(st.sampled_from("xy"), unique=True)), events, strict=False)
+    }
+    policy = {"rules": rules, "default": draw(st.sampled_from(["allow", "deny"]))}
+    return {"effects": effects, "capabilities": grants, "policy": policy, "schedules": schedules}
 
 
 def shuffled(value, random):
@@ -74,7 +109,14 @@ def aliased(document, random):
         {"$kind": "defschema", "name": name, "type": part} for name, part in document["schemas"].items()
     ]
     random.shuffle(schemas)
-    return {"$kind": "manifest", "schemas": schemas, "modules": modules, "routing": {"events": routes}}
+    aliases = {"capabilities": "caps", "policy": "policies"}
+    rest = {
+        aliases.get(name, name): part
+        for name, part in document.items()
+        if name not in ("schemas", "modules", "routing")
+    }
+    kinds = {"$kind": "manifest", "schemas": schemas, "modules": modules, "routing": {"events": routes}}
+    return {**kinds, **rest}
 
 
 @unhurried
@@ -99,8 +141,9 @@ def is_same(one, other):
     """Whether two documents differ only in the order among subscriptions of different events."""
     routes = [document["routing"]["subscriptions"] for document in (one, other)]
     by_event = [{event: [r for r in each if r["event"] == event] for event in EVENTS} for each in routes]
-    parts = [load_manifest({**document, "routing": {}}).data for document in (one, other)]
-    return by_event[0] == by_event[1] and parts[0] == parts[1]
+    parts = [load_manifest({**document, "routing": {}, "schedules": {}}).data for document in (one, other)]
+    schedules = [document.get("schedules", {}) for document in (one, other)]
+    return by_event[0] == by_event[1] and parts[0] == parts[1] and schedules[0] == schedules[1]
 
 
 JSON = st.recursive(
@@ -111,7 +154,9 @@ JSON = st.recursive(
         | st.dictionaries(
             st.sampled_from(
                 ["state", "key", "event", "module", "key_field", "abi", "reducer", "record", "text", "ref",
-                 "code", "retention", "ttl_ns", "$kind", "name", "type", "source", *NAMES, *EVENTS]
+                 "code", "retention", "ttl_ns", "$kind", "name", "type", "source", "effects", "hosts",
+                 "allow", "budget", "rules", "when", "then", "cron", "every_ns", "value", "params",
+                 "receipt", "a.b", *NAMES, *EVENTS]
             ) | st.text(max_size=3),
             inner, max_size=4,
         )
@@ -119,7 +164,19 @@ JSON = st.recursive(
     max_leaves=12,
 )  # fmt: skip
 SECTIONS = st.sampled_from(
-    ["schemas", "modules", "routing", "upcasters", "triggers", "effects", "policy", "format", "plans"]
+    [
+        "schemas",
+        "modules",
+        "routing",
+        "upcasters",
+        "triggers",
+        "effects",
+        "capabilities",
+        "policy",
+        "schedules",
+        "format",
+        "plans",
+    ]
 )
 
 

@@ -1,21 +1,27 @@
 """The authoring API: an `App` collects events, reducers and upcasters and builds a manifest of them.
 
 Reading order: `app` (the decorators), `declared` (what they check at once), `keys` (which cell an event goes
-to), `modules` (a reducer as a module), `build`, `built` (names, codecs and keys for whoever hosts the app).
+to), `modules` (a reducer as a module); `effects`, `builtin`, `rules`, `outside`, `sections` (what concerns
+the outside); `build`, `built` (names, codecs and keys for whoever hosts the app).
 """
 
 from __future__ import annotations
 
 from cellule.app.app import App
 from cellule.app.built import Built
+from cellule.app.effects import DeclaredEffect, timer
+from cellule.app.rules import rule
 from cellule.modules.python import (
     CascadeStopped,
     Context,
     Effect,
+    EffectReceiptRejected,
     Keyed,
+    Receipt,
     Retention,
     Step,
     StepFailed,
+    TimerFired,
     WorldStarted,
 )
 
@@ -24,10 +30,16 @@ __all__ = [
     "Built",
     "CascadeStopped",
     "Context",
+    "DeclaredEffect",
     "Effect",
+    "EffectReceiptRejected",
     "Keyed",
+    "Receipt",
     "Retention",
     "Step",
     "StepFailed",
+    "TimerFired",
     "WorldStarted",
+    "rule",
+    "timer",
 ]

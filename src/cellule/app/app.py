@@ -8,14 +8,16 @@
     @app.reducer
     def order(state: Order | None, event: Placed | Paid) -> Step[Order]: ...
 
+What concerns the outside (effects, grants, policy, schedules) is collected by `outside`.
+
 Everything is kept on the app object: there is no global registry, and importing a file registers nothing but
 on the app its decorators name. `build` turns the collection into a manifest and the code it names.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, overload
 
 from cellule.app import build as building
@@ -25,21 +27,31 @@ from cellule.app.declared import (
     DeclaredEvent,
     DeclaredReducer,
     KeyChoice,
+    bad_option,
+    check_choice,
     check_frozen,
+    check_function,
     check_record,
+    check_retention,
     is_path,
     is_redefined,
     mark,
-    shown_value,
+    taken,
 )
-from cellule.errors import Rejected
-from cellule.kernel.manifest.model import Failure, Upgrade
+from cellule.app.effects import DeclaredEffect
+from cellule.app.outside import Budget, DeclaredGrant, Grants, Listed, Outside, check_grants, check_listed
+from cellule.app.rules import Default, Part
+from cellule.effects import limits as most
+from cellule.effects.adapter import AdapterLimits, Decorator
+from cellule.effects.adapter import adapter as make_adapter
+from cellule.kernel.manifest.model import CatchUp, Failure, Overlap, Upgrade
 from cellule.modules.python import ModuleOptions, Retention
 from cellule.modules.python import reducer as declare_reducer
 from cellule.modules.python.signature import shown_function
 from cellule.values.names import ModuleName, Name, check_not_reserved
 
 C = TypeVar("C", bound=type)
+P = TypeVar("P")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FAILURES: Final = ("halt", "skip")
@@ -57,6 +69,7 @@ class App:
         self._states: dict[type, DeclaredClass] = {}
         self._reducers: dict[str, DeclaredReducer] = {}
         self._upcasters: dict[str, Callable[[Any], Any]] = {}
+        self._outside = Outside()
         self._built: dict[bool, Built] = {}
 
     def __repr__(self) -> str:
@@ -82,6 +95,11 @@ class App:
         """The upcasters in the order they were declared."""
         return list(self._upcasters.values())
 
+    @property
+    def outside(self) -> Outside:
+        """The declared effects, adapters, grants, policy and schedules."""
+        return self._outside
+
     @overload
     def event(self, python: C, /) -> C: ...
 
@@ -102,7 +120,7 @@ class App:
             check_record(given, "@app.event")
             check_frozen(given, "@app.event")
             if key is not None and not is_path(key):
-                raise _bad_option("@app.event", "key", key, 'a path such as "order_id"')
+                raise bad_option("@app.event", "key", key, 'a path such as "order_id"')
             declared = DeclaredEvent(given, self._schema_name(given, name, version), key)
             self._check_class(declared)
             self._events[given] = declared
@@ -141,13 +159,15 @@ class App:
         self, function: None = None, /, *, key: KeyChoice = None, keyed: bool = True, name: str | None = None,
         version: int | None = None, failure: Failure = "halt", upgrade: Upgrade = "follow",
         retention: Retention | None = None, reply: Any = None, emits: Iterable[Any] = (),
+        effects: Iterable[Listed] = (), grants: Grants = (), open_max: int | None = None,
     ) -> Callable[[F], F]: ...  # fmt: skip
 
     def reducer(
         self, function: F | None = None, /, *, key: KeyChoice = None, keyed: bool = True,
         name: str | None = None, version: int | None = None, failure: Failure = "halt",
         upgrade: Upgrade = "follow", retention: Retention | None = None, reply: Any = None,
-        emits: Iterable[Any] = (),
+        emits: Iterable[Any] = (), effects: Iterable[Listed] = (), grants: Grants = (),
+        open_max: int | None = None,
     ) -> F | Callable[[F], F]:  # fmt: skip
         """Declare a function as a reducer; its annotations say which events it takes.
 
@@ -155,23 +175,28 @@ class App:
         map, None means that the sender gives the key. `keyed=False` sends everything to one cell. `failure`:
         whether a cell whose step failed halts or skips the event. `upgrade`: whether cells follow new code or
         stay pinned to the code they were born under. `reply` is the type of replies, `emits` the events it
-        emits.
+        emits. `effects` are those it may ask for, `grants` the grants it has, by slot; beyond `open_max` open
+        intents its events wait.
         """
-        _check_choice("failure", failure, _FAILURES)
-        _check_choice("upgrade", upgrade, _UPGRADES)
-        _check_retention(retention)
-        options = ModuleOptions(failure=failure, upgrade=upgrade, retention=retention or Retention())
+        check_choice("failure", failure, _FAILURES)
+        check_choice("upgrade", upgrade, _UPGRADES)
+        check_retention(retention)
+        listed = check_listed("@app.reducer", effects)
+        if open_max is not None and (type(open_max) is not int or open_max < 1):
+            raise bad_option("@app.reducer", "open_max", open_max, "a number above zero")
+        options = ModuleOptions(
+            failure=failure, upgrade=upgrade, retention=retention or Retention(),
+            cap_slots=check_grants(grants), open_max=open_max,
+        )  # fmt: skip
 
         def declare(given: F) -> F:
-            _check_function(given, "@app.reducer")
+            check_function(given, "@app.reducer")
             local = name or given.__name__
             full = Name(self.namespace, local, self.version if version is None else version)
-            declared = DeclaredReducer(given, local, full.version, key, keyed, options)
+            declared = DeclaredReducer(given, local, full.version, key, keyed, options, listed)
             known = self._reducers.get(local)
             if known is not None and not is_redefined(known.function, given):
-                raise _taken(
-                    f"the reducer {full.base}", shown_function(known.function), shown_function(given)
-                )
+                raise taken(f"the reducer {full.base}", shown_function(known.function), shown_function(given))
             declare_reducer(reply=reply, emits=tuple(emits))(given)
             self._built.clear()
             self._reducers[local] = declared
@@ -181,10 +206,84 @@ class App:
 
     def upcaster(self, function: F, /) -> F:
         """Declare `def up(old: OrderV1) -> Order`: how values of an older schema become newer ones."""
-        _check_function(function, "@app.upcaster")
+        check_function(function, "@app.upcaster")
         self._built.clear()
         self._upcasters[f"{function.__module__}:{function.__qualname__}"] = function
         return function
+
+    def effect(
+        self, kind: str, *, params: type[P], receipt: type, timeout_s: float = most.TIMEOUT_S,
+        attempts: int = most.ATTEMPTS, priority: int = most.PRIORITY, needs_grant: bool = False,
+    ) -> DeclaredEffect[P]:  # fmt: skip
+        """Declare an effect that an adapter elsewhere performs; calling the result makes a request."""
+        limits = AdapterLimits(timeout_s, attempts, priority=priority, needs_grant=needs_grant)
+        declared = DeclaredEffect(kind, params, receipt, limits)
+        self._outside.add_effect(declared)
+        self._built.clear()
+        return declared
+
+    def adapter(
+        self, kind: str | DeclaredEffect[Any], *, timeout_s: float = most.TIMEOUT_S,
+        attempts: int = most.ATTEMPTS, concurrency: int = most.CONCURRENCY, rate_per_s: float | None = None,
+        priority: int = most.PRIORITY, backoff_s: float = most.BACKOFF_S,
+        backoff_max_s: float = most.BACKOFF_MAX_S, needs_grant: bool = False,
+    ) -> Decorator:  # fmt: skip
+        """Declare `async def charge(params: Charge, attempt: Attempt) -> Charged`: an effect and its adapter.
+
+        What is decorated can be listed at reducers, and called by them to make a request.
+        """
+        decorate = make_adapter(
+            kind if isinstance(kind, str) else kind.kind, timeout_s=timeout_s, attempts=attempts,
+            concurrency=concurrency, rate_per_s=rate_per_s, priority=priority, backoff_s=backoff_s,
+            backoff_max_s=backoff_max_s, needs_grant=needs_grant,
+        )  # fmt: skip
+
+        def declare(function: Callable[..., Any]) -> Any:
+            made = decorate(function)
+            self._outside.add_adapter(made)
+            self._built.clear()
+            return made
+
+        return declare
+
+    def grant(
+        self, name: str, *, effects: Iterable[Listed], hosts: Iterable[str] | None = None,
+        methods: Iterable[str] | None = None, allow: Mapping[str, Iterable[str]] | None = None,
+        bytes_max: int | None = None, budget: Budget | None = None, expires: datetime | None = None,
+        private: bool = False,
+    ) -> DeclaredGrant:  # fmt: skip
+        """Declare what reducers that have this grant may do; what is left out is not restricted.
+
+        `allow` names texts or patterns with `*` for fields of the params; `budget` is a count and a period;
+        `private` lets it reach private addresses. Name it at reducers: `grants=["stripe"]`.
+        """
+        parts = {
+            "hosts": _listed(hosts), "methods": _listed(methods), "bytes_max": bytes_max,
+            "allow": None if allow is None else {path: _listed(each) for path, each in allow.items()},
+            "private": private or None,
+        }  # fmt: skip
+        found = self._outside.add_grant(name, effects, budget, expires, parts)
+        self._built.clear()
+        return found
+
+    def policy(self, *parts: Part, default: Default | None = None) -> None:
+        """Add rules, or the name of a shipped policy; the first that matches decides, then the default."""
+        self._outside.policies.add(parts, default)
+        self._built.clear()
+
+    def schedule(
+        self, name: str, *, event: object, cron: str | None = None, zone: str | None = None,
+        every: timedelta | None = None, start: datetime | None = None, key: object = None,
+        catch_up: CatchUp = "once", limit: int | None = None, overlap: Overlap = "allow",
+    ) -> None:  # fmt: skip
+        """Send an event by the calendar (`cron` in a time `zone`) or at an interval (`every`).
+
+        `catch_up` says what happens to times that were missed: skip them, make up for them once, or
+        `backfill` up to `limit` of them. `overlap`: whether it is sent while the one before still waits.
+        """
+        parts = {"cron": cron, "zone": zone, "catch_up": catch_up, "limit": limit, "overlap": overlap}
+        self._outside.add_schedule(name, event, key, parts, every, start)
+        self._built.clear()
 
     def build(self, *, live: bool = False) -> Built:
         """The manifest of this app, its code as blocks, and the codecs of its classes; built once.
@@ -214,39 +313,10 @@ class App:
                     continue
                 if not is_redefined(known.python, declared.python):
                     old, new = (shown_function(each.python) for each in (known, declared))
-                    raise _taken(declared.name, old, new)
+                    raise taken(declared.name, old, new)
                 del kind[known.python]
 
 
-def _check_function(function: object, decorator: str) -> None:
-    if not inspect.isroutine(function):
-        raise Rejected(
-            "app.function", "{decorator} cannot take {value}: it is no function.",
-            decorator=decorator, value=shown_value(function),
-            hint=f"Put {decorator} right above a `def`; options go by name.",
-        )  # fmt: skip
-
-
-def _check_choice(option: str, given: object, choices: tuple[str, ...]) -> None:
-    if given not in choices:
-        raise _bad_option("@app.reducer", option, given, " or ".join(map(repr, choices)))
-
-
-def _check_retention(given: object) -> None:
-    if given is not None and not isinstance(given, Retention):
-        form = "Retention(ttl=timedelta(...), idle=timedelta(...))"
-        raise _bad_option("@app.reducer", "retention", given, form)
-
-
-def _bad_option(decorator: str, option: str, given: object, wanted: str) -> Rejected:
-    return Rejected(
-        "app.option", "{decorator}: {option}={given} is not possible.",
-        decorator=decorator, option=option, given=shown_value(given), hint=f"Give {wanted}.",
-    )  # fmt: skip
-
-
-def _taken(name: str, old: str, new: str) -> Rejected:
-    return Rejected(
-        "app.name_taken", "{name} is {old} already, and cannot be {new} too.", name=name, old=old, new=new,
-        hint='Rename one of them, or give it another name or version: name="Other", version=2.',
-    )  # fmt: skip
+def _listed(texts: Iterable[str] | None) -> list[str] | str | None:
+    """A list of texts; a single text is left as it is, for the manifest to refuse with its place."""
+    return texts if texts is None or isinstance(texts, str) else list(texts)

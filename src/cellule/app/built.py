@@ -11,15 +11,20 @@ unknown name is refused with the nearest known ones. Immutable but for codecs, w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cellule.app.declared import DeclaredEvent, shown_value
 from cellule.app.keys import TypedKey, key_codec
+from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.problems import near
+from cellule.kernel.manifest.system import receipt_event
+from cellule.modules.python import EffectForm, Receipt
 from cellule.modules.python.describe import Description, ModuleDescription, UpcasterDescription
 from cellule.modules.python.naming import Naming
+from cellule.modules.python.receipts import receipt_of
 from cellule.modules.python.signature import read_signature, shown_function
 from cellule.modules.python.system import SYSTEM_NAMES
 from cellule.values.cbor import decode_trusted
@@ -36,22 +41,35 @@ Reducer = Callable[..., Any] | str
 
 
 class Forms:
-    """The classes of an app with their codecs."""
+    """The classes of an app with their codecs; `receipts` are the types of receipts by schema."""
 
-    def __init__(self, naming: Naming, events: Mapping[type, DeclaredEvent], schemas: Schemas) -> None:
+    def __init__(
+        self, naming: Naming, events: Mapping[type, DeclaredEvent], schemas: Schemas,
+        effects: Mapping[str, EffectForm],
+    ) -> None:  # fmt: skip
         self.naming = naming
         self.events = events
         self.schemas = schemas
+        self.effects = effects
+        self.receipts = {receipt_event(kind): receipt_of(form.receipt) for kind, form in effects.items()}
         self.names: dict[str, type] = {each.name: python for python, each in events.items()}
         self.names.update({name: python for python, name in SYSTEM_NAMES.items()})
         self._codecs: dict[Any, Codec[Any]] = {}
 
-    def codec(self, python: Any) -> Codec[Any]:
-        """The codec of a type."""
-        found = self._codecs.get(python)
+    def codec(self, python: Any, name: str | None = None) -> Codec[Any]:
+        """The codec of a type; a receipt's type goes by as many names as there are kinds that bring it."""
+        found = self._codecs.get((python, name))
         if found is None:
-            found = self._codecs[python] = codec_for(self.naming.derived(python))
+            found = self._codecs[python, name] = codec_for(self.naming.derived(python, name))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltOutside:
+    """What an app has to do with the outside: sections of its manifest, and its own adapters by kind."""
+
+    sections: Mapping[str, Any]
+    adapters: Mapping[str, Adapter]
 
 
 class Built:
@@ -59,13 +77,14 @@ class Built:
 
     def __init__(
         self, manifest: Manifest, blocks: Mapping[Cid, bytes], modules: tuple[ModuleDescription, ...],
-        upcasters: tuple[UpcasterDescription, ...], forms: Forms, *, live: bool,
+        upcasters: tuple[UpcasterDescription, ...], forms: Forms, outside: BuiltOutside, *, live: bool,
     ) -> None:  # fmt: skip
         self.manifest = manifest
         self.blocks = blocks
         self.modules = modules
         self.upcasters = upcasters
         self.forms = forms
+        self.outside = outside
         self.live = live
         self._by_base = {str(Name.parse(each.name).base): each for each in modules}
         self._by_function = {each.function: base for base, each in self._by_base.items()}
@@ -83,6 +102,11 @@ class Built:
         """Everything that has code."""
         return (*self.modules, *self.upcasters)
 
+    @property
+    def adapters(self) -> Mapping[str, Adapter]:
+        """The app's own adapters, by kind."""
+        return self.outside.adapters
+
     # Events
 
     def encode_event(self, event: object) -> tuple[str, bytes]:
@@ -92,21 +116,25 @@ class Built:
 
     def decode_event(self, name: str, data: bytes) -> Any:
         """The object of an event's bytes; of an event that the app does not know, its plain value."""
+        if name in self.forms.receipts:
+            return self.forms.codec(self.forms.receipts[name], name).decode_trusted(data)
         python = self.forms.names.get(name)
         return decode_trusted(data) if python is None else self.forms.codec(python).decode_trusted(data)
 
     def event_name(self, name: str) -> str:
         """The full name of an event: `Placed` and `shop/Placed` mean the newest version."""
-        return _resolve(name, self.namespace, self.forms.names, "event")
+        return _resolve(name, self.namespace, [*self.forms.names, *self.forms.receipts], "event")
 
     def event_class(self, name: str) -> type:
         """The class of an event."""
-        return self.forms.names[self.event_name(name)]
+        return self.forms.names.get(self.event_name(name), Receipt)
 
     def event_from_json(self, name: str, view: Any) -> Any:
         """The object of an event given as JSON data; raises `Rejected` naming the field that does not fit."""
         full = self.event_name(name)
         wire = from_json(view, t.Ref(full), self.manifest.schemas)
+        if full in self.forms.receipts:
+            return self.forms.codec(self.forms.receipts[full], full).from_wire(wire)
         return self.forms.codec(self.forms.names[full]).from_wire(wire)
 
     def event_to_json(self, name: str, data: bytes) -> Any:
@@ -175,6 +203,31 @@ class Built:
 
     def _state_codec(self, reducer: Reducer) -> Codec[Any]:
         return self.forms.codec(self._signatures[self.base(reducer)].state)
+
+    # Effects
+
+    def effect(self, kind: str) -> EffectForm:
+        """The classes of an effect by its kind."""
+        found = self.forms.effects.get(kind)
+        if found is None:
+            known = ", ".join(self.forms.effects) or "none"
+            raise Rejected(
+                "app.name_unknown", "there is no {kind} {name}.", kind="effect", name=kind,
+                hint=near(kind, self.forms.effects) or f"There are: {known}.",
+            )  # fmt: skip
+        return found
+
+    def decode_params(self, kind: str, data: bytes) -> Any:
+        """The object of an intent's params."""
+        return self.forms.codec(self.effect(kind).params).decode_trusted(data)
+
+    def encode_receipt(self, kind: str, value: object) -> bytes:
+        """The canonical bytes of what an effect gave; raises `Rejected` naming a field that does not fit."""
+        return self.forms.codec(self.effect(kind).receipt).encode(value)
+
+    def decode_receipt(self, kind: str, data: bytes) -> Any:
+        """The object of what an effect gave."""
+        return self.forms.codec(self.effect(kind).receipt).decode_trusted(data)
 
     # Keys
 

@@ -9,6 +9,7 @@ Rejected: wrapping classes or functions. What the author wrote stays what it is,
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from cellule.errors import Rejected
-from cellule.modules.python import ModuleOptions
+from cellule.modules.python import ModuleOptions, Retention
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_named_tuple, is_record_class
 
@@ -54,6 +55,7 @@ class DeclaredReducer:
     key: KeyChoice
     keyed: bool
     options: ModuleOptions
+    effects: tuple[Any, ...] = ()  # what it may ask for: declarations, adapters, or their kinds
 
 
 def check_record(python: object, decorator: str) -> type:
@@ -117,6 +119,45 @@ def shown_value(value: object) -> str:
     """A value in an error message: what it is, without going on and on."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def bad_option(where: str, option: str, given: object, wanted: str) -> Rejected:
+    """The refusal of an option's value, with what to give instead."""
+    return Rejected(
+        "app.option", "{where}: {option}={given} is not possible.",
+        where=where, option=option, given=shown_value(given), hint=f"Give {wanted}.",
+    )  # fmt: skip
+
+
+def taken(name: str, old: str, new: str) -> Rejected:
+    """The refusal of a name that something else has."""
+    return Rejected(
+        "app.name_taken", "{name} is {old} already, and cannot be {new} too.", name=name, old=old, new=new,
+        hint='Rename one of them, or give it another name or version: name="Other", version=2.',
+    )  # fmt: skip
+
+
+def check_function(function: object, decorator: str) -> None:
+    """Refuse what is no function."""
+    if not inspect.isroutine(function):
+        raise Rejected(
+            "app.function", "{decorator} cannot take {value}: it is no function.",
+            decorator=decorator, value=shown_value(function),
+            hint=f"Put {decorator} right above a `def`; options go by name.",
+        )  # fmt: skip
+
+
+def check_choice(option: str, given: object, choices: tuple[str, ...]) -> None:
+    """Refuse an option of a reducer that is none of a few texts."""
+    if given not in choices:
+        raise bad_option("@app.reducer", option, given, " or ".join(map(repr, choices)))
+
+
+def check_retention(given: object) -> None:
+    """Refuse a retention that is none."""
+    if given is not None and not isinstance(given, Retention):
+        form = "Retention(ttl=timedelta(...), idle=timedelta(...))"
+        raise bad_option("@app.reducer", "retention", given, form)
 
 
 def field_names(python: type) -> list[str]:

@@ -22,6 +22,7 @@ from cellule.modules.python.describe import (
     describe,
     describe_upcaster,
 )
+from cellule.modules.python.effects import EffectForm
 from cellule.modules.python.naming import Naming
 from cellule.modules.python.signature import read_signature, read_upcaster, shown_function
 from cellule.modules.python.system import SYSTEM_NAMES
@@ -44,7 +45,9 @@ def naming_of(app: App) -> Naming:
     return Naming(app.namespace, SCHEMA_VERSION, names)
 
 
-def describe_reducer(app: App, declared: DeclaredReducer, naming: Naming, *, live: bool) -> ModuleDescription:
+def describe_reducer(
+    app: App, declared: DeclaredReducer, naming: Naming, effects: Iterable[EffectForm], *, live: bool
+) -> ModuleDescription:
     """Describe a reducer; raises `Rejected` naming it and what to write instead."""
     signature = read_signature(declared.function)
     _check_events(app, declared.function, signature.events, "takes")
@@ -56,6 +59,7 @@ def describe_reducer(app: App, declared: DeclaredReducer, naming: Naming, *, liv
         found = describe(
             declared.function, namespace=app.namespace, name=declared.local, version=declared.version,
             schema_version=SCHEMA_VERSION, names=naming.names, key=paths, options=declared.options, live=live,
+            effects=effects,
         )  # fmt: skip
     except Rejected as error:
         raise _for_authors(app, declared.function, error) from error

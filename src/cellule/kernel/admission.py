@@ -14,7 +14,8 @@ from cellule.errors import CelluleError, Rejected, TooOld
 from cellule.kernel import controls
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.dedupe import dedupe_key, payload_check
-from cellule.kernel.eras import Eras
+from cellule.kernel.intents import settling
+from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import (
     LATER,
     Admitted,
@@ -23,14 +24,16 @@ from cellule.kernel.items import (
     EventItem,
     Item,
     Outcome,
+    ReceiptItem,
+    RefusalItem,
     RefusedItem,
 )
-from cellule.kernel.ledger import Ledger, Target
+from cellule.kernel.ledger import Target
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need
 from cellule.kernel.records import EVENT, REFUSED
 from cellule.kernel.steps import Stepper
-from cellule.kernel.writer import LINK_MARK, RECORD_BYTES, FrameWriter
+from cellule.kernel.writer import LINK_MARK, RECORD_BYTES
 
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
@@ -38,16 +41,20 @@ _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 class Admission:
     """Admits the items of one beat; `outcomes` has one for each, in order."""
 
-    def __init__(self, ledger: Ledger, eras: Eras, stepper: Stepper, writer: FrameWriter) -> None:
-        self.ledger = ledger
-        self.eras = eras
+    def __init__(self, desk: Desk, stepper: Stepper) -> None:
+        self.desk = desk
+        self.ledger = desk.ledger
+        self.eras = desk.eras
         self.stepper = stepper
-        self.writer = writer
+        self.writer = desk.writer
         self.outcomes: list[Outcome] = []
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
         """Admit items in order, as many as the frame takes."""
         start = 0
+        receipts = [item for item in items if type(item) is ReceiptItem]
+        if receipts:
+            yield from self._expect_receipts(receipts)
         while start < len(items):
             if self.writer.size >= FRAME_BYTES_ADMIT:
                 self.outcomes.extend([LATER] * (len(items) - start))
@@ -57,11 +64,30 @@ class Admission:
                 self.outcomes.append((yield from controls.perform(self, item)))
                 start += 1
                 continue
+            if isinstance(item, RefusalItem):
+                self.outcomes.append(self._turned_away(item))
+                start += 1
+                continue
+            if isinstance(item, ReceiptItem):
+                self.outcomes.append((yield from settling.admit(self.desk, item)))
+                start += 1
+                continue
             stop = start
             while stop < len(items) and type(items[stop]) is EventItem:
                 stop += 1
             yield from self._admit_events(items[start:stop])
             start = stop
+
+    def _expect_receipts(self, receipts: Sequence[ReceiptItem]) -> Generator[Need, None, None]:
+        """Read the intents and cells of all receipts together."""
+        ledger = self.ledger
+        yield from ledger.book.expect(item.height for item in receipts)
+        targets: list[Target] = []
+        for item in receipts:
+            entry = yield from ledger.book.find(item.height)
+            if entry is not None:
+                targets.append((entry[1], entry[2]))
+        yield from ledger.slots(targets)
 
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}
@@ -176,6 +202,12 @@ class Admission:
             targets.append([writer.name(base) if at is None else at, slot.key])
             deliver(slot, message)
         return _new(Admitted, (height, slots))
+
+    def _turned_away(self, item: RefusalItem) -> RefusedItem:
+        record = [REFUSED, 0, item.id, self.writer.name(item.name), item.code, item.text]
+        return RefusedItem(
+            Rejected(item.code, "{text}", text=item.text), self.writer.append(record, len(item.text))
+        )
 
     def _refuse(self, item: EventItem, error: CelluleError) -> RefusedItem:
         if not item.durable:

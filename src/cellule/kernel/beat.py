@@ -1,9 +1,9 @@
 """The beat: one deterministic round of work, written as one frame.
 
-Order: due timers; what the previous beat emitted; the items, in the order given (`admission.py`); then the
-queue rounds (`rounds.py`). What a step emits is recorded at once and delivered in the next beat. The whole
-beat is a generator: it yields `Need` when nodes of the CAS are missing and goes on when the host has brought
-them, so no part of it is ever done twice.
+Order: due timers; what the previous beat emitted; events of schedules; the items, in the order given
+(`admission.py`); then the queue rounds (`rounds.py`). What a step emits is recorded at once and delivered
+in the next beat. The whole beat is a generator: it yields `Need` when nodes of the CAS are missing and
+goes on when the host has brought them, so no part of it is ever done twice.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Generator, Sequence
 from cellule.kernel import expiry
 from cellule.kernel.admission import Admission
 from cellule.kernel.eras import Eras
+from cellule.kernel.intents import schedules
+from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import LATER, Beat, Item
 from cellule.kernel.ledger import Ledger
 from cellule.kernel.need import Need
@@ -34,8 +36,9 @@ class BeatRun:
         self._entropy = entropy
         self._now_ns = max(now_ns, ledger.now_ns)
         self._writer = FrameWriter(ledger.height + 1)
-        self._admission = Admission(ledger, eras, stepper, self._writer)
-        self._rounds = Rounds(ledger, eras, stepper, self._writer, pace, entropy)
+        self._desk = Desk(ledger, eras, self._writer, stepper.world)
+        self._admission = Admission(self._desk, stepper)
+        self._rounds = Rounds(self._desk, stepper, pace, entropy)
 
     def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
         """Do the whole beat."""
@@ -45,10 +48,16 @@ class BeatRun:
         pending = ledger.pending
         if pending:
             yield from ledger.slots(target for _, targets in pending for target in targets)
+        due: list[schedules.Due] = []
         if not ledger.paused:
-            yield from expiry.run_due(ledger, self._eras, self._writer)
+            due = yield from expiry.run_due(self._desk)
         ledger.deliver_pending()
+        for each in due:
+            yield from schedules.send(self._desk, each)
         yield from self._admission.admit(items)
+        if not self._eras.is_aligned:
+            yield from schedules.align(self._desk, self._writer.next_height() - 1)
+            self._eras.is_aligned = True
         if not ledger.paused:
             yield from self._rounds.run()
         if not self._writer.records:
@@ -71,5 +80,5 @@ class BeatRun:
         more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
         return Beat(
             frame, cid, writer.first, writer.next_height() - 1, writer.blocks, outcomes, self._rounds.steps,
-            wake, more or (bool(outcomes) and outcomes[-1] is LATER),
+            wake, more or (bool(outcomes) and outcomes[-1] is LATER), writer.opened, writer.closed,
         )  # fmt: skip

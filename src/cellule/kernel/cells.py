@@ -6,8 +6,8 @@ At rest a cell is an *entry*: a tuple of bytes and numbers, cheap to keep by the
 
 `state` is the stored bytes, a `Link` when they are a block not yet read, or None for a cell that only has a
 queue. `last` is the height of its newest Step. `more` is None or a dict: status and reason of a stopped
-cell, queue, and the sealed chunks of a log. In the index an entry is the same list with the state in its
-envelope (`pack`, `unpack`).
+cell, queue, heights of open intents, and the sealed chunks of a log. In the index an entry is the same list
+with the state in its envelope (`pack`, `unpack`).
 
 At work, while it has messages or is looked at by the beat under way, a cell is a `Slot`; the slot is then
 the truth and the entry in the index is stale until the slot is written back.
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.limits import QUEUE_INLINE_MAX, STATE_INLINE_INDEX_MAX
-from cellule.kernel.saved import is_message
+from cellule.kernel.saved import is_heights, is_message
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import open_envelope, seal
@@ -36,7 +36,10 @@ RECEIPT_MESSAGE = 1
 
 
 class Message(NamedTuple):
-    """A message in a queue; `height` is that of the record that carries it."""
+    """A message in a queue; `height` is that of the record that carries it.
+
+    `expected` is the version that an event's sender expects, or the incarnation (`born`) a receipt is for.
+    """
 
     height: int
     kind: int
@@ -51,12 +54,12 @@ class Slot:
 
     __slots__ = ("active", "cells", "dirty", "entry", "key", "loaded", "queue", "stopped")
 
-    def __init__(self, cells: Any, key: bytes) -> None:
+    def __init__(self, cells: Any, key: bytes, entry: Entry | None = None, *, loaded: bool = False) -> None:
         self.cells = cells
         self.key = key
-        self.entry: Entry | None = None
+        self.entry = entry
         self.queue: deque[Message] = deque()
-        self.loaded = False  # the index has been read
+        self.loaded = loaded  # the index has been read
         self.stopped = False  # halted, or waiting for a migration
         self.active = True  # in the ledger's list of slots to look at when the beat ends
         self.dirty = False  # the entry is to be written back
@@ -134,6 +137,8 @@ def unpack(value: Any) -> Entry:
                 more = {**more, "queue": [message_of(item) for item in queue]}
             elif queue is not None and not isinstance(queue, Link):
                 raise TypeError("the queue is neither a list nor a link")
+            if "intents" in more and not is_heights(more["intents"]):
+                raise TypeError("the open intents are no heights")
     except (TypeError, ValueError, AttributeError, Rejected) as error:
         raise Corrupted(
             "kernel.entry_damaged", "a cell entry is not what it should be ({what}): {found}",

@@ -15,11 +15,21 @@ from cellule.errors import Corrupted, Rejected
 from cellule.kernel.cells import Entry, More, unpack
 from cellule.kernel.frame import Frame, decode_frame
 from cellule.kernel.index.compare import START, pages
-from cellule.kernel.ledger import Budget, Target
+from cellule.kernel.intents.proving import BookRows, wrong_book
+from cellule.kernel.ledger import Budget, Ledger, Target
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.ordered.chunk import check as check_ordered
 from cellule.kernel.ordered.index import OrderedIndex
-from cellule.kernel.saved import KEY_BYTES, is_dead_letter, is_stopped, is_timer
+from cellule.kernel.ordered.keys import pair_of
+from cellule.kernel.saved import (
+    KEY_BYTES,
+    is_dead_letter,
+    is_intent,
+    is_place,
+    is_remembered_key,
+    is_stopped,
+    is_timer,
+)
 from cellule.kernel.snapshot import load_snapshot
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
@@ -82,6 +92,7 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     ledger = yield from load_snapshot(cid, nodes, Budget(), None)
     ready: set[Target] = set()
     stopped: set[Target] = set()
+    lives = (yield from _check_book(cid, ledger, nodes)).of_lives()
     counts: dict[str, int] = {}
     for base, cells in ledger.modules.items():
         cursor: bytes | None = START
@@ -98,17 +109,34 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
                     stopped.add((base, key))
                 elif "queue" in more:
                     ready.add((base, key))
+                if more.get("intents", []) != lives.get((base, key, entry[2]), []):
+                    _damaged(cid, f"the open intents of {base} {key!r} are not those that it asked for")
         if counts[base] != cells.live.root_count:
             _damaged(cid, f"{base} has {counts[base]} cells, not {cells.live.root_count}")
-    for name, fits in (("timers", is_timer), ("stopped", is_stopped), ("dead_letters", is_dead_letter)):
+    for name, fits in (("stopped", is_stopped), ("dead_letters", is_dead_letter)):
         rows = yield from _rows(cid, name, getattr(ledger, name), fits, nodes)
         if name == "stopped" and {(base, key) for base, key, _ in rows} != stopped:
             _damaged(cid, "the list of stopped cells is not that of the cells")
-    ring = [(slot.cells.base, slot.key) for slot in ledger.ring]
+    held = [slot for slots in ledger.held.values() for slot in slots]
+    ring = [(slot.cells.base, slot.key) for slot in (*ledger.ring, *held)]
     if len(ring) != len(ready) or set(ring) != ready:
         _damaged(cid, "the list of ready cells is not that of the cells with messages")
     yield from ledger.dedupe.check(nodes)
     return counts
+
+
+def _check_book(cid: Cid, ledger: Ledger, nodes: Nodes) -> Generator[Need, None, BookRows]:
+    """Read and prove what a snapshot tells of intents, timers and idempotency keys."""
+    book = ledger.book
+    intents = yield from _entries(cid, "intents", book.open, is_intent, nodes)
+    timers = yield from _entries(cid, "timers", ledger.timers, is_timer, nodes)
+    keys = yield from _entries(cid, "idempotency.keys", book.keys, is_remembered_key, nodes)
+    ages = yield from _entries(cid, "idempotency.ages", book.ages, is_place, nodes)
+    rows = BookRows({pair_of(key)[0]: row for key, row in intents}, dict(timers), dict(keys), dict(ages))
+    wrong = wrong_book(book, rows)
+    if wrong is not None:
+        _damaged(cid, wrong)
+    return rows
 
 
 def _proven(entry: Entry) -> More:
@@ -125,12 +153,19 @@ def _proven(entry: Entry) -> More:
 def _rows(
     cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
 ) -> Generator[Need, None, list[Any]]:
+    entries = yield from _entries(cid, name, index, fits, nodes)
+    return [value for _, value in entries]
+
+
+def _entries(
+    cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, list[tuple[bytes, Any]]]:
     count = yield from check_ordered(index.root, nodes)
-    rows: list[Any] = []
+    rows: list[tuple[bytes, Any]] = []
     begin = b""
     while True:
         page = yield from index.scan(begin, None, _PAGE)
-        rows.extend(value for _, value in page)
+        rows.extend(page)
         if not all(len(key) == KEY_BYTES and fits(value) for key, value in page):
             _damaged(cid, f"a row of {name} is not what it should be")
         if len(page) < _PAGE:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.cells import Slot
+from cellule.kernel.intents import operating, schedules
+from cellule.kernel.intents.book import Book
 from cellule.kernel.items import Admitted, ControlItem, Outcome, RefusedItem
 from cellule.kernel.ledger import Target
 from cellule.kernel.limits import RESUME_PER_CONTROL_MAX
+from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.records import BASELINE, CONTROL, MANIFEST, MIGRATED, REFUSED, SNAPSHOT
 from cellule.kernel.saved import is_stopped
@@ -27,8 +30,11 @@ if TYPE_CHECKING:
 def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]:
     """Do one control, or refuse it."""
     try:
-        if "cells" in item.arguments:
-            raise Rejected("kernel.argument", "`cells` is what the kernel writes, and no argument")
+        written = [name for name in ("cells", "under") if name in item.arguments]
+        if written:
+            raise Rejected(
+                "kernel.argument", "`{name}` is what the kernel writes, and no argument", name=written[0]
+            )
         match item.verb:
             case "pause":
                 outcome = _record(run, item, {})
@@ -44,6 +50,12 @@ def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]
                 outcome = yield from _deploy(run, item)
             case "snapshot" | "baseline":
                 outcome = _note(run, item)
+            case "effect.approve" | "effect.deny" | "effect.cancel" | "effect.retry":
+                outcome = yield from operating.perform(run.desk, item, lambda: _record(run, item, {}))
+            case "schedule.pause" | "schedule.resume":
+                schedules.check_pause(run.desk, item)
+                outcome = _record(run, item, {})
+                yield from schedules.pause(run.desk, item, outcome)
             case _:
                 raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
     except Rejected as error:
@@ -57,7 +69,7 @@ def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]
 
 def _record(run: Admission, item: ControlItem, done: dict[str, Any]) -> Admitted:
     arguments = {**item.arguments, **done}
-    encode(arguments)  # refused here, before anything is changed, and not when the frame is written
+    encode([item.who, item.why, arguments])  # refused here, before anything is changed
     run.writer.linked = run.writer.linked or any(isinstance(value, Link) for value in arguments.values())
     size = len(item.who) + len(item.why) + 64 * len(done.get("cells", ()))
     return Admitted(run.writer.append([CONTROL, 0, item.verb, item.who, item.why, arguments], size))
@@ -142,12 +154,21 @@ def _deploy(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted
             "kernel.manifest_missing", "manifest {cid} cannot be read: {why}",
             cid=str(link.cid), why=str(error), hint="Put the manifest into the CAS before deploying it.",
         ) from error  # fmt: skip
-    admitted = _record(run, item, {})
+    under = _below_limit(run.ledger.book, manifest)
+    admitted = _record(run, item, {"under": under} if under else {})
     run.writer.linked = True
     era = len(run.ledger.eras)
     height = run.writer.append([MANIFEST, admitted.height, link, era], 40)
     run.eras.begin(manifest, height)
+    for base in under:
+        run.ledger.unhold(base)
     return admitted
+
+
+def _below_limit(book: Book, manifest: Manifest) -> list[str]:
+    """The modules at their limit of open intents that are below the one of this manifest."""
+    limits = {base: module.open_max for base, module in manifest.modules.items()}
+    return sorted(base for base in book.over if base not in limits or book.counts[base] < limits[base])
 
 
 def _note(run: Admission, item: ControlItem) -> Admitted:

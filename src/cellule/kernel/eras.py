@@ -12,18 +12,22 @@ from typing import NamedTuple
 from cellule.errors import Corrupted
 from cellule.kernel.ledger import Era, Ledger
 from cellule.kernel.manifest.load import load_manifest
-from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
+from cellule.kernel.manifest.policies import compile_rule
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Context, Output, Program, Programs
 from cellule.values.cid import Cid
+from cellule.values.expressions import Expression
+from cellule.values.schema.types import Ref
+from cellule.values.schema.wire import WireCodec, wire_codec
 
 
 class Fast(NamedTuple):
     """What the hot path needs to know of a module whose program is loaded."""
 
     module: Module
-    step: Callable[[bytes | None, str, bytes, bytes, Context | None], Output]
+    step: Callable[[bytes | None, str, bytes, bytes, Context | None], Output | bytes]  # bytes: a bare state
     schemas: frozenset[str]  # those it takes as they are
     context: bool
     retains: bool
@@ -39,6 +43,21 @@ class Compiled:
         self.programs: dict[str, Program] = {}
         self.fast: dict[str, Fast] = {}
         self.upcasters: dict[tuple[str, str], Callable[[bytes], bytes]] = {}
+        self._codecs: dict[str, WireCodec] = {}
+        self._policy: list[tuple[Rule, Expression]] | None = None
+
+    def fits(self, schema: str) -> WireCodec:
+        """What proves that bytes are a value of a schema."""
+        codec = self._codecs.get(schema)
+        if codec is None:
+            codec = self._codecs[schema] = wire_codec(Ref(schema), self.manifest.schemas)
+        return codec
+
+    def policy(self) -> list[tuple[Rule, Expression]]:
+        """The rules of the policy with their compiled conditions."""
+        if self._policy is None:
+            self._policy = [(rule, compile_rule(rule.when)) for rule in self.manifest.policy.rules]
+        return self._policy
 
 
 class Eras:
@@ -50,6 +69,7 @@ class Eras:
         self._programs = programs
         self._compiled: dict[int, Compiled] = {}
         self.current: Compiled
+        self.is_aligned = False  # the schedules of the current manifest are armed
 
     def is_open(self) -> bool:
         """Tell whether an era has been compiled to route by."""
@@ -82,6 +102,7 @@ class Eras:
         """Make `manifest` the current era, since the record at `height`; returns its number."""
         number = len(self._ledger.eras)
         self._ledger.eras.append(Era(manifest.cid, height))
+        self.is_aligned = False
         self.current = self._compiled[number] = Compiled(number, manifest)
         return number
 
@@ -94,7 +115,8 @@ class Eras:
             if not module.log:
                 schemas = frozenset(schema for schema, tag in module.events.items() if tag is None)
                 retains = module.retention.ttl_ns is not None or module.retention.idle_ns is not None
-                era.fast[module.base] = Fast(module, program.step, schemas, module.context, retains)
+                step = getattr(program, "quick", program.step)
+                era.fast[module.base] = Fast(module, step, schemas, module.context, retains)
         return program
 
     def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:

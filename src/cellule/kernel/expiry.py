@@ -1,8 +1,11 @@
 """Retention: cells that the kernel removes by itself, by timers in an ordered index.
 
 A module may state `ttl_ns` (since birth) and `idle_ns` (since the last step). Each arms one timer at the
-cell's birth; an idle timer is re-armed lazily, only when it is due. A cell with messages is never removed:
-its timer comes back later. Timer keys are (due_ns, height of the Timer record).
+cell's birth; an idle timer is re-armed lazily, only when it is due. A cell with messages or open intents is
+never removed: its timer comes back later. Timer keys are (due_ns, height of the record that armed it).
+
+The index of timers holds all kinds: ["ttl" or "idle", module, key, born], and for `intents/`: ["intent" or
+"approval", module, key, height of the Intent record] and ["schedule", name, fingerprint, 0].
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from typing import Any
 from cellule.errors import Corrupted
 from cellule.kernel.cells import Slot
 from cellule.kernel.eras import Eras
+from cellule.kernel.intents import schedules, settling
+from cellule.kernel.intents.desk import Desk
 from cellule.kernel.ledger import Ledger
 from cellule.kernel.limits import TIMERS_PER_BEAT_MAX
 from cellule.kernel.need import Need
@@ -37,21 +42,33 @@ def arm(ledger: Ledger, eras: Eras, writer: FrameWriter, slot: Slot, cause: int)
             )
 
 
-def run_due(ledger: Ledger, eras: Eras, writer: FrameWriter) -> Generator[Need, None, None]:
-    """Handle the timers that are due, oldest first."""
+def run_due(desk: Desk) -> Generator[Need, None, list[schedules.Due]]:
+    """Handle the timers that are due, oldest first; returns the schedules whose events are to be sent."""
+    ledger, writer = desk.ledger, desk.writer
+    due: list[schedules.Due] = []
     if not ledger.has_timers():
-        return
+        return due
     page = yield from ledger.timers.scan(b"", pair_key(ledger.now_ns + 1, 0), TIMERS_PER_BEAT_MAX)
     for key, value in page:
         if not is_timer(value):
             raise Corrupted(
                 "kernel.timer_damaged", "timer {key} is not a timer: {found}", key=key, found=value
             )
-    yield from ledger.slots((value[1], value[2]) for _, value in page)
+    yield from ledger.slots((value[1], value[2]) for _, value in page if value[0] != "schedule")
+    yield from ledger.book.expect(value[3] for _, value in page if value[0] in ("intent", "approval"))
     for key, value in page:
         if writer.is_full():
-            return
-        _fire(ledger, eras, writer, key, value)
+            break
+        match value[0]:
+            case "intent" | "approval":
+                yield from settling.fire(desk, key, value)
+            case "schedule":
+                fired = schedules.fire(desk, key, value)
+                if fired is not None:
+                    due.append(fired)
+            case _:
+                _fire(ledger, desk.eras, writer, key, value)
+    return due
 
 
 def next_due(ledger: Ledger) -> Generator[Need, None, int | None]:
@@ -75,7 +92,7 @@ def _fire(ledger: Ledger, eras: Eras, writer: FrameWriter, fired: bytes, value: 
         _write(ledger, writer, cause, fired, 0, None)
         return
     due_ns = entry[4] + period if what == "idle" else 0
-    if slot.queue or slot.stopped:
+    if slot.queue or slot.stopped or ledger.has_intents(slot):
         due_ns = max(due_ns, ledger.now_ns + min(period, RETRY_NS))
     if due_ns > ledger.now_ns:
         _write(ledger, writer, cause, fired, due_ns, value)

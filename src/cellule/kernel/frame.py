@@ -6,7 +6,8 @@
 
 `prev` is the sha-256 digest of the previous frame's bytes, null in a world's first frame: bytes and not a
 link, because frames live in the journal and not in the CAS. A frame has at least one record, so every
-frame has a last height of its own. Decoding checks shape and lengths, and raises `Corrupted` with the place.
+frame has a last height of its own. Decoding checks shape and lengths, and raises `Corrupted` with the
+place.
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ from cellule.kernel.cells import Slot
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
-Verb = Literal["pause", "resume", "cell.resume", "cell.migrate", "deploy", "snapshot", "baseline"]
+Verb = Literal[
+    "pause", "resume", "cell.resume", "cell.migrate", "deploy", "snapshot", "baseline", "effect.approve",
+    "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
+]  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -47,7 +50,60 @@ class ControlItem:
     durable: bool = False
 
 
-Item = EventItem | ControlItem
+@dataclass(slots=True)
+class ReceiptItem:
+    """The outcome of an effect. `height` is that of the intent's record, `intent` its 32-byte id.
+
+    `by` names the key that vouches for it; `who` and `why` stand where a person gave it. `exhausted` tells
+    that the adapter gave up: a dead letter is kept.
+    """
+
+    intent: bytes
+    height: int
+    status: str
+    value: bytes | None = None
+    code: str = ""
+    text: str = ""
+    by: str = ""
+    attempts: int = 0
+    exhausted: bool = False
+    who: str | None = None
+    why: str | None = None
+    durable: bool = True
+
+
+@dataclass(slots=True)
+class RefusalItem:
+    """What the host had to refuse although it was acknowledged: recorded, and nothing else."""
+
+    name: str
+    code: str
+    text: str
+    id: str | bytes | None = None
+
+
+Item = EventItem | ControlItem | ReceiptItem | RefusalItem
+
+
+class Opening(NamedTuple):
+    """An intent that the host may dispatch once its frame is durable.
+
+    `intent` is the 32-byte id (`kernel.intents.identity.intent_cid` gives its text form); `key` is what the
+    outside is told as idempotency key, the same for every attempt; `grant` is what the adapter must keep to.
+    """
+
+    intent: bytes
+    height: int
+    kind: str
+    params: bytes
+    key: str
+    priority: int
+    timeout_ns: int
+    attempts: int
+    grant: Mapping[str, Any] | None
+    module: str
+    cell: bytes
+    born: int
 
 
 class Admitted(NamedTuple):
@@ -97,7 +153,8 @@ class Beat:
     """The result of a beat. `frame` is None when nothing happened: then nothing may be committed.
 
     `blocks` are the nodes the frame links. `wake` is when the world next wants a beat by itself; `more`
-    tells that it wants one now.
+    tells that it wants one now. `opened` are intents to dispatch, `closed` the ids of dispatched ones that
+    were settled without their adapter.
     """
 
     frame: bytes | None
@@ -109,7 +166,8 @@ class Beat:
     step_rows: list[tuple[int, str, bytes, int, int, int, bytes | None, str, str]]  # as `Stepped`
     wake: int | None
     more: bool
-    effects: list[Any] = field(default_factory=list)
+    opened: list[Opening] = field(default_factory=list)
+    closed: list[bytes] = field(default_factory=list)
 
     @property
     def steps(self) -> list[Stepped]:

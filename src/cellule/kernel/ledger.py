@@ -6,7 +6,8 @@ module runs user code, routes or reads a manifest.
 
 The ring holds the slots that have messages and may run, in the order they will run: a slot enters when its
 queue becomes non-empty, leaves at its step, and enters again at the end if messages are left. So the ring
-needs no record of its own: it follows from deliveries and steps.
+needs no record of its own: it follows from deliveries and steps. While a module has as many open intents as
+it may (`book.over`), its cells whose next message is an event are held beside the ring instead.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from cellule.errors import ensure
 from cellule.kernel import log
 from cellule.kernel.cells import (
+    EVENT_MESSAGE,
     Entry,
     Message,
     Slot,
@@ -32,6 +34,8 @@ from cellule.kernel.cells import (
 )  # fmt: skip
 from cellule.kernel.dedupe import Dedupe
 from cellule.kernel.index.live import MISSING, LiveIndex, Spill
+from cellule.kernel.intents.book import Book
+from cellule.kernel.limits import HELD_RELEASE_MAX
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.ordered.index import OrderedIndex
 from cellule.kernel.ordered.keys import pair_key
@@ -107,6 +111,8 @@ class Ledger:
     ring: deque[Slot] = field(default_factory=deque)
     pending: list[tuple[Message, list[Target]]] = field(default_factory=list)
     dedupe: Dedupe = field(default_factory=Dedupe)
+    book: Book = field(init=False)
+    held: dict[str, deque[Slot]] = field(default_factory=dict)  # by module; see `enter`
     timers: OrderedIndex = field(init=False)
     stopped: OrderedIndex = field(init=False)
     dead_letters: OrderedIndex = field(init=False)
@@ -114,6 +120,7 @@ class Ledger:
     active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once
 
     def __post_init__(self) -> None:
+        self.book = Book(self.nodes)
         self.timers = OrderedIndex(None, self.nodes)
         self.stopped = OrderedIndex(None, self.nodes)
         self.dead_letters = OrderedIndex(None, self.nodes)
@@ -124,6 +131,23 @@ class Ledger:
         if found is None:
             found = self.modules[base] = Cells(base, None, self)
         return found
+
+    def restore_held(self, base: str, keys: Iterable[bytes]) -> None:
+        """Cells that a snapshot lists as held; they are read when they run."""
+        cells = self.cells(base)
+        waiting = self.held[base] = deque()
+        for key in keys:
+            waiting.append(self._resting(cells, key))
+
+    def restore_ready(self, base: str, key: bytes) -> None:
+        """A cell that a snapshot lists as ready; it is read when it runs."""
+        self.ring.append(self._resting(self.cells(base), key))
+
+    @staticmethod
+    def _resting(cells: Cells, key: bytes) -> Slot:
+        slot = cells.slots[key] = Slot(cells, key)
+        slot.active = False
+        return slot
 
     def has_timers(self) -> bool:
         """Tell whether any timer may be armed, without reading."""
@@ -204,6 +228,17 @@ class Ledger:
             slot.active = True
             self.active.append(slot)
         if len(queue) == 1 and not slot.stopped:
+            if self.book.over:
+                self.enter(slot)
+            else:
+                self.ring.append(slot)
+
+    def enter(self, slot: Slot) -> None:
+        """Let a slot with messages run in its turn, or hold it until its module may ask for effects again."""
+        base = slot.cells.base
+        if base in self.book.over and slot.queue[0].kind == EVENT_MESSAGE:
+            self.held.setdefault(base, deque()).append(slot)
+        else:
             self.ring.append(slot)
 
     def deliver_pending(self) -> None:
@@ -218,10 +253,13 @@ class Ledger:
         for _, targets in reversed(pending):
             for base, key in reversed(targets):
                 slot = self.modules[base].slots[key]
-                slot.queue.pop()
+                message = slot.queue.pop()
                 if not slot.queue and not slot.stopped:
-                    front = self.ring.pop()
-                    ensure(front is slot, "kernel.ring_order", "the ring's last is not {key}", key=key)
+                    is_held = base in self.book.over and message.kind == EVENT_MESSAGE
+                    last = (self.held[base] if is_held else self.ring).pop()
+                    ensure(last is slot, "kernel.ring_order", "the ring's last is not {key}", key=key)
+                    if is_held and not self.held[base]:
+                        del self.held[base]
         self.pending = pending
         self.drop_idle()
 
@@ -238,7 +276,7 @@ class Ledger:
             slot.active = True
             self.active.append(slot)
         if queue:
-            ring.append(slot)
+            self.enter(slot)
 
     def step_done(
         self, slot: Slot, height: int, status: int, version: int, born: int, era: int,
@@ -255,11 +293,14 @@ class Ledger:
         self.touch(slot)
         if status == OK:
             slot.queue.popleft()
+            old = slot.entry
+            if old is not None and old[6] is not None and "intents" in old[6]:
+                more = {**(more or {}), "intents": old[6]["intents"]}
             slot.entry = (state, version, born, era, self.now_ns, height, more)
         else:
             self._step_other(slot, height, status, era, more)
         if slot.queue and not slot.stopped:
-            self.ring.append(slot)
+            self.enter(slot)
 
     def _step_other(
         self, slot: Slot, height: int, status: int, era: int, more: dict[str, Any] | None
@@ -315,7 +356,7 @@ class Ledger:
         slot.stopped = False
         self.touch(slot)
         if slot.queue:
-            self.ring.append(slot)
+            self.enter(slot)
 
     def migrate(self, slot: Slot, era: int, state: bytes) -> None:
         """Move a cell to another era."""
@@ -353,6 +394,66 @@ class Ledger:
             tail = log.EMPTY
         return tail, ({"log": chunks} if chunks else None)
 
+    # Modules at their limit of open intents
+
+    def hold(self, base: str) -> Generator[Need, None, None]:
+        """A module reached its limit: its cells in the ring whose next message is an event are held."""
+        self.book.over.add(base)
+        unread = [slot.key for slot in self.ring if slot.cells.base == base and not slot.loaded]
+        if unread:
+            yield from self.load({base: unread})
+        waiting = list(self.ring)
+        self.ring.clear()
+        for slot in waiting:
+            if slot.cells.base == base:
+                self.enter(slot)
+            else:
+                self.ring.append(slot)
+
+    def unhold(self, base: str) -> None:
+        """A module is below its limit again: the first of its held cells run in their turn."""
+        self.book.over.discard(base)
+        self._release_held(base)
+
+    def _release_held(self, base: str) -> None:
+        waiting = self.held.get(base, ())
+        for _ in range(min(HELD_RELEASE_MAX, len(waiting))):
+            self.ring.append(self.held[base].popleft())
+        if base in self.held and not self.held[base]:
+            del self.held[base]
+
+    # The intents of a cell
+
+    def has_intents(self, slot: Slot) -> bool:
+        """Tell whether a loaded cell waits for receipts."""
+        return slot.entry is not None and slot.entry[6] is not None and "intents" in slot.entry[6]
+
+    def intents_of(self, slot: Slot) -> list[int]:
+        """The heights of a loaded cell's open intents."""
+        heights: list[int] = slot.entry[6]["intents"] if self.has_intents(slot) else []  # type: ignore[index]
+        return heights
+
+    def attach(self, slot: Slot, born: int, height: int) -> None:
+        """A cell waits for one more receipt; a cell that is gone does not."""
+        entry = slot.entry
+        if entry is not None and entry[0] is not None and entry[2] == born:
+            heights = [*self.intents_of(slot), height]
+            slot.entry = (*entry[:6], {**(entry[6] or {}), "intents": heights})
+            self.touch(slot)
+
+    def detach(self, slot: Slot, born: int, height: int) -> bool:
+        """A cell no longer waits for a receipt; False if this incarnation of it is gone."""
+        entry = slot.entry
+        if entry is None or entry[0] is None or entry[2] != born:
+            return False
+        heights = [each for each in self.intents_of(slot) if each != height]
+        more = {name: value for name, value in (entry[6] or {}).items() if name != "intents"}
+        if heights:
+            more["intents"] = heights
+        slot.entry = (*entry[:6], more or None)
+        self.touch(slot)
+        return True
+
     # The end of a beat
 
     def settle(self, height: int) -> None:
@@ -370,6 +471,9 @@ class Ledger:
                     cells.live.put(slot.key, slot.entry)
             cells.slots.pop(slot.key, None)
         self.active.clear()
+        for base in [base for base in self.held if base not in self.book.over]:
+            self._release_held(base)
+        self.book.open.cool()
         self.height = height
         self.dedupe.roll(self.now_ns)
 

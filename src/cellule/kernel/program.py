@@ -76,7 +76,11 @@ class Context:
 
 
 class Program(Protocol):
-    """The code of one module in one era."""
+    """The code of one module in one era.
+
+    It may also have `quick`: called as `step` is, it may answer the bytes of a new state bare where nothing
+    stands beside them. The hot path calls it where there is one.
+    """
 
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None

@@ -7,12 +7,22 @@ A record is a list that starts with its kind; its height is the frame's first he
 
     Event     [1, cause, id, schema, value, targets, more]    more: dedupe, expected, correlation
     Emitted   [2, cause, depth, schema, value, targets]
-    Receipt   [3, ...]                                        reserved
+    Receipt   [3, cause, module, key, born, status, schema, value, how, more]
+                                                              cause: the Intent's height
+                                                              how: 0 told to nobody, 1 at once, 2 next beat
+                                                              more: fired, by, attempts, exhausted, who, why,
+                                                              code, text, under, control, depth
     Step      [4, cause, module, key, born, era, status, version, prev, state, more]
                                                               more: ann, reply, code, text, log, timed_out
-    Write     [5, ...]   Intent [6, ...]   Decision [7, ...]  reserved
+    Write     [5, ...]                                        reserved
+    Intent    [6, cause, position, module, key, born, kind, params, more]
+                                                              cause: the Step's height; more: key, slot
+    Decision  [7, cause, verdict, more]                       cause: the Intent's height
+                                                              more: rule, grant, period, due_ns, code, text,
+                                                              same, over, control
     Refused   [8, cause, id, schema, code, text]
-    Timer     [9, cause, fired, due_ns, what]                 what: ["expire", module, key, born]
+    Timer     [9, cause, fired, due_ns, what]                 what: ["ttl" or "idle", module, key, born] or
+                                                              ["schedule", name, fingerprint, paused]
     Expired   [10, cause, fired, module, key, born]
     Control   [11, cause, verb, who, why, arguments]
     Manifest  [12, cause, manifest, era]
@@ -23,10 +33,12 @@ A record is a list that starts with its kind; its height is the frame's first he
     Upcast    [17, cause, module, key, schema_from, schema_to]
     Agenda    [18, ...]                                       reserved
 
-`targets` is a list of [module, key]. `fired` is the key of the timer that was due, or null when one is armed
-for the first time. What a record means for the world is in `ledger.py`; how it is read back, in `replay.py`.
+`targets` is a list of [module, key]. `fired` is the key of the timer that was due, or null when one is
+armed for the first time. What a record means for the world is in `ledger.py`; how it is read back, in
+`replay.py`.
 
-Rejected: a map per record. The same field names a thousand times a frame cost a third of its bytes and time.
+Rejected: a map per record. The same field names a thousand times a frame cost a third of its bytes and
+time.
 Rejected: names in full in every record. A frame's table of names keeps each frame readable on its own.
 """
 
@@ -62,7 +74,10 @@ class Kind(IntEnum):
 # Plain integers for the hot path: an IntEnum member costs an attribute look-up and encodes slower.
 EVENT: Final = 1
 EMITTED: Final = 2
+RECEIPT: Final = 3
 STEP: Final = 4
+INTENT: Final = 6
+DECISION: Final = 7
 REFUSED: Final = 8
 TIMER: Final = 9
 EXPIRED: Final = 10
@@ -92,8 +107,39 @@ SKIPPED: Final = 3
 CONFLICT: Final = 4
 PARKED: Final = 5
 
+
+class Verdict(IntEnum):
+    """What became of a request for an effect."""
+
+    ALLOW = 0
+    DENY = 1
+    PARK = 2  # it waits for an approval
+    SAME = 3  # another intent with its idempotency key stands for it
+
+
+ALLOW: Final = 0
+DENY: Final = 1
+PARK: Final = 2
+SAME: Final = 3
+
+
+class Settled(IntEnum):
+    """How an intent ended; cells see the name in lower case."""
+
+    OK = 0
+    FAILED = 1
+    TIMEOUT = 2
+    CANCELLED = 3
+    DENIED = 4
+    ABANDONED = 5
+
+
+NOBODY: Final = 0
+AT_ONCE: Final = 1
+NEXT_BEAT: Final = 2
+
 # How many fields each kind has, for those this version writes.
 WIDTHS: Final = {
-    EVENT: 7, EMITTED: 6, STEP: 11, REFUSED: 6, TIMER: 5, EXPIRED: 6, CONTROL: 6, MANIFEST: 4,
-    SNAPSHOT: 4, BASELINE: 4, MIGRATED: 8, UPCAST: 6,
+    EVENT: 7, EMITTED: 6, RECEIPT: 10, STEP: 11, INTENT: 9, DECISION: 4, REFUSED: 6, TIMER: 5, EXPIRED: 6,
+    CONTROL: 6, MANIFEST: 4, SNAPSHOT: 4, BASELINE: 4, MIGRATED: 8, UPCAST: 6,
 }  # fmt: skip

@@ -2,7 +2,8 @@
 
 Every record's effect is one call of the ledger; records that are only told (Upcast, Refused, Snapshot,
 Baseline) change nothing. What a record refers to must be there: a step must be of the ring's first cell and
-of its oldest message, a fired timer must exist. If not, the journal contradicts itself and is `Corrupted`.
+of its oldest message, a fired timer must exist, records about intents must fit each other
+(`intents/replaying.py`). If not, the journal contradicts itself and is `Corrupted`.
 
 `Witness` lets `verify` look at each step before it is applied.
 """
@@ -16,18 +17,24 @@ from cellule.errors import Corrupted, Rejected
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.dedupe import dedupe_key, payload_check
 from cellule.kernel.frame import Frame, Record
+from cellule.kernel.intents import schedules
+from cellule.kernel.intents.replaying import Contradiction, RecordedIntents
 from cellule.kernel.ledger import Era, Ledger, Target
 from cellule.kernel.need import Need, fetch
-from cellule.kernel.ordered.keys import pair_key
+from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.records import (
     BASELINE,
     CONTROL,
+    DECISION,
+    DELETED,
     EMITTED,
     EVENT,
     EXPIRED,
+    INTENT,
     MANIFEST,
     MIGRATED,
     OK,
+    RECEIPT,
     REFUSED,
     SNAPSHOT,
     STEP,
@@ -38,6 +45,7 @@ from cellule.kernel.records import (
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
+RETENTIONS = ("ttl", "idle")
 _STATUSES = frozenset(int(status) for status in Status)
 _UNREADABLE = (
     Rejected,
@@ -53,14 +61,16 @@ Witness = Callable[[Frame, int, Slot], Generator[Need, None, None]]
 class Replay:
     """Applies one frame after the other to a ledger."""
 
-    def __init__(self, ledger: Ledger, witness: Witness | None = None) -> None:
+    def __init__(self, ledger: Ledger, world: bytes, witness: Witness | None = None) -> None:
         self._ledger = ledger
         self._witness = witness
         self._frame: Frame
         self._height = 0
+        self._intents = RecordedIntents(ledger, world)
         self._apply: dict[int, Callable[[Record], Generator[Need, None, None] | None]] = {
             EVENT: self._event, EMITTED: self._emitted, TIMER: self._timer, EXPIRED: self._expired,
             CONTROL: self._control, MANIFEST: self._manifest, MIGRATED: self._migrated,
+            INTENT: self._intended, DECISION: self._decided, RECEIPT: self._received,
             REFUSED: _told, SNAPSHOT: _told, BASELINE: _told, UPCAST: _told,
         }  # fmt: skip
 
@@ -71,6 +81,8 @@ class Replay:
         try:
             self._check_chain(frame)
             yield from self._apply_records(frame)
+        except Contradiction as error:
+            self._contradicts(str(error), error)
         except _UNREADABLE as error:
             self._contradicts(f"{type(error).__name__}: {error}", error)
 
@@ -78,11 +90,16 @@ class Replay:
         ledger = self._ledger
         ledger.now_ns, ledger.beat = frame.header.now_ns, frame.header.beat
         yield from ledger.slots(self._touched(frame))
+        yield from ledger.book.expect(record[1] for record in frame.records if record[0] == RECEIPT)
         delivered = False
+        intents = self._intents
+        intents.begin(frame)
         for position, record in enumerate(frame.records):
             self._height = frame.header.first + position
             kind = record[0]
-            if not delivered and not (kind in (TIMER, EXPIRED) and record[2] is not None):
+            if intents.is_asking and kind != DECISION:
+                intents.expect_none()
+            if not delivered and not _is_timed(record):
                 ledger.deliver_pending()
                 delivered = True
             if kind == STEP:
@@ -93,6 +110,7 @@ class Replay:
                 yield from rest
         if not delivered:
             ledger.deliver_pending()
+        intents.end()
         ledger.settle(frame.header.last)
         ledger.frame = frame.cid.digest
 
@@ -124,9 +142,9 @@ class Replay:
             kind = record[0]
             if kind == EVENT:
                 touched.update(dict.fromkeys(self._targets(record[5])))
-            elif kind in (STEP, MIGRATED):
+            elif kind in (STEP, MIGRATED, RECEIPT):
                 touched[self._name(record[2]), record[3]] = None
-            elif kind == EXPIRED:
+            elif kind in (INTENT, EXPIRED):
                 touched[self._name(record[3]), record[4]] = None
             elif kind == CONTROL and isinstance(record[5], dict):
                 touched.update(dict.fromkeys((base, key) for base, key in record[5].get("cells", ())))
@@ -175,7 +193,10 @@ class Replay:
         if self._witness is not None:
             yield from self._witness(self._frame, self._height, slot)
         more = more or {}
+        self._intents.asks(self._height)
         if status != OK:
+            if status == DELETED and ledger.has_intents(slot):
+                self._intents.abandons(ledger.intents_of(slot))
             reason = {"code": more["code"], "text": more["text"]} if "code" in more else None
             ledger.step_done(slot, self._height, status, version, born, era, None, reason)
             return
@@ -192,36 +213,85 @@ class Replay:
 
     def _timer(self, record: Record) -> Generator[Need, None, None]:
         _, _, fired, due_ns, what = record
+        if what is not None and what[0] == "schedule":
+            yield from self._scheduled(fired, due_ns, what)
+            return
+        row = None if what is None else [what[0], self._name(what[1]), what[2], what[3]]
+        if row is not None and row[0] not in RETENTIONS:
+            self._contradicts(f"a timer cannot be for {row[0]!r}")
         if fired is not None:
-            yield from self._fired(fired)
-        if what is not None:
-            kind, module_at, key, born = what
-            self._ledger.timers.insert(
-                pair_key(due_ns, self._height), [kind, self._name(module_at), key, born]
-            )
+            yield from self._fired(fired, row)
+        if row is not None:
+            self._ledger.timers.insert(pair_key(due_ns, self._height), row)
 
-    def _fired(self, fired: bytes) -> Generator[Need, None, None]:
-        timers = self._ledger.timers
-        if (yield from timers.get(fired)) is None:
+    def _fired(self, fired: bytes, row: list[Any] | None) -> Generator[Need, None, None]:
+        """The timer of a cell's retention was due; `row` is what it has to be, where that is known."""
+        found = yield from self._armed(fired)
+        if found[0] not in RETENTIONS or (row is not None and found != row):
+            self._contradicts(f"timer {fired.hex()} is for {found}, not {row}")
+        self._ledger.timers.remove(fired)
+
+    def _scheduled(self, fired: bytes | None, due_ns: int, what: list[Any]) -> Generator[Need, None, None]:
+        _, name_at, stamp, paused = what
+        name = self._name(name_at)
+        known = self._ledger.book.schedules.get(name)
+        if (0 if known is None else known[1]) != (0 if fired is None else pair_of(fired)[0]):
+            self._contradicts(f"schedule {name} is armed for another time")
+        if fired is not None and (yield from self._armed(fired))[:2] != ["schedule", name]:
+            self._contradicts(f"timer {fired.hex()} is not that of schedule {name}")
+        schedules.applied(self._ledger, self._height, fired, due_ns, name, stamp, paused)
+
+    def _armed(self, fired: bytes) -> Generator[Need, None, list[Any]]:
+        found: list[Any] | None = yield from self._ledger.timers.get(fired)
+        if found is None:
             self._contradicts(f"no timer {fired!r} is armed")
-        timers.remove(fired)
+        return found
+
+    def _received(self, record: Record) -> Generator[Need, None, None]:
+        return self._intents.received(self._height, record)
+
+    def _decided(self, record: Record) -> Generator[Need, None, None]:
+        return self._intents.decided(record)
+
+    def _intended(self, record: Record) -> None:
+        self._name(record[3])
+        self._name(record[6])
+        self._intents.intended(self._height, record)
 
     def _expired(self, record: Record) -> Generator[Need, None, None]:
         _, _, fired, module_at, key, born = record
         slot = self._slot(self._name(module_at), key)
         if slot.entry is None or slot.entry[2] != born:
             self._contradicts(f"the expired cell was not born at {born}")
-        yield from self._fired(fired)
+        found = yield from self._armed(fired)
+        yield from self._fired(fired, [found[0], slot.cells.base, key, born])
+        if slot.queue or slot.stopped or self._ledger.has_intents(slot):
+            self._contradicts("the expired cell is busy")
         self._ledger.expire(slot)
 
-    def _control(self, record: Record) -> None:
+    def _control(self, record: Record) -> Generator[Need, None, None]:
         _, _, verb, _, _, arguments = record
         ledger = self._ledger
+        self._intents.asks(self._height)
         if verb == "pause" or verb == "resume":
             ledger.paused = verb == "pause"
         elif verb == "cell.resume" or verb == "cell.migrate":
             for base, key in arguments["cells"]:
                 ledger.release(self._slot(base, key))
+        elif verb == "deploy":
+            for base in arguments.get("under", ()):
+                if base not in ledger.book.over:
+                    self._contradicts(f"{base} is not at its limit of open intents")
+                ledger.unhold(base)
+        elif verb == "effect.retry":
+            yield from self._retried(pair_key(arguments["letter"], 1))
+
+    def _retried(self, at: bytes) -> Generator[Need, None, None]:
+        letter = yield from self._ledger.dead_letters.get(at)
+        if letter is None or not isinstance(letter[4], dict):
+            self._contradicts("there is no such dead letter of an effect")
+        self._ledger.dead_letters.remove(at)
+        self._intents.takes_letter(letter)
 
     def _manifest(self, record: Record) -> None:
         _, _, link, era = record
@@ -259,6 +329,13 @@ class Replay:
             "kernel.journal_contradicts", "height {height} of frame {cid}: {what}",
             height=self._height, cid=str(self._frame.cid), what=what,
         ) from cause  # fmt: skip
+
+
+def _is_timed(record: Record) -> bool:
+    """Tell whether this was written while due timers were handled, before anything was delivered."""
+    if record[0] == RECEIPT:
+        return bool(record[9]) and "fired" in record[9]
+    return record[0] in (TIMER, EXPIRED) and record[2] is not None
 
 
 def _told(record: Record) -> None:

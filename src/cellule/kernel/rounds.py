@@ -7,18 +7,19 @@ else goes through `Stepper` and `_write`, which know every case. Both write the 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cellule.errors import Corrupted
 from cellule.kernel import expiry
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
-from cellule.kernel.eras import Eras
-from cellule.kernel.ledger import Ledger
+from cellule.kernel.intents import opening
+from cellule.kernel.intents.desk import Desk
+from cellule.kernel.intents.gate import Asked
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.need import Need
-from cellule.kernel.program import StepFault
+from cellule.kernel.program import Output, StepFault
 from cellule.kernel.records import DELETED, EMITTED, OK, STEP, UPCAST
 from cellule.kernel.steps import Emission, Result, Stepper
 from cellule.kernel.writer import LINK_MARK, RECORD_BYTES, FrameWriter
@@ -32,97 +33,104 @@ class Pace:
     burst: int
 
 
+class _Asking(NamedTuple):
+    """What a step leaves to do about intents."""
+
+    slot: Slot
+    step: opening.Step
+    asked: Sequence[Asked]
+    gone: Sequence[int]
+
+
 class Rounds:
     """The steps of one beat; `steps` has a row for each, in the order of `items.Stepped`."""
 
-    def __init__(
-        self, ledger: Ledger, eras: Eras, stepper: Stepper, writer: FrameWriter, pace: Pace, entropy: bytes
-    ) -> None:
-        self._ledger = ledger
-        self._eras = eras
+    def __init__(self, desk: Desk, stepper: Stepper, pace: Pace, entropy: bytes) -> None:
+        self._ledger = desk.ledger
+        self._eras = desk.eras
         self._stepper = stepper
-        self._writer = writer
+        self._writer = desk.writer
         self._pace = pace
         self._entropy = entropy
+        self._desk = desk
+        self._asking: _Asking | None = None
         self.steps: list[tuple[int, str, bytes, int, int, int, bytes | None, str, str]] = []
 
     def run(self) -> Generator[Need, None, None]:
         """Step cells until the ring is empty or the beat has done enough."""
         ring, writer = self._ledger.ring, self._writer
         left = self._pace.quota
-        plain, steps = self._plain, self.steps
+        plain, steps = self._plainly(), self.steps
         for _ in range(self._pace.burst):
             for _ in range(len(ring)):
                 if not left or (writer.size >= FRAME_BYTES_CLOSE and steps):  # one step at least
+                    return
+                if not ring:  # a step may bring its module to its limit, and its cells leave the ring
                     return
                 left -= 1
                 slot = ring[0]
                 if not slot.loaded:
                     yield from self._load_ring()
-                if plain(slot):
-                    continue
-                height = writer.first + len(writer.records)
-                result = yield from self._stepper.compute(slot, height, self._entropy)
-                self._write(slot, result)
+                if not plain(slot):
+                    height = writer.first + len(writer.records)
+                    result = yield from self._stepper.compute(slot, height, self._entropy)
+                    self._write(slot, result)
+                if self._asking is not None:
+                    yield from self._ask()
             if not ring:
                 return
 
-    def _plain(self, slot: Slot) -> bool:
-        """Take the step if it can be called without a closer look; False where it cannot."""
-        cells = slot.cells
-        era = self._eras.current
-        fast = era.fast.get(cells.base)
-        if fast is None:
-            return False
-        entry, queue = slot.entry, slot.queue
-        cause, _, schema, value, _, expected = queue[0]
-        if expected is not None or schema not in fast.schemas or type(value) is not bytes:
-            return False
-        state: Any = None
-        if entry is not None:
-            state = entry[0]
-            if entry[3] != era.number or type(state) is not bytes:
-                return False
-        key = slot.key
-        context = None
-        if fast.context:
-            version = 0 if entry is None else entry[1]
-            context = self._stepper.context(
-                slot, fast.module, era.number, self._next(), self._entropy, version
-            )
-        try:
-            output = fast.step(state, schema, value, key, context)
-            state, events, effects, reply, ann = output
-            if (
-                state is None or events or effects or reply is not None or ann is not None
-                or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state
-            ):  # fmt: skip
-                self._write(slot, self._stepper.accepted(slot, era, fast.module, output))
-                return True
-        except StepFault as fault:
-            self._write(slot, self._stepper.failed(slot, fault))
-            return True
-        ledger, writer, base = self._ledger, self._writer, cells.base
-        records = writer.records
-        at = writer.names.get(base)
-        if at is None:
-            at = writer.name(base)
-        step = writer.first + len(records)
-        if entry is None:
-            version, born, prev = 1, step, 0
-        else:
-            version, born, prev = entry[1] + 1, entry[2], entry[5]
-        number = era.number
-        records.append([STEP, cause, at, key, born, number, OK, version, prev, [state], None])
-        writer.size += RECORD_BYTES + len(state) + len(key)
-        self.steps.append((cause, base, key, OK, version, step, None, "", ""))
-        ledger.step_ok(slot, queue, (state, version, born, number, ledger.now_ns, step, None))
-        if entry is None and fast.retains:
-            expiry.arm(ledger, self._eras, writer, slot, step)
-        return True
+    def _plainly(self) -> Callable[[Slot], bool]:
+        """A function that takes a step if it can be called without a closer look; False where it cannot.
 
-    def _next(self) -> int:
-        return self._writer.first + len(self._writer.records)
+        Made once a beat: what it holds does not change while steps are taken, and looking all of it up again
+        would cost each of them a fifth.
+        """
+        ledger, eras, stepper, writer = self._ledger, self._eras, self._stepper, self._writer
+        names, first, records, taken = writer.names, writer.first, writer.records, self.steps
+        step_ok, write, now_ns, entropy = ledger.step_ok, self._write, ledger.now_ns, self._entropy
+        era = eras.current
+        modules, number = era.fast, era.number
+
+        def plain(slot: Slot) -> bool:
+            base, queue, entry = slot.cells.base, slot.queue, slot.entry
+            fast = modules.get(base)
+            cause, _, schema, value, _, expected = queue[0]
+            if fast is None or expected is not None or schema not in fast.schemas or type(value) is not bytes:
+                return False
+            state: Any = None
+            version = born = prev = 0
+            if entry is not None:
+                state, version, born, cell_era, _, prev, more = entry
+                if cell_era != number or type(state) is not bytes or more is not None:
+                    return False
+            key, step = slot.key, first + len(records)
+            context = None
+            if fast.context:
+                context = stepper.context(slot, fast.module, number, step, entropy, version)
+            try:
+                output = fast.step(state, schema, value, key, context)
+                state = output if isinstance(output, bytes) else _bare(output)
+                if state is None or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state:
+                    output = Output(output) if isinstance(output, bytes) else output
+                    write(slot, stepper.accepted(slot, era, fast.module, output))
+                    return True
+            except StepFault as fault:
+                write(slot, stepper.failed(slot, fault))
+                return True
+            at = names.get(base)
+            if at is None:
+                at = writer.name(base)
+            version, born = version + 1, born or step
+            records.append([STEP, cause, at, key, born, number, OK, version, prev, [state], None])
+            writer.size += RECORD_BYTES + len(state) + len(key)
+            taken.append((cause, base, key, OK, version, step, None, "", ""))
+            step_ok(slot, queue, (state, version, born, number, now_ns, step, None))
+            if entry is None and fast.retains:
+                expiry.arm(ledger, eras, writer, slot, step)
+            return True
+
+        return plain
 
     def _load_ring(self) -> Generator[Need, None, None]:
         """After a restore the ring names cells that are still at rest: bring the next ones together."""
@@ -152,6 +160,10 @@ class Rounds:
         born = result.born or (height if status in (OK, DELETED) else 0)
         more = _step_more(writer, result) if _has_more(result) else None
         prev = entry[5] if entry is not None else 0
+        gone = self._ledger.intents_of(slot) if status == DELETED else ()
+        if result.asked or gone:
+            step_of = opening.Step(height, born, message.depth, result.era)
+            self._asking = _Asking(slot, step_of, result.asked, gone)
         writer.append(
             [STEP, message.height, module, key, born, result.era, status, result.version, prev,
              writer.state(state), more],
@@ -163,6 +175,13 @@ class Rounds:
         self.steps.append((
             message.height, base, key, status, result.version, height, result.reply, result.code, result.text,
         ))  # fmt: skip
+
+    def _ask(self) -> Generator[Need, None, None]:
+        """Open the intents of the step just written, and abandon those of a cell it deleted."""
+        asking, self._asking = self._asking, None
+        assert asking is not None
+        yield from opening.abandon(self._desk, asking.slot, asking.step, asking.gone)
+        yield from opening.open_all(self._desk, asking.slot, asking.step, asking.asked)
 
     def _account(self, slot: Slot, height: int, born: int, result: Result) -> None:
         ledger = self._ledger
@@ -203,6 +222,12 @@ class Rounds:
         )
         if targets:
             self._ledger.pending.append((Message(height, EVENT_MESSAGE, schema, value, depth, None), targets))
+
+
+def _bare(output: Output) -> bytes | None:
+    """The state of an output that has nothing else."""
+    state, events, effects, reply, ann = output
+    return None if events or effects or reply is not None or ann is not None else state
 
 
 def _has_more(result: Result) -> bool:

@@ -6,6 +6,7 @@ roots and lists, so those are proven then; cells are proven one by one as they a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cellule.errors import CelluleError
@@ -33,6 +34,10 @@ def wrong_part(saved: dict[str, Any]) -> str | None:
         "pending": saved["pending"] is None or isinstance(saved["pending"], Link),
         "ready": saved["ready"] is None or isinstance(saved["ready"], Link),
         "dedupe": _is_dedupe(saved["dedupe"]),
+        "intents": saved["intents"] is None or _is_counted_link(saved["intents"]),
+        "idempotency": saved["idempotency"] is None or _is_idempotency(saved["idempotency"]),
+        "budgets": saved["budgets"] is None or isinstance(saved["budgets"], Link),
+        "schedules": saved["schedules"] is None or isinstance(saved["schedules"], Link),
     }
     return next((part for part, fit in fits.items() if not fit), None)
 
@@ -40,6 +45,11 @@ def wrong_part(saved: dict[str, Any]) -> str | None:
 def is_count(value: Any) -> bool:
     """Tell whether this is a whole number from 0."""
     return type(value) is int and value >= 0
+
+
+def is_heights(value: Any) -> bool:
+    """Tell whether this is a list of heights."""
+    return isinstance(value, list) and all(map(is_count, value))
 
 
 def is_cell(value: Any) -> bool:
@@ -86,10 +96,13 @@ def is_bucket(value: Any) -> bool:
     return not rest and len(value["heights"]) == 8 * count and len(value["checks"]) == 4 * count
 
 
+TIMER_KINDS = ("ttl", "idle", "intent", "approval", "schedule")
+
+
 def is_timer(value: Any) -> bool:
-    """Tell whether this is [what, module, key, born]."""
+    """Tell whether this is [what, module, key, number]; see `expiry.py` for what the parts are."""
     return (
-        isinstance(value, list) and len(value) == 4 and value[0] in ("ttl", "idle") and is_cell(value[1:3])
+        isinstance(value, list) and len(value) == 4 and value[0] in TIMER_KINDS and is_cell(value[1:3])
         and is_count(value[3])
     )  # fmt: skip
 
@@ -100,10 +113,101 @@ def is_stopped(value: Any) -> bool:
 
 
 def is_dead_letter(value: Any) -> bool:
-    """Tell whether this is [module, key, code, text, message]."""
+    """Tell whether this is [module, key, code, text, message], or with an intent instead of the message."""
     return (
         isinstance(value, list) and len(value) == 5 and is_cell(value[:2])
-        and all(type(part) is str for part in value[2:4]) and is_message(value[4])
+        and all(type(part) is str for part in value[2:4])
+        and (is_message(value[4]) or is_failed_intent(value[4]))
+    )  # fmt: skip
+
+
+def is_failed_intent(value: Any) -> bool:
+    """Tell whether this is {born, height, key?, kind, params, slot?}."""
+    return (
+        isinstance(value, dict) and {"born", "height", "kind", "params"} <= set(value)
+        and set(value) <= {"born", "height", "key", "kind", "params", "slot"} and is_count(value["born"])
+        and is_count(value["height"]) and type(value["kind"]) is str and is_held(value["params"])
+        and all(type(value.get(name, "")) is str for name in ("key", "slot"))
+    )  # fmt: skip
+
+
+_INTENT_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "params": is_held,
+    "key": lambda value: type(value) is str,
+    "slot": lambda value: type(value) is str,
+    "grant": lambda value: type(value) is str,
+    "rule": lambda value: type(value) is str,
+    "due": lambda value: type(value) is bytes and len(value) == KEY_BYTES,
+    "same": is_count,
+    "since_ns": is_count,
+    "text": lambda value: type(value) is str,
+}
+
+
+def is_intent(value: Any) -> bool:
+    """Tell whether this is [id, module, key, born, kind, status, more]."""
+    if not isinstance(value, list) or len(value) != 7:
+        return False
+    given, base, key, born, kind, status, more = value
+    return (
+        type(given) is bytes and len(given) == 32 and is_cell([base, key]) and is_count(born)
+        and type(kind) is str and status in ("open", "parked", "waiting", "timer", "denied")
+        and isinstance(more, dict) and "params" in more and "since_ns" in more
+        and all(name in _INTENT_FIELDS and _INTENT_FIELDS[name](field) for name, field in more.items())
+    )  # fmt: skip
+
+
+def is_place(value: Any) -> bool:
+    """Tell whether this is the hash of a kind and an idempotency key."""
+    return type(value) is bytes and len(value) == KEY_BYTES
+
+
+def is_remembered_key(value: Any) -> bool:
+    """Tell whether this is [height, since_ns, receipt, waiters]."""
+    if not isinstance(value, list) or len(value) != 4:
+        return False
+    height, since_ns, receipt, waiters = value
+    return (
+        is_count(height) and is_count(since_ns) and is_heights(waiters)
+        and (receipt is None or (
+            isinstance(receipt, list) and len(receipt) == 3 and is_count(receipt[0])
+            and type(receipt[1]) is str and is_held(receipt[2])
+        ))
+    )  # fmt: skip
+
+
+def is_budgets(value: Any) -> bool:
+    """Tell whether this is what `Book.save` writes."""
+    if not isinstance(value, dict) or set(value) != {"counts", "held", "over", "parked", "spent", "timers"}:
+        return False
+    counts, held, spent = value["counts"], value["held"], value["spent"]
+    return (
+        is_count(value["parked"]) and is_count(value["timers"])
+        and isinstance(counts, dict) and all(map(is_count, counts.values()))
+        and isinstance(held, dict) and all(_is_list(keys, _is_bytes) for keys in held.values())
+        and isinstance(spent, dict)
+        and all(_is_list(row, is_count) and len(row) == 2 for row in spent.values())
+        and _is_list(value["over"], lambda name: type(name) is str)
+    )  # fmt: skip
+
+
+def is_schedules(value: Any) -> bool:
+    """Tell whether this is {name: [fingerprint, due_ns, paused]}."""
+    return isinstance(value, dict) and all(
+        isinstance(row, list) and len(row) == 3 and _is_bytes(row[0]) and is_count(row[1])
+        and isinstance(row[2], bool)
+        for row in value.values()
+    )  # fmt: skip
+
+
+def _is_bytes(value: Any) -> bool:
+    return type(value) is bytes
+
+
+def _is_idempotency(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and set(value) == {"ages", "keys"}
+        and all(part is None or _is_counted_link(part) for part in value.values())
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What each field of a record may be: proven by `check` and on import, where bytes come from elsewhere.
 
-Restore does not ask: its frames were chained by the world's own writer, and what does not fit contradicts the
-journal there. A shape is a function that tells whether a value fits; `records.py` draws the records.
+Restore does not ask: its frames were chained by the world's own writer, and what does not fit contradicts
+the journal there. A shape is a function that tells whether a value fits; `records.py` draws the records.
 """
 
 from __future__ import annotations
@@ -13,17 +13,23 @@ from cellule.errors import CelluleError
 from cellule.kernel.records import (
     BASELINE,
     CONTROL,
+    DECISION,
     EMITTED,
     EVENT,
     EXPIRED,
+    INTENT,
     MANIFEST,
     MIGRATED,
+    NEXT_BEAT,
+    RECEIPT,
     REFUSED,
     SNAPSHOT,
     STEP,
     TIMER,
     UPCAST,
+    Settled,
     Status,
+    Verdict,
 )  # fmt: skip
 from cellule.values.cbor import decode
 from cellule.values.envelope import check_envelope, open_envelope
@@ -105,14 +111,18 @@ def _what(value: Any, names: int) -> bool:
         return True
     if not isinstance(value, list) or len(value) != 4:
         return False
-    what, module, key, born = value
-    return what in ("ttl", "idle") and _name(module, names) and isinstance(key, bytes) and _count(born, 0)
+    what, name, key, number = value
+    if what not in ("ttl", "idle", "schedule") or not _name(name, names) or not isinstance(key, bytes):
+        return False
+    return _count(number, 0) and (what != "schedule" or number <= 1)
 
 
 def _arguments(value: Any, _: int) -> bool:
     if not isinstance(value, dict):
         return False
-    cells = value.get("cells", [])
+    cells, under = value.get("cells", []), value.get("under", [])
+    if not isinstance(under, list) or not all(isinstance(base, str) for base in under):
+        return False
     return isinstance(cells, list) and all(
         isinstance(cell, list) and len(cell) == 2 and isinstance(cell[0], str) and isinstance(cell[1], bytes)
         for cell in cells
@@ -136,6 +146,18 @@ def _yes(value: Any, _: int) -> bool:
     return value is True
 
 
+def _settled(value: Any, _: int) -> bool:
+    return type(value) is int and 0 <= value < len(Settled)
+
+
+def _verdict(value: Any, _: int) -> bool:
+    return type(value) is int and 0 <= value < len(Verdict)
+
+
+def _how(value: Any, _: int) -> bool:
+    return type(value) is int and 0 <= value <= NEXT_BEAT
+
+
 _CELL: Final[list[tuple[str, Shape]]] = [("module", _name), ("key", _bytes)]
 _SHAPES: Final[dict[int, list[tuple[str, Shape]]]] = {
     EVENT: [
@@ -147,6 +169,24 @@ _SHAPES: Final[dict[int, list[tuple[str, Shape]]]] = {
         *_CELL, ("born", _count), ("era", _count), ("status", _status), ("version", _count), ("prev", _count),
         ("state", _state),
         ("more", _more(reply=_value, ann=_value, code=_text, text=_text, log=_yes, timed_out=_yes)),
+    ],
+    RECEIPT: [
+        *_CELL, ("born", _count), ("status", _settled), ("schema", _name), ("value", _value), ("how", _how),
+        ("more", _more(
+            fired=_timer_key, by=_text, attempts=_count, exhausted=_yes, who=_text, why=_text, code=_text,
+            text=_text, under=_yes, control=_count, depth=_count,
+        )),
+    ],
+    INTENT: [
+        ("position", _count), *_CELL, ("born", _count), ("kind", _name), ("params", _value),
+        ("more", _more(key=_text, slot=_text)),
+    ],
+    DECISION: [
+        ("verdict", _verdict),
+        ("more", _more(
+            rule=_text, grant=_text, period=_count, due_ns=_count, code=_text, text=_text, same=_count,
+            over=_yes, control=_count,
+        )),
     ],
     REFUSED: [("id", _given), ("schema", _name), ("code", _text), ("text", _text)],
     TIMER: [("fired", _fired), ("due_ns", _count), ("what", _what)],

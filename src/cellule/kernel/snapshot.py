@@ -4,11 +4,12 @@ A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers
 beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
 
     {beat, dead_letters, dedupe, eras, format, frame, height, modules, now_ns, paused, pending, ready,
-     stopped, timers, and, null until they are used: budgets, heartbeat, idempotency, intents, schedules}
+     stopped, timers, budgets, idempotency, intents, schedules, and, null until it is used: heartbeat}
 
 `eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; ordered indexes are [root, count];
-`pending` and `ready` are links to lists of [message, targets] and [module, key]; `frame` is the digest of the
-frame at `height`.
+`pending` and `ready` are links to lists of [message, targets] and [module, key]; `frame` is the digest of
+the frame at `height`. `intents` is the ordered index of open intents; `idempotency` = {ages, keys}, two
+more; `budgets` and `schedules` are links to the small parts of `intents/book.py`.
 """
 
 from __future__ import annotations
@@ -17,23 +18,25 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 from cellule.errors import CelluleError, Corrupted
-from cellule.kernel.cells import Slot, message_of, message_value
+from cellule.kernel.cells import message_of, message_value
 from cellule.kernel.dedupe import Dedupe
 from cellule.kernel.index.live import Spill
 from cellule.kernel.ledger import Budget, Cells, Era, Ledger
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
 from cellule.kernel.ordered.index import OrderedIndex
-from cellule.kernel.saved import is_cell, is_pending, wrong_part
+from cellule.kernel.saved import is_budgets, is_cell, is_pending, is_schedules, wrong_part
 from cellule.values.cbor import decode, decode_trusted, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
 
 SLICE_NODES = 256  # index nodes written between two beats
-_RESERVED = ("budgets", "heartbeat", "idempotency", "intents", "schedules")
+_RESERVED = ("heartbeat",)
+_ORDERED = ("timers", "stopped", "dead_letters")
 _KEYS = {
-    "beat", "dead_letters", "dedupe", "eras", "format", "frame", "height", "modules", "now_ns", "paused",
-    "pending", "ready", "stopped", "timers", *_RESERVED,
+    "beat", "budgets", "dead_letters", "dedupe", "eras", "format", "frame", "height", "idempotency",
+    "intents", "modules", "now_ns", "paused", "pending", "ready", "schedules", "stopped", "timers",
+    *_RESERVED,
 }  # fmt: skip
 
 
@@ -56,8 +59,10 @@ class SnapshotJob:
                 if entry is not None:
                     cells.live.put(key, entry)
             cells.live.freeze()
-        for index in (ledger.timers, ledger.stopped, ledger.dead_letters):
+        book = ledger.book
+        for index in (ledger.timers, ledger.stopped, ledger.dead_letters, book.open, book.keys, book.ages):
             index.freeze()
+        held = {base: [slot.key for slot in slots] for base, slots in ledger.held.items()}
         pending = [
             [message_value(message), [list(target) for target in targets]]
             for message, targets in ledger.pending
@@ -69,6 +74,8 @@ class SnapshotJob:
             "eras": [[Link(era.manifest), era.height] for era in ledger.eras],
             "pending": self._linked(pending), "ready": self._linked(ready),
             "dedupe": ledger.dedupe.save(self.blocks),
+            "budgets": self._linked(book.save(held)),
+            "schedules": self._linked(ledger.book.schedules),
             **dict.fromkeys(_RESERVED),
         }  # fmt: skip
 
@@ -82,11 +89,13 @@ class SnapshotJob:
             if root is not None:
                 modules[base] = [Link(root), cells.live.root_count]
         whole = {**self._fixed, "modules": modules}
-        for name in ("timers", "stopped", "dead_letters"):
-            index: OrderedIndex = getattr(ledger, name)
-            root, blocks = yield from index.materialise(SLICE_NODES)
-            self.blocks.update(blocks)
-            whole[name] = None if root is None else [Link(root), index.root_count]
+        for name in _ORDERED:
+            whole[name] = yield from self._ordered(getattr(ledger, name))
+        book = ledger.book
+        whole["intents"] = yield from self._ordered(book.open)
+        ages = yield from self._ordered(book.ages)
+        keys = yield from self._ordered(book.keys)
+        whole["idempotency"] = None if ages is None and keys is None else {"ages": ages, "keys": keys}
         data = encode(whole)
         cid = cid_of(data)
         self.blocks[cid] = data
@@ -106,7 +115,12 @@ class SnapshotJob:
         cells.blocks.clear()
         return root
 
-    def _linked(self, rows: list[Any]) -> Link | None:
+    def _ordered(self, index: OrderedIndex) -> Generator[Need | Pause, None, list[Any] | None]:
+        root, blocks = yield from index.materialise(SLICE_NODES)
+        self.blocks.update(blocks)
+        return None if root is None else [Link(root), index.root_count]
+
+    def _linked(self, rows: Any) -> Link | None:
         if not rows:
             return None
         data = encode(rows)
@@ -127,19 +141,48 @@ def load_snapshot(
     ledger.eras = [Era(link.cid, height) for link, height in saved["eras"]]
     for base, (link, count) in saved["modules"].items():
         ledger.modules[base] = Cells(base, link.cid, ledger, count=count)
-    for name in ("timers", "stopped", "dead_letters"):
-        if saved[name] is not None:
-            link, count = saved[name]
-            setattr(ledger, name, OrderedIndex(link.cid, nodes, count=count))
+    for name in _ORDERED:
+        setattr(ledger, name, _index(saved[name], nodes))
     ledger.dedupe = yield from Dedupe.load(saved["dedupe"], nodes)
     for row in (yield from _list(cid, saved, "pending", is_pending, nodes)):
         ledger.pending.append((message_of(row[0]), [(base, key) for base, key in row[1]]))
     for base, key in (yield from _list(cid, saved, "ready", is_cell, nodes)):
-        cells = ledger.cells(base)
-        slot = cells.slots[key] = Slot(cells, key)
-        slot.active = False
-        ledger.ring.append(slot)
+        ledger.restore_ready(base, key)
+    yield from _load_book(cid, saved, ledger)
     return ledger
+
+
+def _load_book(cid: Cid, saved: dict[str, Any], ledger: Ledger) -> Generator[Need, None, None]:
+    book, nodes = ledger.book, ledger.nodes
+    book.open = _index(saved["intents"], nodes)
+    idempotency = saved["idempotency"] or {"ages": None, "keys": None}
+    book.ages, book.keys = _index(idempotency["ages"], nodes), _index(idempotency["keys"], nodes)
+    budgets = yield from _part(cid, saved, "budgets", is_budgets, nodes)
+    if budgets is not None:
+        book.load(budgets)
+        for base, keys in budgets["held"].items():
+            ledger.restore_held(base, keys)
+    book.schedules = (yield from _part(cid, saved, "schedules", is_schedules, nodes)) or {}
+
+
+def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
+    if saved is None:
+        return OrderedIndex(None, nodes)
+    link, count = saved
+    return OrderedIndex(link.cid, nodes, count=count)
+
+
+def _part(
+    cid: Cid, saved: dict[str, Any], part: str, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, Any]:
+    link = saved[part]
+    if link is None:
+        return None
+    found = yield from fetch(nodes, (link.cid,))
+    value: Any = decode_trusted(found[link.cid])
+    if not fits(value):
+        _damaged(cid, f"{part} is not what it should be")
+    return value
 
 
 def _list(

@@ -7,12 +7,14 @@ with what was written. It answers a `Result` for every possible end of a step, f
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel import log
-from cellule.kernel.cells import Message, Slot
+from cellule.kernel.cells import RECEIPT_MESSAGE, Entry, Message, Slot
 from cellule.kernel.eras import Compiled, Eras
+from cellule.kernel.intents import opening
+from cellule.kernel.intents.gate import Asked
 from cellule.kernel.ledger import Ledger, Target
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
@@ -51,6 +53,7 @@ class Result(NamedTuple):
     text: str
     timed_out: bool
     log: bool
+    asked: Sequence[Asked] = ()
 
 
 class _Call(NamedTuple):
@@ -79,16 +82,15 @@ class Stepper:
     def __init__(self, ledger: Ledger, eras: Eras, world: bytes) -> None:
         self._ledger = ledger
         self._eras = eras
-        self._world = world
+        self.world = world
 
     def compute(self, slot: Slot, height: int, entropy: bytes) -> Generator[Need, None, Result]:
         """Decide the step of the first message in the slot's queue; `height` will be the step's."""
         message = slot.queue[0]
         entry = slot.entry
         version = entry[1] if entry is not None else 0
-        if message.expected is not None and message.expected != version:
-            text = f"expected version {message.expected}, the cell is at {version}"
-            return self._unchanged(slot, CONFLICT, "kernel.version_conflict", text)
+        if message.expected is not None and (conflict := _conflict(message, entry, version)):
+            return self._unchanged(slot, CONFLICT, *conflict)
         try:
             call = yield from self._resolve(slot, message)
             program = yield from self._eras.program(call.era, call.module)
@@ -206,7 +208,7 @@ class Stepper:
         """What the step at `height` may know beside its state and event."""
         ledger = self._ledger
         return Context(
-            self._world, module.name, slot.key, ledger.beat, height, ledger.now_ns, entropy, era, version
+            self.world, module.name, slot.key, ledger.beat, height, ledger.now_ns, entropy, era, version
         )
 
     # What comes of it
@@ -217,8 +219,10 @@ class Stepper:
         """The result of a step that answered; raises `StepFault` where the answer breaks a rule."""
         state, events, effects, reply, ann = output
         size = sum(len(part) for part in (state, reply, ann) if part is not None)
+        asked: Sequence[Asked] = ()
         if effects:
-            raise StepFault("kernel.effect_undeclared", _undeclared(module, effects))
+            asked = opening.check(era, module, effects)
+            size += sum(len(each.params) for each in asked)
         emissions: Sequence[Emission] = ()
         if events:
             emissions = self._emissions(slot.queue[0], output)
@@ -234,11 +238,13 @@ class Stepper:
         if state is None:
             version = version + 1 if born else 0
             return Result(
-                DELETED, version, born, era.number, None, emissions, reply, ann, upcast, "", "", False, False
-            )
+                DELETED, version, born, era.number, None, emissions, reply, ann, upcast, "", "", False, False,
+                asked,
+            )  # fmt: skip
         return Result(
-            OK, version + 1, born, era.number, state, emissions, reply, ann, upcast, "", "", False, module.log
-        )
+            OK, version + 1, born, era.number, state, emissions, reply, ann, upcast, "", "", False,
+            module.log, asked,
+        )  # fmt: skip
 
     def _emissions(self, message: Message, output: Output) -> list[Emission]:
         if len(output.events) > STEP_EVENTS_MAX:
@@ -275,6 +281,7 @@ class Stepper:
         module = self._eras.current.manifest.modules.get(base)
         skip = module is not None and module.failure == "skip"
         text = fault.text if len(fault.text) <= ERROR_TEXT_MAX else fault.text[: ERROR_TEXT_MAX - 3] + "..."
+        text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot stand in a record
         result = self._unchanged(slot, SKIPPED if skip else HALTED, fault.code, text)
         return result._replace(timed_out=fault.timed_out)
 
@@ -296,6 +303,13 @@ class Stepper:
         return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
 
 
-def _undeclared(module: Module, effects: Sequence[Any]) -> str:
-    kinds = ", ".join(sorted({str(getattr(effect, "kind", effect)) for effect in effects}))
-    return f"the step asks for {kinds}, which {module.name} does not declare in effects_emitted"
+def _conflict(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:
+    """Why a message is not for the cell as it is: an event of another version, a receipt of another life."""
+    if message.kind != RECEIPT_MESSAGE:
+        if message.expected == version:
+            return None
+        text = f"expected version {message.expected}, the cell is at {version}"
+        return "kernel.version_conflict", text
+    if entry is not None and entry[0] is not None and entry[2] == message.expected:
+        return None
+    return "kernel.receipt_outlived", f"the cell that asked (born at {message.expected}) was deleted"

@@ -1,8 +1,9 @@
 """Verification: the recorded steps are run again, and every difference is reported.
 
 Restore trusts the records; verify asks whether the code still says the same. It replays frames and, before
-each recorded step is applied, computes that step anew from the same state and message, and compares status,
-state, reply, annotation and emitted events. A step recorded as timed out is not run again.
+each recorded step is applied, computes that step anew from the same state and message, and compares
+status, state, reply, annotation, emitted events and requested effects. A step recorded as timed out is not
+run again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cellule.errors import CelluleError
 from cellule.kernel.cells import Slot
 from cellule.kernel.frame import Frame, Record
 from cellule.kernel.need import Need
-from cellule.kernel.records import EMITTED, STEP, UPCAST, Status
+from cellule.kernel.records import EMITTED, INTENT, STEP, UPCAST, Status
 from cellule.kernel.replay import Witness
 from cellule.kernel.steps import Emission, Result
 from cellule.kernel.world import World
@@ -120,7 +121,49 @@ def _differs(
     for field, recorded, computed in pairs:
         if recorded != computed:
             return _field(field, recorded, computed)
-    return _emissions_differ(world, frame, position, slot, result)
+    return _emissions_differ(world, frame, position, slot, result) or _requests_differ(
+        frame, position, result
+    )
+
+
+def _requests_differ(frame: Frame, position: int, result: Result) -> tuple[str, object, object] | None:
+    """Whether the step asks for other effects than recorded; what was decided is not asked anew."""
+    height = frame.header.first + position
+    recorded = []
+    for record in frame.records[position + 1 :]:
+        if record[0] in (STEP, UPCAST):
+            break
+        if record[0] == INTENT and record[1] == height:
+            recorded.append(record)
+    for at in range(max(len(recorded), len(result.asked))):
+        before = _recorded_request(frame, recorded[at]) if at < len(recorded) else None
+        after = None
+        if at < len(result.asked):
+            asked = result.asked[at]
+            params = recorded[at][7] if at < len(recorded) else None
+            after = [asked.effect.kind, _as_recorded(params, asked.params), asked.slot, asked.key]
+        if before is None or after is None:
+            return f"effects[{at}]", _shown_request(before), _shown_request(after)
+        for name, one, other in zip(_REQUEST, before, after, strict=True):
+            if one != other:
+                return _field(f"effects[{at}].{name}", one, other)
+    return None
+
+
+_REQUEST = ("kind", "params", "slot", "key")
+
+
+def _recorded_request(frame: Frame, record: Record) -> list[object]:
+    more = record[8] or {}
+    return [frame.names[record[6]], _bytes_of(record[7]), more.get("slot"), more.get("key")]
+
+
+def _shown_request(request: list[Any] | None) -> object:
+    if request is None:
+        return None
+    kind, params, slot, key = request
+    shown = decode_trusted(params) if isinstance(params, bytes) else params
+    return {"kind": kind, "params": shown, "slot": slot, "key": key}
 
 
 def _emissions_differ(

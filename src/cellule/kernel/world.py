@@ -1,8 +1,8 @@
 """A world: the deterministic kernel behind one small door.
 
 Bytes in, bytes out. `beat`, `restore` and `snapshot` answer their result, or `Need`: the CIDs of nodes the
-host has to bring, all at once, to `resume`. One of them is under way at a time; only a snapshot's slices may
-come between beats. An error other than a refused item leaves the world poisoned: drop it and restore.
+host has to bring, all at once, to `resume`. One of them is under way at a time; only a snapshot's slices
+may come between beats. An error other than a refused item leaves the world poisoned: drop it and restore.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Restoring:
         """Read the snapshot; yields `Need`."""
         ledger = yield from self._opening
         world = World(ledger, self._world_id, self._programs, self._pace)
-        return Opened(world, Replay(ledger, witness(world) if witness else None))
+        return Opened(world, Replay(ledger, self._world_id.bytes, witness(world) if witness else None))
 
 
 class Opened:

@@ -1,10 +1,15 @@
-"""The frame under way: its records, its table of names, its size, and the blocks it links."""
+"""The frame under way: its records, its table of names, its size, the blocks it links, and what leaves
+with it.
+
+`opened` and `closed` are the intents that the host dispatches, or stops, once the frame is durable.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cellule.kernel.frame import Header, Record, encode_frame
+from cellule.kernel.items import Opening
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import seal
@@ -17,7 +22,7 @@ LINK_MARK = b"\xd8\x2a"
 class FrameWriter:
     """Collects the records of one beat; `first` is the height of the first of them."""
 
-    __slots__ = ("blocks", "first", "linked", "names", "records", "size")
+    __slots__ = ("blocks", "closed", "first", "linked", "names", "opened", "records", "size")
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -26,10 +31,19 @@ class FrameWriter:
         self.linked = False
         self.names: dict[str, int] = {}
         self.size = 0
+        self.opened: list[Opening] = []
+        self.closed: list[bytes] = []
 
     def next_height(self) -> int:
         """The height the next record will have."""
         return self.first + len(self.records)
+
+    def close(self, intent: bytes, height: int) -> None:
+        """An intent that an adapter may have is settled; one that this frame opens never leaves at all."""
+        if height < self.first:
+            self.closed.append(intent)
+        else:
+            self.opened = [opening for opening in self.opened if opening.height != height]
 
     def is_full(self) -> bool:
         """Tell whether the frame takes no further steps."""
@@ -62,10 +76,14 @@ class FrameWriter:
 
     def state(self, state: bytes | None) -> Any:
         """A state as a record holds it; a long one becomes a block of this frame."""
-        if state is None or len(state) <= STATE_INLINE_RECORD_MAX:
-            return state if state is None else self.value(state)
-        cid = cid_of(state)
-        self.blocks[cid] = state
+        return None if state is None else self.held(state, STATE_INLINE_RECORD_MAX)
+
+    def held(self, value: bytes, most: int) -> Any:
+        """A value as a record holds it; one of more than `most` bytes becomes a block of this frame."""
+        if len(value) <= most:
+            return self.value(value)
+        cid = cid_of(value)
+        self.blocks[cid] = value
         self.linked = True
         return Link(cid)
 

@@ -75,7 +75,7 @@ CASES = {
     "a lying length": (lambda data, _: _longer(data), "kernel.frame_damaged"),
     "another format": (lambda data, _: data.replace(b"fformat\x00", b"fformat\x07"), "kernel.frame_format"),
     "an unknown kind": (lambda data, _: _swap(data, 0, [99, 0, None]), "kernel.record_kind"),
-    "a reserved kind": (lambda data, _: _swap(data, 0, [3, 0, None]), "kernel.record_kind"),
+    "a reserved kind": (lambda data, _: _swap(data, 0, [5, 0, None]), "kernel.record_kind"),
     "a short record": (lambda data, _: _swap(data, 0, [1, 0, None]), "kernel.frame_damaged"),
     "a cause in the future": (lambda data, _: _field(data, 1, 1, 10_000), "kernel.frame_damaged"),
     "a step out of turn": (lambda data, _: _field(data, 1, 3, b"other"), "kernel.journal_contradicts"),

@@ -13,6 +13,7 @@ from typing import Final
 
 from cellule.errors import Rejected
 from cellule.kernel.manifest import upcasts
+from cellule.kernel.manifest.compare_outside import outside_changes
 from cellule.kernel.manifest.model import Manifest, Module, Route
 from cellule.kernel.manifest.problems import below
 from cellule.values.schema import types as t
@@ -28,6 +29,8 @@ _PLAIN_FIELDS: Final = (
     "failure",
     "upgrade",
     "code",
+    "cap_slots",
+    "open_max",
 )
 
 
@@ -73,6 +76,7 @@ def compare_manifests(old: Manifest, new: Manifest, inhabited: Collection[str] =
     comparer.routes()
     comparer.inboxes()
     comparer.upcasters()
+    comparer.changes.extend(outside_changes(old, new))
     comparer.extra()
     return ManifestChange(tuple(comparer.changes), removed)
 

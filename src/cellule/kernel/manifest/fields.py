@@ -7,7 +7,7 @@ the author's document and not into the normal form. A null is the same as nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeVar, overload
 
 from cellule.errors import Rejected
 from cellule.kernel.manifest.limits import ENTRIES_MAX, TEXT_CHARS_MAX
@@ -118,6 +118,23 @@ class Fields:
                 f"a positive integer of nanoseconds is needed here, not {shown(value)}",
             )
             return None
+        return value
+
+    @overload
+    def whole(self, name: str, least: int, most: int, default: int) -> int: ...
+
+    @overload
+    def whole(self, name: str, least: int, most: int, default: None) -> int | None: ...
+
+    def whole(self, name: str, least: int, most: int, default: int | None) -> int | None:
+        """A whole number within bounds."""
+        value = self.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            text = f"an integer of {least} to {most} is needed here, not {shown(value)}"
+            self.problems.add(self.at(name), "number", text)
+            return default
         return value
 
     def items(self, name: str) -> list[tuple[str, object]]:

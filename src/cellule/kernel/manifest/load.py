@@ -12,16 +12,21 @@ Rejected: normalising stored bytes silently. An era would name a CID that nobody
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cellule.errors import Rejected
+from cellule.kernel.manifest.effects import load_effects, normal_effects, untyped, with_receipts
 from cellule.kernel.manifest.fields import KIND_FIELD, Fields
 from cellule.kernel.manifest.fitting import Fitting
+from cellule.kernel.manifest.grants import load_grants, normal_grants
 from cellule.kernel.manifest.limits import FORMAT_VERSION
-from cellule.kernel.manifest.model import Manifest, Route
-from cellule.kernel.manifest.modules import ModuleDraft, load_modules
+from cellule.kernel.manifest.model import EffectKind, Grant, Manifest, Policy, Route, Schedule
+from cellule.kernel.manifest.modules import ModuleDraft, check_slots, load_modules
 from cellule.kernel.manifest.opaque import opaque
+from cellule.kernel.manifest.policies import load_policy, normal_policy
 from cellule.kernel.manifest.problems import Problems
+from cellule.kernel.manifest.schedules import check_routes, load_schedules, normal_schedules
 from cellule.kernel.manifest.schemas import check_kind, load_schemas
 from cellule.kernel.manifest.system import SYSTEM_SCHEMAS
 from cellule.kernel.manifest.upcasts import Edges
@@ -34,11 +39,29 @@ from cellule.values.schema.identity import identity
 from cellule.values.schema.registry import Schemas
 from cellule.values.schema.types import Ref
 
-EXTRA_SECTIONS: Final = ("effects", "capabilities", "policy", "schedules", "bindings", "plans")
+EXTRA_SECTIONS: Final = ("bindings", "plans")
 _SECTIONS: Final = (
-    KIND_FIELD, "format", "schemas", "modules", "routing", "upcasters", "triggers", *EXTRA_SECTIONS,
+    KIND_FIELD, "format", "schemas", "modules", "routing", "upcasters", "triggers", "effects", "capabilities",
+    "policy", "schedules", *EXTRA_SECTIONS,
 )  # fmt: skip
 _ALIASES: Final = {"caps": "capabilities", "policies": "policy", "module_bindings": "bindings"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """What a manifest says about the outside: effects, who may ask for them, and events by the calendar."""
+
+    effects: Mapping[str, EffectKind]
+    grants: Mapping[str, Grant]
+    policy: Policy
+    schedules: Mapping[str, Schedule]
+
+    def normal(self) -> dict[str, Any]:
+        """The sections of the normal form."""
+        return {
+            "effects": normal_effects(self.effects), "capabilities": normal_grants(self.grants),
+            "policy": normal_policy(self.policy), "schedules": normal_schedules(self.schedules),
+        }  # fmt: skip
 
 
 def load_manifest(document: Mapping[str, object] | bytes) -> Manifest:
@@ -66,7 +89,7 @@ def _load(document: object) -> Manifest:
     earlier = len(problems)
     schemas = load_schemas(problems, root.at("schemas"), root.get("schemas"))
     is_sound = len(problems) == earlier
-    modules = load_modules(problems, root.at("modules"), root.get("modules"), schemas)
+    outside, schemas, modules = _outside(root, schemas)
     wiring = WiringReader(problems, schemas, modules)
     section = {} if root.get("routing") is None else root.get("routing")
     routing = Fields(
@@ -79,7 +102,29 @@ def _load(document: object) -> Manifest:
         fitting = Fitting(problems, schemas, upcasters)
         fitting.fit(modules.values(), subscriptions, list(inboxes.values()))
     problems.check_none()
-    return _manifest(schemas, modules, subscriptions, inboxes, upcasters, extra)
+    manifest = _manifest(schemas, modules, subscriptions, inboxes, upcasters, extra, outside)
+    check_routes(problems, root.at("schedules"), manifest)
+    problems.check_none()
+    return manifest
+
+
+def _outside(root: Fields, schemas: Schemas) -> tuple[_Outside, Schemas, dict[str, ModuleDraft]]:
+    """The sections about the outside, the modules that use it, and all schemas with those of receipts."""
+    problems, section = root.problems, root.get("modules")
+    place = root.at("schemas")
+    if root.get("effects") is None:
+        modules = load_modules(problems, root.at("modules"), section, schemas)
+        kinds = untyped(kind for draft in modules.values() for kind in draft.effects_emitted)
+        schemas = with_receipts(problems, place, schemas, kinds)
+    else:
+        kinds = load_effects(problems, root.at("effects"), root.get("effects"), schemas)
+        schemas = with_receipts(problems, place, schemas, kinds)
+        modules = load_modules(problems, root.at("modules"), section, schemas, kinds)
+    grants = load_grants(problems, root.at("capabilities"), root.get("capabilities"), kinds, schemas)
+    check_slots(problems, modules, grants)
+    policy = load_policy(problems, root.at("policy"), root.get("policy"))
+    schedules = load_schedules(problems, root.at("schedules"), root.get("schedules"), schemas)
+    return _Outside(kinds, grants, policy, schedules), schemas, modules
 
 
 def _check_format(problems: Problems, root: Fields) -> None:
@@ -103,7 +148,7 @@ def _extra(problems: Problems, root: Fields, wiring: WiringReader) -> dict[str, 
 
 def _manifest(
     schemas: Schemas, modules: Mapping[str, ModuleDraft], subscriptions: list[RouteDraft],
-    inboxes: Mapping[str, RouteDraft], upcasters: Edges, extra: Mapping[str, Any],
+    inboxes: Mapping[str, RouteDraft], upcasters: Edges, extra: Mapping[str, Any], outside: _Outside,
 ) -> Manifest:  # fmt: skip
     own = {name: schema for name, schema in schemas.items() if name not in SYSTEM_SCHEMAS}
     routing = {
@@ -116,6 +161,7 @@ def _manifest(
         "modules": {draft.name: draft.normal() for draft in modules.values()},
         "routing": {name: part for name, part in routing.items() if part},
         "upcasters": [_without_empty({"from": s.old, "to": s.new, "code": s.code}) for s in steps],
+        **outside.normal(),
         **extra,
     }
     data = _encoded({"format": FORMAT_VERSION, **_without_empty(sections)})
@@ -127,7 +173,8 @@ def _manifest(
         schema_ids={name: identity(Ref(name), schemas) for name in schemas},
         modules={base: draft.module() for base, draft in sorted(modules.items())}, routes=routes,
         inboxes={source: draft.route() for source, draft in sorted(inboxes.items())},
-        upcasters=upcasters, extra=extra,
+        upcasters=upcasters, extra=extra, effects=outside.effects, grants=outside.grants,
+        policy=outside.policy, schedules=outside.schedules,
     )  # fmt: skip
 
 

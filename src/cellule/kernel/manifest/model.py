@@ -7,9 +7,10 @@ world's table of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
+from cellule.kernel.manifest.limits import OPEN_MAX_DEFAULT
 from cellule.values.cid import Cid
 from cellule.values.schema.registry import Schemas
 from cellule.values.schema.types import Schema
@@ -18,6 +19,11 @@ Kind = Literal["workflow", "pure"]
 Style = Literal["reducer", "workflow", "plan", "fsm", "aggregate", "enzyme"]
 Failure = Literal["halt", "skip"]
 Upgrade = Literal["pin", "follow"]
+Verdict = Literal["allow", "deny", "require_approval"]
+CatchUp = Literal["skip", "once", "backfill"]
+Overlap = Literal["allow", "skip"]
+
+TIMER_SET: Final = "timer.set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,94 @@ class Module:
     upgrade: Upgrade
     log: bool  # the state only grows: a step returns entries
     code: Mapping[str, Any]  # opaque to the kernel: what `Programs` needs to find the code
+    cap_slots: Mapping[str, str] = field(default_factory=dict)  # the grant behind each slot
+    open_max: int = OPEN_MAX_DEFAULT  # open external intents before the module's events wait
+
+
+@dataclass(frozen=True, slots=True)
+class EffectKind:
+    """A kind of effect that modules may ask for. `event` is the schema of its receipts."""
+
+    kind: str
+    params: str
+    receipt: str
+    event: str
+    timeout_ns: int
+    attempts: int
+    priority: int  # 0 is served first, 9 last
+    needs_grant: bool
+
+    @property
+    def external(self) -> bool:
+        """Whether an adapter performs it, and not the kernel."""
+        return self.kind != TIMER_SET
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a slot that is bound to it may do. None = not restricted."""
+
+    name: str
+    effects: tuple[str, ...]
+    hosts: tuple[str, ...] | None = None
+    methods: tuple[str, ...] | None = None
+    allow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by path into the params
+    bytes_max: int | None = None  # of the encoded params
+    budget: tuple[int, int] | None = None  # count, period_ns
+    expires_ns: int | None = None
+    private: bool = False  # may reach private addresses
+
+    def as_data(self) -> dict[str, Any]:
+        """The grant as plain data: the entry of the normal form, with its name."""
+        parts: dict[str, Any] = {
+            "hosts": None if self.hosts is None else list(self.hosts),
+            "methods": None if self.methods is None else list(self.methods),
+            "allow": {path: list(patterns) for path, patterns in self.allow.items()} or None,
+            "bytes_max": self.bytes_max,
+            "budget": None if self.budget is None else {"count": self.budget[0], "period_ns": self.budget[1]},
+            "expires_ns": self.expires_ns,
+            "private": self.private or None,
+        }
+        return {
+            "name": self.name, "effects": list(self.effects),
+            **{name: part for name, part in parts.items() if part is not None},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a policy: where `when` holds, `then` decides."""
+
+    name: str
+    when: str
+    then: Verdict
+    reason: str = ""
+    expires_ns: int | None = None  # how long an approval is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Rules in their order: the first that matches decides, or else the default."""
+
+    rules: tuple[Rule, ...] = ()
+    default: Verdict = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """An event that the kernel sends by the calendar or at an interval."""
+
+    name: str
+    cron: str | None
+    zone: str
+    every_ns: int | None
+    start_ns: int | None
+    event: str
+    value: bytes
+    key: bytes | None
+    catch_up: CatchUp
+    limit: int
+    overlap: Overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +173,8 @@ class Manifest:
     routes: Mapping[str, tuple[Route, ...]]  # by event schema, in manifest order
     inboxes: Mapping[str, Route]  # by source
     upcasters: Mapping[str, tuple[Upcaster, ...]]  # by old schema
-    extra: Mapping[str, Any]  # effects, capabilities, policy, schedules, triggers, bindings, plans as given
+    extra: Mapping[str, Any]  # triggers, bindings, plans as given
+    effects: Mapping[str, EffectKind] = field(default_factory=dict)  # by kind, with `timer.set`
+    grants: Mapping[str, Grant] = field(default_factory=dict)  # by name
+    policy: Policy = field(default_factory=Policy)
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)  # by name

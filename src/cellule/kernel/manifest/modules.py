@@ -5,26 +5,29 @@ Here is checked what one entry can show by itself, and that the schemas it names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cellule.errors import Rejected
+from cellule.kernel.manifest.effects import Kinds, check_kind_name
 from cellule.kernel.manifest.fields import KIND_FIELD, Fields, name_of, named_of, text_of
+from cellule.kernel.manifest.limits import OPEN_MAX_DEFAULT, OPEN_MAX_MAX
 from cellule.kernel.manifest.model import Failure, Kind, Module, Retention, Style, Upgrade
 from cellule.kernel.manifest.opaque import opaque_map
-from cellule.kernel.manifest.problems import Problems, near
+from cellule.kernel.manifest.problems import Problems, below, near
 from cellule.kernel.manifest.schemas import check_kind, check_own_name
 from cellule.kernel.manifest.system import CONTEXTS, LOG
 from cellule.values.names import Name
 from cellule.values.schema import types as t
 from cellule.values.schema.document import load, to_document
+from cellule.values.schema.fault import shown
 from cellule.values.schema.registry import Schemas
 from cellule.values.schema.types import Schema
 
 _FIELDS: Final = (
     KIND_FIELD, "kind", "style", "state", "event", "key", "context", "effects_emitted", "retention",
-    "failure", "upgrade", "log", "code", "abi",
+    "failure", "upgrade", "log", "code", "abi", "cap_slots", "open_max",
 )  # fmt: skip
 _ALIASES: Final = {"module_kind": "kind", "key_schema": "key", "events": "event"}
 _ABI_FIELDS: Final = ("state", "event", "context", "effects_emitted")
@@ -57,6 +60,8 @@ class ModuleDraft:
     upgrade: Upgrade
     log: bool
     code: Mapping[str, Any]
+    cap_slots: Mapping[str, str] = field(default_factory=dict)
+    open_max: int = OPEN_MAX_DEFAULT
     events: dict[str, str | None] = field(default_factory=dict)
     wrapped: str | None = None
 
@@ -65,7 +70,7 @@ class ModuleDraft:
         return Module(
             self.name, self.base, self.kind, self.style, self.state, self.events, self.wrapped, self.key,
             self.context, self.effects_emitted, self.retention, self.failure, self.upgrade, self.log,
-            self.code,
+            self.code, self.cap_slots, self.open_max,
         )  # fmt: skip
 
     def normal(self) -> dict[str, Any]:
@@ -79,6 +84,8 @@ class ModuleDraft:
             "retention": {name: value for name, value in retention.items() if value is not None},
             "log": self.log,
             "code": self.code,
+            "cap_slots": dict(self.cap_slots),
+            "open_max": None if self.open_max == OPEN_MAX_DEFAULT else self.open_max,
         }
         return {
             "kind": self.kind, "style": self.style, "state": self.state, "failure": self.failure,
@@ -86,8 +93,10 @@ class ModuleDraft:
         }  # fmt: skip
 
 
-def load_modules(problems: Problems, path: str, section: object, schemas: Schemas) -> dict[str, ModuleDraft]:
-    """Load all modules of the section, by base name."""
+def load_modules(
+    problems: Problems, path: str, section: object, schemas: Schemas, kinds: Kinds | None = None
+) -> dict[str, ModuleDraft]:
+    """Load all modules of the section, by base name; without `kinds` they may list any effect."""
     drafts: dict[str, ModuleDraft] = {}
     for name, place, body in named_of(problems, path, section):
         if not check_own_name(problems, place, name):
@@ -99,16 +108,19 @@ def load_modules(problems: Problems, path: str, section: object, schemas: Schema
                 "A manifest holds one version of a module; older ones run from the eras before it.",
             )  # fmt: skip
             continue
-        drafts[base] = _ModuleReader(problems, place, body, schemas).draft(name, base)
+        drafts[base] = _ModuleReader(problems, place, body, schemas, kinds).draft(name, base)
     return drafts
 
 
 class _ModuleReader:
     """Reads one entry."""
 
-    def __init__(self, problems: Problems, path: str, body: object, schemas: Schemas) -> None:
+    def __init__(
+        self, problems: Problems, path: str, body: object, schemas: Schemas, kinds: Kinds | None
+    ) -> None:
         self.problems = problems
         self.schemas = schemas
+        self.kinds = kinds
         self.fields = Fields(problems, path, body, _FIELDS, _ALIASES)
         check_kind(self.fields, "defmodule")
         if self.fields.get("abi") is not None:
@@ -137,6 +149,8 @@ class _ModuleReader:
             failure=fields.choice("failure", _FAILURES, "halt"),
             upgrade=fields.choice("upgrade", _UPGRADES, default),
             log=log, code=opaque_map(self.problems, fields.at("code"), fields.get("code")),
+            cap_slots=self._slots(),
+            open_max=fields.whole("open_max", 1, OPEN_MAX_MAX, OPEN_MAX_DEFAULT),
         )  # fmt: skip
 
     def _kind(self) -> Kind:
@@ -214,7 +228,7 @@ class _ModuleReader:
             text = text_of(self.problems, path, item)
             if text in kinds:
                 self.problems.add(path, "duplicate", f"{text} is listed twice")
-            elif text is not None:
+            elif text is not None and self._is_kind(path, text):
                 kinds.append(text)
         if kinds and kind == "pure":
             self.problems.add(
@@ -223,12 +237,47 @@ class _ModuleReader:
             )  # fmt: skip
         return tuple(sorted(kinds))
 
+    def _is_kind(self, path: str, kind: str) -> bool:
+        if self.kinds is None:
+            return check_kind_name(self.problems, path, kind)
+        if kind in self.kinds:
+            return True
+        hint = near(kind, self.kinds) or "Declare it in the section `effects`."
+        self.problems.add(path, "effect_unknown", f"there is no effect {kind}", hint)
+        return False
+
+    def _slots(self) -> dict[str, str]:
+        """The grants behind the module's slots; whether they exist is checked when all are known."""
+        value, path = self.fields.get("cap_slots"), self.fields.at("cap_slots")
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.problems.add(path, "type", f"a map of slots to grants is needed here, not {shown(value)}")
+            return {}
+        slots: dict[str, str] = {}
+        for slot, grant in value.items():
+            name = text_of(self.problems, path, slot)
+            bound = None if name is None else text_of(self.problems, below(path, name), grant)
+            if name is not None and bound is not None:
+                slots[name] = bound
+        return dict(sorted(slots.items()))
+
     def _retention(self) -> Retention:
         value = self.fields.get("retention")
         if value is None:
             return Retention()
         fields = Fields(self.problems, self.fields.at("retention"), value, ("ttl_ns", "idle_ns"))
         return Retention(fields.positive("ttl_ns"), fields.positive("idle_ns"))
+
+
+def check_slots(problems: Problems, drafts: Mapping[str, ModuleDraft], grants: Collection[str]) -> None:
+    """Every slot is bound to a grant that exists."""
+    for draft in drafts.values():
+        for slot, grant in draft.cap_slots.items():
+            if grant not in grants:
+                hint = near(grant, grants) or "Add it to the section `capabilities`."
+                path = below(below(draft.path, "cap_slots"), slot)
+                problems.add(path, "grant_unknown", f"there is no grant {shown(grant)}", hint)
 
 
 def is_known_schema(problems: Problems, path: str, name: str, schemas: Schemas) -> bool:

@@ -11,7 +11,7 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest.fields import KIND_FIELD, Fields, name_of, named_of
 from cellule.kernel.manifest.limits import PROBLEMS_MAX
 from cellule.kernel.manifest.problems import Problems
-from cellule.kernel.manifest.system import SYSTEM_SCHEMAS
+from cellule.kernel.manifest.system import EFFECTS, SYSTEM_SCHEMAS
 from cellule.values.names import Name
 from cellule.values.schema import types as t
 from cellule.values.schema.document import load
@@ -29,6 +29,11 @@ def load_schemas(problems: Problems, path: str, section: object) -> Schemas:
         places[name] = place
         found[name] = _load_one(problems, place, body)
     return _closed(problems, found, places)
+
+
+def is_receipt(name: str) -> bool:
+    """Tell whether a schema's name is one of those that are made for receipts."""
+    return name.startswith(EFFECTS)
 
 
 def check_own_name(problems: Problems, path: str, name: str) -> bool:

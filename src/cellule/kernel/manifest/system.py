@@ -5,18 +5,24 @@ Users subscribe to them like to their own. They are part of the format: a change
     sys/WorldStarted@1     the first event of every world
     sys/StepFailed@1       a step failed; never sent for the failure of a step that handles one
     sys/CascadeStopped@1   an event was too many emits away from the outside and was not delivered
+    sys/TimerSet@1         the params of `timer.set`: after a time, or at one
     sys/TimerFired@1       the receipt of `timer.set`
+    effect.timer/set@1     what comes of a timer that did not fire: it was denied, cancelled or abandoned
     sys/EffectReceiptRejected@1   a receipt did not fit its effect and settled it as failed
     sys/FabricMessage@1    what another world sent to an inbox of this one
     sys/ReducerGaveUp@1    a retrying client ran out of attempts
     sys/Context@1          what a step may know beside its state and event; also sys/ReducerContext@1
     sys/Log@1              the state of a module that declares `"state": "log"`
+    sys/Value@1            any value: params and receipt of an effect that declares no schemas
+
+The receipts of every other effect have a schema that `receipt_schema` makes, named by `receipt_event`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from cellule.kernel.manifest.model import TIMER_SET
 from cellule.values.schema import types as t
 from cellule.values.schema.registry import Schemas
 from cellule.values.schema.types import Schema
@@ -24,6 +30,7 @@ from cellule.values.schema.types import Schema
 WORLD_STARTED: Final = "sys/WorldStarted@1"
 STEP_FAILED: Final = "sys/StepFailed@1"
 CASCADE_STOPPED: Final = "sys/CascadeStopped@1"
+TIMER_SET_PARAMS: Final = "sys/TimerSet@1"
 TIMER_FIRED: Final = "sys/TimerFired@1"
 EFFECT_RECEIPT_REJECTED: Final = "sys/EffectReceiptRejected@1"
 FABRIC_MESSAGE: Final = "sys/FabricMessage@1"
@@ -31,9 +38,35 @@ REDUCER_GAVE_UP: Final = "sys/ReducerGaveUp@1"
 CONTEXT: Final = "sys/Context@1"
 REDUCER_CONTEXT: Final = "sys/ReducerContext@1"
 LOG: Final = "sys/Log@1"
+VALUE: Final = "sys/Value@1"
+
+EFFECTS: Final = "effect."
+"""Begins the namespaces of receipts, which nobody else declares."""
+
+STATUSES: Final = ("abandoned", "cancelled", "denied", "failed", "ok", "timeout")
 
 _COUNT: Final = t.Int(min=0)
 _CELL: Final[dict[str, Schema]] = {"module": t.Text(), "key": t.Bytes()}
+
+
+def receipt_event(kind: str) -> str:
+    """The schema of the receipts of a kind of effect.
+
+    >>> receipt_event("payments.charge")
+    'effect.payments/charge@1'
+    """
+    namespace, _, local = kind.rpartition(".")
+    return f"{EFFECTS}{namespace}/{local}@1"
+
+
+def receipt_schema(receipt: str) -> t.Record:
+    """The schema of receipts whose `value` is of the schema `receipt`."""
+    text = t.Option(t.Text())
+    return t.record({
+        "intent_id": t.Text(), "kind": t.Text(), "status": t.Enum(STATUSES),
+        "value": t.Option(t.Ref(receipt)), "code": text, "text": text, "key": text,
+    })  # fmt: skip
+
 
 SYSTEM_SCHEMAS: Final = Schemas({
     WORLD_STARTED: t.record({}),
@@ -41,11 +74,14 @@ SYSTEM_SCHEMAS: Final = Schemas({
         **_CELL, "height": _COUNT, "cause": _COUNT, "code": t.Text(), "text": t.Text(),
     }),
     CASCADE_STOPPED: t.record({**_CELL, "height": _COUNT, "depth": _COUNT, "schema": t.Text()}),
+    TIMER_SET_PARAMS: t.record({
+        "after_ns": t.Option(t.Duration()), "at_ns": t.Option(t.Time()), "key": t.Option(t.Text()),
+    }),
     TIMER_FIRED: t.record({
-        "intent_id": t.Hash(), "due_ns": t.Time(), "fired_ns": t.Time(), "key": t.Option(t.Text()),
+        "intent_id": t.Text(), "due_ns": t.Time(), "fired_ns": t.Time(), "key": t.Option(t.Text()),
     }),
     EFFECT_RECEIPT_REJECTED: t.record({
-        **_CELL, "intent_id": t.Hash(), "kind": t.Text(), "adapter": t.Option(t.Text()), "code": t.Text(),
+        **_CELL, "intent_id": t.Text(), "kind": t.Text(), "adapter": t.Option(t.Text()), "code": t.Text(),
         "text": t.Text(),
     }),
     FABRIC_MESSAGE: t.record({
@@ -61,6 +97,8 @@ SYSTEM_SCHEMAS: Final = Schemas({
     }),
     REDUCER_CONTEXT: t.Ref(CONTEXT),
     LOG: t.List(t.Option(t.Any())),
+    VALUE: t.Any(),
+    receipt_event(TIMER_SET): receipt_schema(TIMER_FIRED),
 })  # fmt: skip
 
 CONTEXTS: Final = (CONTEXT, REDUCER_CONTEXT)

@@ -10,7 +10,7 @@ Rejected: applying removals to the root at once. Every timer that fires would wr
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -44,6 +44,7 @@ class OrderedIndex:
         self._front: Cursor | None = None  # at the first root entry that is not hidden
         self._front_at = 0
         self._front_past = False  # no root entry is left
+        self._warm: dict[bytes, Any] = {}  # root entries that were read together, until `cool`
 
     @property
     def root(self) -> Cid | None:
@@ -120,6 +121,7 @@ class OrderedIndex:
         self._root_count += done.added
         del self._frozen[: len(layers)]
         self._front, self._front_past = None, False
+        self._warm.clear()
         return Materialised(done.root, done.blocks)
 
     # Reads
@@ -129,8 +131,21 @@ class OrderedIndex:
         value = self._in_memory(key)
         if value is not MISSING:
             return value
+        if key in self._warm:
+            return self._warm[key]
         found = yield from self._in_root((key,))
         return found.get(key)
+
+    def warm(self, keys: Iterable[bytes]) -> Generator[Need, None, None]:
+        """Read entries that will be asked for soon, all together; a chunk is then decoded once for many."""
+        wanted = {key for key in keys if key not in self._warm and self._in_memory(key) is MISSING}
+        if len(wanted) > 1:
+            found = yield from self._in_root(sorted(wanted))
+            self._warm.update((key, found.get(key)) for key in wanted)
+
+    def cool(self) -> None:
+        """Forget what `warm` read."""
+        self._warm.clear()
 
     def first(self) -> Generator[Need, None, Entry | None]:
         """The entry with the smallest key."""

@@ -1,8 +1,9 @@
 """Python reducers as cells: plain functions, bundled into the CAS and run from there.
 
-Authors use `Step`, `Context`, `Keyed`, `Effect` and `reducer`; `describe` makes a manifest entry of a
-function, `PythonPrograms` gives the code to the kernel. Reading order: `step`, `signature`, `program` (one
-step), `collect` and `bundle` (code as blocks), `loader` (running it), `programs`; then the guards.
+Authors use `Step`, `Context`, `Keyed`, `Effect`, `Receipt` and `reducer`; `describe` makes a manifest entry
+of a function, `PythonPrograms` gives the code to the kernel. Reading order: `step`, `signature`, `program`
+(one step), `requests` and `receipts` (the outside), `collect` and `bundle` (code as blocks), `loader`
+(running it), `programs`; then the guards.
 """
 
 from __future__ import annotations
@@ -20,25 +21,40 @@ from cellule.modules.python.describe import (
     describe_upcaster,
     manifest_document,
 )
+from cellule.modules.python.effects import TIMER, EffectForm
 from cellule.modules.python.loading import check_not_loading, is_loading
 from cellule.modules.python.programs import PythonPrograms, live_program
+from cellule.modules.python.receipts import Receipt
 from cellule.modules.python.signature import reducer
 from cellule.modules.python.step import Effect, Keyed, Step
-from cellule.modules.python.system import CascadeStopped, StepFailed, WorldStarted
+from cellule.modules.python.system import (
+    CascadeStopped,
+    EffectReceiptRejected,
+    StepFailed,
+    TimerFired,
+    TimerSet,
+    WorldStarted,
+)
 
 __all__ = [
+    "TIMER",
     "Bundle",
     "CascadeStopped",
     "Context",
     "Description",
     "Effect",
+    "EffectForm",
+    "EffectReceiptRejected",
     "Keyed",
     "ModuleDescription",
     "ModuleOptions",
     "PythonPrograms",
+    "Receipt",
     "Retention",
     "Step",
     "StepFailed",
+    "TimerFired",
+    "TimerSet",
     "UpcasterDescription",
     "WorldStarted",
     "bundle",

@@ -17,6 +17,13 @@ from cellule.kernel.manifest.model import Failure, Kind, Upgrade
 from cellule.modules.python.bundle import Bundle
 from cellule.modules.python.code import LIVE, PYTHON, PythonCode
 from cellule.modules.python.collect import bundle, find_home
+from cellule.modules.python.effects import (
+    TIMER,
+    EffectForm,
+    effect_documents,
+    effect_schemas,
+    receipt_events,
+)
 from cellule.modules.python.guard import check_deterministic
 from cellule.modules.python.naming import Naming
 from cellule.modules.python.signature import Signature, read_signature, read_upcaster, shown_function
@@ -57,6 +64,8 @@ class ModuleDescription(Description):
     entry: Mapping[str, Any]
     subscriptions: tuple[Mapping[str, Any], ...]
     events: Mapping[Any, str]  # schema names by class
+    receipts: Mapping[str, Any] = field(default_factory=dict)  # what comes of its effects: types by schema
+    effects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # entries of the manifest by kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,8 @@ class ModuleOptions:
     retention: Retention = field(default_factory=Retention)
     effects_emitted: tuple[str, ...] = ()
     log: bool = False
+    cap_slots: Mapping[str, str] = field(default_factory=dict)
+    open_max: int | None = None
 
 
 def describe(
@@ -108,12 +119,13 @@ def describe(
     live: bool = False,
     include: Iterable[str] = (),
     guard: bool = True,
+    effects: Iterable[EffectForm] = (),
 ) -> ModuleDescription:
     """Describe a reducer as the module `namespace/name@version`; without a `name`, that of the function.
 
     Classes are named `namespace/ClassName@schema_version`, or as `names` says. `live` describes a function
     that runs as it stands, without a bundle. `guard=False` leaves out the check for code that could not be
-    repeated.
+    repeated. `effects` are those the reducer may ask for, beside the kinds that `options` lists.
     """
     signature = read_signature(function)
     naming = Naming(namespace, schema_version, dict(names or {}))
@@ -121,19 +133,24 @@ def describe(
     code, stored = _code(function, naming, live=live, include=include, guard=guard)
     state = _state(signature, naming, full_name)
     events = {event: naming.derived(event) for event in signature.events}
+    options, forms = options or ModuleOptions(), _forms(effects, options)
+    receipts = receipt_events(signature, forms, naming)
     schemas = _merged([state, *events.values(), *(naming.derived(event) for event in signature.emits)])
+    schemas = schemas.merged(effect_schemas(forms, naming))
     event_names = {event: derived.name or "" for event, derived in events.items()}
     subscriptions = tuple(
         _subscription(function, full_name, event_names, event, key) for event in event_names
     )
-    entry = _entry(signature, options or ModuleOptions(), state.name or "", list(event_names.values()))
+    entry = _entry(signature, options, state.name or "", [*event_names.values(), *receipts])
+    entry["effects_emitted"] = sorted({*options.effects_emitted, *(form.kind for form in forms)})
     key_schema = _key_schema(subscriptions, schemas)
     if key_schema is not None:
         entry["key"] = to_document(key_schema)
     entry["code"] = code.document()
     return ModuleDescription(
-        function, naming, code, schemas, stored, full_name, entry, subscriptions, event_names
-    )
+        function, naming, code, schemas, stored, full_name, entry, subscriptions, event_names, receipts,
+        effect_documents(forms, naming),
+    )  # fmt: skip
 
 
 def describe_upcaster(
@@ -173,12 +190,23 @@ def manifest_document(
     own = {
         name: document for name, document in schemas.documents().items() if not Name.parse(name).is_reserved
     }
+    effects = {kind: dict(body) for module in modules for kind, body in module.effects.items()}
     return {
         "schemas": own,
+        **({"effects": effects} if effects else {}),
         "modules": {module.name: dict(module.entry) for module in modules},
         "routing": {"subscriptions": [dict(each) for module in modules for each in module.subscriptions]},
         "upcasters": [dict(upcaster.entry) for upcaster in upcasters],
     }
+
+
+def _forms(effects: Iterable[EffectForm], options: ModuleOptions | None) -> list[EffectForm]:
+    """The effects of a module; a timer may be listed by its kind alone."""
+    forms = list(effects)
+    listed = () if options is None else options.effects_emitted
+    if TIMER.kind in listed and TIMER not in forms:
+        forms.append(TIMER)
+    return forms
 
 
 def _state(signature: Signature, naming: Naming, module: str) -> Derived[Any]:
@@ -192,9 +220,9 @@ def _state(signature: Signature, naming: Naming, module: str) -> Derived[Any]:
 def _entry(signature: Signature, options: ModuleOptions, state: str, events: list[str]) -> dict[str, Any]:
     return {
         "kind": options.kind, "style": "reducer", "state": state, "event": events,
-        "context": signature.takes_context, "effects_emitted": list(options.effects_emitted),
-        "retention": options.retention.document(), "failure": options.failure, "upgrade": options.upgrade,
-        "log": options.log,
+        "context": signature.takes_context, "retention": options.retention.document(),
+        "failure": options.failure, "upgrade": options.upgrade, "log": options.log,
+        "cap_slots": dict(options.cap_slots), "open_max": options.open_max,
     }  # fmt: skip
 
 

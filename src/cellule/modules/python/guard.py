@@ -1,7 +1,8 @@
 """The determinism guard at build time: reads the code a reducer reaches, and names what cannot be repeated.
 
 It starts at the entry and follows names through the app's files, so an adapter that talks to the network may
-stand beside a reducer in one file. A line may be let through, with a reason:
+stand beside a reducer in one file, and be called by it: that makes a request and runs nothing. A line may be
+let through, with a reason:
 
     started = time.monotonic()  # cellule: allow clock - only logged, never stored
 
@@ -73,11 +74,22 @@ def _reach(symbols: Symbols, entry: App) -> list[tuple[SourceFile, ast.AST]]:
         seen.add(name)
         file = symbols.files[name.module]
         for node in file.definitions.get(name.symbol, ()):
+            if is_adapter(node):
+                continue
             found.append((file, node))
             scan = Scan(symbols, file, frozenset())
             scan.walk(node)
             waiting.extend(scan.reached)
     return found
+
+
+def is_adapter(node: ast.AST) -> bool:
+    """Whether this is an adapter: a reducer that calls it makes a request, and its code runs elsewhere."""
+    if not isinstance(node, ast.AsyncFunctionDef):
+        return False
+    called = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    names = [each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in called]
+    return "adapter" in names
 
 
 def allowances(text: str) -> dict[int, set[str]]:

@@ -6,14 +6,15 @@ agree. Nothing of a manifest beyond this is known to programs, so one can be mad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module
-from cellule.kernel.manifest.system import LOG
+from cellule.kernel.manifest.system import EFFECTS, LOG
 from cellule.modules.python.naming import Naming
+from cellule.modules.python.receipts import is_receipt, received
 from cellule.modules.python.signature import Signature, shown_function
 from cellule.values.cbor import decode_trusted
 from cellule.values.schema import types as t
@@ -35,6 +36,7 @@ class Interface:
     key: t.Schema | None
     context: bool
     schemas: Schemas
+    effects: Mapping[str, str] = field(default_factory=dict)  # params schemas of the kinds it may ask for
 
     @classmethod
     def of(cls, manifest: Manifest, module: Module) -> Interface:
@@ -42,9 +44,11 @@ class Interface:
         direct = tuple(
             schema for schema, tag in module.events.items() if tag is None and schema != module.event
         )
+        effects = {kind: manifest.effects[kind].params for kind in module.effects_emitted}
         return cls(
-            module.name, module.state, direct, module.event, module.key, module.context, manifest.schemas
-        )
+            module.name, module.state, direct, module.event, module.key, module.context, manifest.schemas,
+            effects,
+        )  # fmt: skip
 
 
 def state_codec(signature: Signature, interface: Interface, naming: Naming) -> Codec[Any]:
@@ -62,6 +66,7 @@ def event_decoders(signature: Signature, interface: Interface, naming: Naming) -
         if derived.name in interface.schemas:
             codec = naming.codec(event, interface.schemas)
             codecs[codec.name] = codec
+    codecs.update(_receipt_codecs(signature, interface, naming))
     decoders: dict[str, Decode] = {}
     for schema in interface.events:
         if schema not in codecs:
@@ -70,6 +75,25 @@ def event_decoders(signature: Signature, interface: Interface, naming: Naming) -
     if interface.event is not None:
         decoders[interface.event] = _variant_decoder(signature, interface, codecs)
     return decoders
+
+
+def _receipt_codecs(
+    signature: Signature, interface: Interface, naming: Naming
+) -> Iterator[tuple[str, Codec[Any]]]:
+    """By schema: how what comes of effects is read; a receipt belongs to every kind that brings its type."""
+    for python in signature.receipts:
+        if not is_receipt(python):
+            codec = naming.codec(python, interface.schemas)
+            yield codec.name, codec
+            continue
+        brings = t.Option(t.Ref(naming.derived(received(python)).name or ""))
+        for schema, form in interface.schemas.items():
+            if (
+                schema.startswith(EFFECTS)
+                and isinstance(form, t.Record)
+                and dict(form.fields)["value"] == brings
+            ):
+                yield schema, naming.codec(python, interface.schemas, schema)
 
 
 def _variant_decoder(signature: Signature, interface: Interface, codecs: Mapping[str, Codec[Any]]) -> Decode:

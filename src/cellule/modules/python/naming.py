@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cellule.errors import Rejected
 from cellule.modules.python.system import SYSTEM_NAMES
@@ -20,11 +20,23 @@ from cellule.values.schema.codec import Codec, codec_for
 from cellule.values.schema.derive import Derived, derive
 from cellule.values.schema.fields import is_record_class
 from cellule.values.schema.registry import Schemas
+from cellule.values.schema.shape import (
+    MapShape,
+    OptionShape,
+    RecordShape,
+    SequenceShape,
+    SetShape,
+    Shape,
+    TupleShape,
+    UnionShape,
+)
+
+_EFFECTS: Final = "cellule.effects."
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Classes are `namespace/ClassName@version`, but for those in `names`."""
+    """Classes are `namespace/ClassName@version`, but for those in `names` and those of built-in effects."""
 
     namespace: str
     version: int = 1
@@ -36,6 +48,10 @@ class Naming:
         if full_name is not None and is_record_class(typing.get_origin(python) or python):
             names[python] = full_name
         found: Derived[Any] = derive(python, namespace=self.namespace, version=self.version, names=names)
+        shared = {record: shared_name(record) for record in record_classes(found.shape) if is_shared(record)}
+        if shared:
+            names = {**shared, **names}
+            found = derive(python, namespace=self.namespace, version=self.version, names=names)
         if full_name is None or found.name == full_name:
             return found
         schemas = found.schemas.merged({full_name: found.schema})
@@ -46,6 +62,43 @@ class Naming:
         found = self.derived(python, full_name)
         check_same(found, schemas)
         return codec_for(found)
+
+
+def is_shared(record: type) -> bool:
+    """Whether a class belongs to a built-in effect, and has the same name in every app."""
+    return record.__module__.startswith(_EFFECTS)
+
+
+def shared_name(record: type) -> str:
+    """The name of a built-in effect's class: by its package, so that files there may be moved.
+
+    `cellule.http/HttpRequest@1` is the class `HttpRequest` of `cellule.effects.http`.
+    """
+    package = record.__module__.removeprefix(_EFFECTS).partition(".")[0]
+    return f"cellule.{package}/{record.__name__}@1"
+
+
+def record_classes(shape: Shape) -> set[type]:
+    """All record classes that a type holds."""
+    found: set[type] = set()
+    waiting = [shape]
+    while waiting:
+        match waiting.pop():
+            case RecordShape(python=python, fields=fields):
+                if python not in found:
+                    found.add(python)
+                    waiting += [each.shape for each in fields]
+            case SequenceShape(item=item) | SetShape(item=item) | OptionShape(item=item):
+                waiting.append(item)
+            case TupleShape(items=items):
+                waiting += items
+            case UnionShape(cases=cases):
+                waiting += cases
+            case MapShape(key=key, value=value):
+                waiting += [key, value]
+            case _:
+                pass
+    return found
 
 
 def check_same(derived: Derived[Any], schemas: Mapping[str, t.Schema]) -> None:

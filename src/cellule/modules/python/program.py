@@ -4,8 +4,9 @@ Every step decodes its arguments anew, so whatever a reducer does to them stays 
 checked and encoded by the codecs of its types. Nothing but `StepFault` leaves a step, except a
 `KeyboardInterrupt`: that is a person at the keyboard, not an outcome of the step.
 
-This is called once per event. `step` is written out in one piece because each further call would cost a tenth
-of it; where it ended is kept in `phase` for the sake of the error alone.
+This is called once per event. `quick` is written out in one piece because each further call would cost a
+tenth of it; where it ended is kept in `phase` for the sake of the error alone. A state with nothing beside it
+is answered bare: an `Output` around it would cost another tenth.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from threading import get_ident
 from typing import Any, Final, cast
 from uuid import UUID
 
+from msgspec import convert
+
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.program import Context as KernelContext
 from cellule.kernel.program import Emit, Output, StepFault
@@ -23,13 +26,15 @@ from cellule.modules.python.context import Context, key_reader
 from cellule.modules.python.failure import Places, exception_text, place_text
 from cellule.modules.python.interface import Interface, event_decoders, state_codec
 from cellule.modules.python.naming import Naming
+from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import Signature
-from cellule.modules.python.step import Effect, Keyed, Step
+from cellule.modules.python.step import Keyed, Step
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
-from cellule.values.cbor import encode
+from cellule.values.cbor import encode, read_unchecked
 from cellule.values.names import Name
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.codec import codec_for
+from cellule.values.schema.direct import plain_class
 from cellule.values.schema.fields import is_record_class
 
 DECODING: Final = 0
@@ -46,8 +51,9 @@ class PythonProgram:
     """A reducer with the codecs of its types."""
 
     __slots__ = (
-        "_emits", "_events", "_function", "_naming", "_places", "_read", "_read_key", "_schemas", "_slots",
-        "_takes_context", "_watchdog", "_write", "_write_reply", "interface",
+        "_emits", "_events", "_function", "_naming", "_places", "_plain_events", "_plain_state",
+        "_read", "_read_key", "_requests", "_schemas", "_slots", "_takes_context", "_watchdog",
+        "_write", "_write_reply", "interface",
     )  # fmt: skip
 
     def __init__(
@@ -64,39 +70,70 @@ class PythonProgram:
         self._events = event_decoders(signature, interface, naming)
         state = state_codec(signature, interface, naming)
         self._read, self._write = state.decode_trusted, state.encode
+        self._plain_state = plain_class(state.derived.shape)
+        self._plain_events = _plain_events(signature, interface, naming)
         self._read_key = key_reader(interface.key, interface.schemas)
         self._write_reply = self._reply_writer(signature.reply)
+        self._requests = Requests(interface, naming, places)
         self._emits: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
         for event in signature.emits:
             self._emits[event] = self._emitter(event)
 
     def step(
+        self, state: bytes | None, schema: str, value: bytes, key: bytes, context: KernelContext | None
+    ) -> Output:
+        """Take one step, or raise `StepFault`."""
+        answer = self.quick(state, schema, value, key, context)
+        return Output(answer) if isinstance(answer, bytes) else answer
+
+    def quick(  # noqa: C901 - in one piece, see above
         self,
         state: bytes | None,
         schema: str,
         value: bytes,
         key: bytes,  # noqa: ARG002 - it comes with the context
         context: KernelContext | None,
-    ) -> Output:
-        """Take one step, or raise `StepFault`."""
+    ) -> Output | bytes:
+        """Take one step; a new state with nothing beside it is answered bare."""
         watched = self._slots.get(get_ident()) or self._watchdog.join()
         phase = DECODING
         try:
             watched.token = watched.count = watched.count + 1
-            event = self._events[schema](value)
-            before = None if state is None else self._read(state)
+            plain = self._plain_events.get(schema)
+            if plain is None:
+                event = self._events[schema](value)
+            else:
+                try:
+                    event = convert(read_unchecked(value), plain)
+                except Exception:  # noqa: BLE001 - whatever is wrong, the exact reader says what and where
+                    event = self._events[schema](value)
+            if state is None:
+                before = None
+            elif self._plain_state is None:
+                before = self._read(state)
+            else:
+                try:
+                    before = convert(read_unchecked(state), self._plain_state)
+                except Exception:  # noqa: BLE001 - as above
+                    before = self._read(state)
             phase = CALLING
             if self._takes_context:
                 answer = self._function(before, event, Context(context, self._read_key))  # type: ignore[arg-type]
             else:
                 answer = self._function(before, event)
             phase = ENCODING
-            if answer.__class__ is Step:
+            output: Output | bytes
+            if answer.__class__ is not Step:
+                if answer is None:
+                    raise _nothing()
+                output = self._write(answer)
+            elif (
+                answer.state is None or answer.emit or answer.effects or answer.deletes
+                or answer.reply is not None or answer.ann is not None
+            ):  # fmt: skip
                 output = self._whole(answer)
-            elif answer is None:
-                raise _nothing()
             else:
-                output = _make((self._write(answer), (), (), None, None))
+                output = self._write(answer.state)
             watched.token = 0
             if watched.firing and watched.leave():
                 raise StepTimeout
@@ -123,7 +160,7 @@ class PythonProgram:
         return _make((
             state,
             self._emitted(emit) if emit else (),
-            self._requested(effects) if effects else (),
+            self._requests.encoded(effects) if effects else (),
             None if reply is None else self._write_reply(reply),
             None if ann is None else self._plain(ann, "ann"),
         ))  # fmt: skip
@@ -142,17 +179,6 @@ class PythonProgram:
                 found.append(Emit(schema, write(event), key))
             except Rejected as error:
                 raise StepFault("modules.event_invalid", self._cleaned(f"emit[{at}]: {error}")) from error
-        return found
-
-    def _requested(self, effects: Sequence[Effect]) -> list[Effect]:
-        if isinstance(effects, Effect) or not isinstance(effects, list | tuple):
-            raise StepFault("modules.effect_invalid", f"effects is a list of Effect, not {_kind(effects)}")
-        found: list[Effect] = []
-        for at, effect in enumerate(effects):
-            if not isinstance(effect, Effect) or not isinstance(effect.kind, str):
-                text = f"effects[{at}] is {_kind(effect)}, not an Effect with its kind"
-                raise StepFault("modules.effect_invalid", text)
-            found.append(effect._replace(params=self._plain(effect.params, f"effects[{at}].params")))
         return found
 
     def _plain(self, value: object, what: str) -> bytes:
@@ -227,6 +253,17 @@ class PythonProgram:
 
     def _cleaned(self, text: str) -> str:
         return self._places.cleaned(text)
+
+
+def _plain_events(signature: Signature, interface: Interface, naming: Naming) -> dict[str, type]:
+    """By schema: the classes of events that two native calls read."""
+    found: dict[str, type] = {}
+    for event in signature.events:
+        derived = naming.derived(event)
+        plain = plain_class(derived.shape)
+        if plain is not None and derived.name is not None and derived.name in interface.events:
+            found[derived.name] = plain
+    return found
 
 
 def _nothing() -> StepFault:

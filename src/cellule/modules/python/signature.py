@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from cellule.errors import Rejected
 from cellule.modules.python.context import Context
+from cellule.modules.python.receipts import is_delivered, is_receipt, received
 from cellule.modules.python.step import Step
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_record_class
@@ -42,7 +43,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a reducer takes and answers; `state` is the type without None."""
+    """What a reducer takes and answers; `state` is the type without None.
+
+    `events` are routed to the cell; `receipts` come to it because it asked for an effect.
+    """
 
     function: Callable[..., Any]
     state: Any
@@ -50,6 +54,7 @@ class Signature:
     takes_context: bool
     reply: Any
     emits: tuple[Any, ...]
+    receipts: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +89,10 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     declared: Declared = getattr(function, _MARK, Declared())
     kind = _state_type(function, state, hints)
     _check_return(function, kind, hints)
+    events, receipts = _event_types(function, event, hints)
     return Signature(
-        function, kind, _event_types(function, event, hints), len(parameters) == 3, declared.reply,
-        tuple(_checked_emits(function, declared.emits)),
+        function, kind, events, len(parameters) == 3, declared.reply,
+        tuple(_checked_emits(function, declared.emits)), receipts,
     )  # fmt: skip
 
 
@@ -190,7 +196,10 @@ def _state_type(function: Callable[..., Any], name: str, hints: dict[str, Any]) 
     return kept[0] if len(kept) == 1 else typing.Union[tuple(kept)]  # noqa: UP007 - built, not written
 
 
-def _event_types(function: Callable[..., Any], name: str, hints: dict[str, Any]) -> tuple[Any, ...]:
+def _event_types(
+    function: Callable[..., Any], name: str, hints: dict[str, Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What is routed to the reducer, and what comes of the effects it asked for."""
     if name not in hints:
         _refuse(function, "annotation_missing", f"its event {name!r} has no annotation", FORM)
     events = members(hints[name])
@@ -198,7 +207,13 @@ def _event_types(function: Callable[..., Any], name: str, hints: dict[str, Any])
         if event in _NONE:
             _refuse(function, "event_type", f"its event {name!r} may be None", "There is always an event.")
         _check_event(function, event, f"its event {name!r}")
-    return tuple(events)
+        if is_receipt(event):
+            _check_receipt(function, event)
+    routed = tuple(event for event in events if not is_delivered(event))
+    if not routed:
+        hint = "Add the event that makes it ask for an effect in the first place."
+        _refuse(function, "event_type", f"its event {name!r} is never anything but a receipt", hint)
+    return routed, tuple(event for event in events if is_delivered(event))
 
 
 def _checked_emits(function: Callable[..., Any], emits: tuple[Any, ...]) -> Iterable[Any]:
@@ -213,6 +228,13 @@ def _check_event(function: Callable[..., Any], event: Any, what: str) -> None:
         return
     hint = "Events are records: a msgspec.Struct, a dataclass or a NamedTuple. Wrap single values in one."
     _refuse(function, "event_type", f"{what} is {shown_type(event)}, which is no record", hint)
+
+
+def _check_receipt(function: Callable[..., Any], event: Any) -> None:
+    inner = received(event) if typing.get_args(event) else None
+    if inner is None or not is_record_class(inner):
+        hint = "Write `Receipt[Charged]`: the class of the effect's receipt, which is a record."
+        _refuse(function, "receipt_type", f"{shown_type(event)} does not say what it brings", hint)
 
 
 def _check_context(function: Callable[..., Any], parameters: list[str], hints: dict[str, Any]) -> None:

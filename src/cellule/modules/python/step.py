@@ -1,4 +1,4 @@
-"""What a reducer answers: `Step`, and the two small things that may stand in it, `Keyed` and `Effect`.
+"""What a reducer answers: `Step`, and what may stand in it: `Keyed` events, and requests for effects.
 
 A bare state means `Step(state)`. Nothing here is checked when it is made: the program checks a step as a
 whole, where it can name the module and the field.
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+
+from cellule.values.requests import Request
 
 S = TypeVar("S")
 
@@ -32,7 +34,7 @@ class Step(_Stated[S], Generic[S], kw_only=True):
     emit: Sequence[object] = ()
     reply: object = None
     ann: object = None
-    effects: Sequence[Effect] = ()
+    effects: Sequence[Request] = ()
     deletes: bool = False
 
     @classmethod
@@ -42,7 +44,7 @@ class Step(_Stated[S], Generic[S], kw_only=True):
         emit: Sequence[object] = (),
         reply: object = None,
         ann: object = None,
-        effects: Sequence[Effect] = (),
+        effects: Sequence[Request] = (),
     ) -> Step[Any]:
         """End the cell: its state is gone, and a later event finds none."""
         return Step(None, emit=emit, reply=reply, ann=ann, effects=effects, deletes=True)
@@ -55,10 +57,5 @@ class Keyed(NamedTuple):
     key: object
 
 
-class Effect(NamedTuple):
-    """A request for an effect: what kind, with which parameters (a record or plain values)."""
-
-    kind: str
-    params: object = None
-    cap_slot: str | None = None
-    idempotency_key: str | None = None
+Effect = Request
+"""A request for an effect: what kind, with which parameters, under which slot and idempotency key."""

@@ -1,12 +1,22 @@
-"""Events of Cellule itself as Python classes, for reducers that subscribe to them."""
+"""Records of Cellule itself as Python classes: events that reducers may take, and the params of a timer."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 import msgspec
 
-from cellule.kernel.manifest.system import CASCADE_STOPPED, STEP_FAILED, WORLD_STARTED
+from cellule.kernel.manifest.system import (
+    CASCADE_STOPPED,
+    EFFECT_RECEIPT_REJECTED,
+    STEP_FAILED,
+    TIMER_FIRED,
+    TIMER_SET_PARAMS,
+    WORLD_STARTED,
+)
+from cellule.values.schema.scalars import EPOCH
+from cellule.values.schema.shape import DurationNs, TimeNs
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -36,4 +46,45 @@ class CascadeStopped(msgspec.Struct, frozen=True):
     schema: str
 
 
-SYSTEM_NAMES: Final = {WorldStarted: WORLD_STARTED, StepFailed: STEP_FAILED, CascadeStopped: CASCADE_STOPPED}
+class TimerSet(msgspec.Struct, frozen=True, kw_only=True):
+    """The params of `timer.set`: after a time, or at one; `key` comes back with the fired timer."""
+
+    after_ns: DurationNs | None = None
+    at_ns: TimeNs | None = None
+    key: str | None = None
+
+
+class TimerFired(msgspec.Struct, frozen=True):
+    """A timer of this cell fired: when it was due, when it fired, and the `key` it was set with."""
+
+    intent_id: str
+    due_ns: TimeNs
+    fired_ns: TimeNs
+    key: str | None = None
+
+    @property
+    def due(self) -> datetime:
+        """When it was due, in UTC, to the microsecond."""
+        return EPOCH + timedelta(microseconds=self.due_ns // 1_000)
+
+
+class EffectReceiptRejected(msgspec.Struct, frozen=True):
+    """A receipt did not fit its effect, which was settled as failed."""
+
+    module: str
+    key: bytes
+    intent_id: str
+    kind: str
+    code: str
+    text: str
+    adapter: str | None = None
+
+
+SYSTEM_NAMES: Final = {
+    WorldStarted: WORLD_STARTED,
+    StepFailed: STEP_FAILED,
+    CascadeStopped: CASCADE_STOPPED,
+    TimerSet: TIMER_SET_PARAMS,
+    TimerFired: TIMER_FIRED,
+    EffectReceiptRejected: EFFECT_RECEIPT_REJECTED,
+}

@@ -188,7 +188,7 @@ def test_added_parts_are_compatible(compared):
     assert change.compatible
     assert {what for what, _ in whats(change)} == {
         "schema added", "module added", "subscription added", "inbox added", "event added", "upcaster added",
-        "effects changed",
+        "effect added",
     }  # fmt: skip
 
 

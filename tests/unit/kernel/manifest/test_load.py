@@ -270,29 +270,26 @@ def test_each_inbox_has_a_key_of_its_own(shop):
 def test_sections_of_others_are_kept_as_given(shop):
     link = Link(Cid(cid_of(b"code", "raw")))
     shop |= {
-        "effects": {"http.request": {"priority": 2}},
-        "caps": [{"name": "shop/http@1", "hosts": ["example.org"]}],
-        "policies": "reducers-micro-only",
-        "schedules": {"nightly": {"cron": "0 3 * * *"}},
         "module_bindings": {"shop/Orders@1": {"slots": {"http": "shop/http@1"}}},
         "plans": {"shop/flow@1": {"code": link}},
         "triggers": [{"event": "shop/Paid@1", "plan": "shop/flow@1", "correlate_by": "order_id"}],
     }
     manifest = load_manifest(shop)
-    assert manifest.extra["policy"] == "reducers-micro-only"
     assert manifest.extra["plans"]["shop/flow@1"]["code"] == link
-    assert set(manifest.extra) == {
-        "effects", "capabilities", "policy", "schedules", "bindings", "plans", "triggers",
-    }  # fmt: skip
+    assert set(manifest.extra) == {"bindings", "plans", "triggers"}
     assert load_manifest(manifest.data) == manifest
 
 
 def test_a_manifest_does_not_change_with_the_document_it_was_loaded_from(shop):
-    shop["effects"] = {"http.request": {"hosts": ["a"]}}
+    shop["plans"] = {"shop/flow@1": {"steps": ["a"]}}
+    shop["effects"] = {"http.request": {}}
+    shop["capabilities"] = {"net": {"effects": ["http.request"], "hosts": ["a"]}}
     manifest = load_manifest(shop)
-    shop["effects"]["http.request"]["hosts"].append("b")
+    shop["plans"]["shop/flow@1"]["steps"].append("b")
+    shop["capabilities"]["net"]["hosts"].append("b")
     shop["modules"]["shop/Orders@1"]["code"]["python"] = "other"
-    assert manifest.extra["effects"] == {"http.request": {"hosts": ["a"]}}
+    assert manifest.extra["plans"] == {"shop/flow@1": {"steps": ["a"]}}
+    assert manifest.grants["net"].hosts == ("a",)
     assert manifest.modules["shop/Orders"].code == {"python": "shop:order"}
 
 

@@ -40,6 +40,26 @@ def upcasters(*ends):
 
 MODULE = '$.modules["shop/Orders@1"]'
 SUBSCRIPTIONS = "$.routing.subscriptions"
+RULE = {"name": "a", "when": "true", "then": "deny"}
+
+
+def grant(**fields):
+    """A manifest with one grant."""
+    body = {"effects": ["pay.card"], **fields}
+    return {"effects": {"pay.card": {"params": "shop/Paid@1"}}, "capabilities": {"net": body}}
+
+
+def rule(**fields):
+    """A manifest with a policy of one rule."""
+    return {"policy": {"rules": [{**RULE, **fields}]}}
+
+
+def schedule(**fields):
+    """A manifest with one schedule."""
+    body = {"cron": "0 3 * * *", "event": "shop/Placed@1", "value": {"order_id": "o", "items": 1}, **fields}
+    return {"schedules": {"daily": body}}
+
+
 CASES = {
     "unknown section": ({"shemas": {}}, "$.shemas", "unknown_field"),
     "section of the wrong type": ({"modules": 7}, "$.modules", "type"),
@@ -94,9 +114,22 @@ CASES = {
     "effects that are no list": (module(effects_emitted="http"), f"{MODULE}.effects_emitted", "type"),
     "effect that is no text": (module(effects_emitted=[1]), f"{MODULE}.effects_emitted[0]", "type"),
     "empty effect": (module(effects_emitted=[""]), f"{MODULE}.effects_emitted[0]", "length"),
-    "effect listed twice": (module(effects_emitted=["a", "a"]), f"{MODULE}.effects_emitted[1]", "duplicate"),
+    "effect listed twice": (
+        module(effects_emitted=["a.b", "a.b"]), f"{MODULE}.effects_emitted[1]", "duplicate"),
+    "effect that is no kind": (
+        module(effects_emitted=["Pay"]), f"{MODULE}.effects_emitted[0]", "effect_kind"),
+    "effect that is too long": (
+        module(effects_emitted=["a." + "b" * 900]), f"{MODULE}.effects_emitted[0]", "effect_kind"),
+    "effect that nobody declares": (
+        {"effects": {"pay.card": {}}, **module(effects_emitted=["pay.crad"])},
+        f"{MODULE}.effects_emitted[0]", "effect_unknown"),
+    "slots that are no map": (module(cap_slots=["net"]), f"{MODULE}.cap_slots", "type"),
+    "slot of an unknown grant": (
+        module(cap_slots={"http": "net"}), f"{MODULE}.cap_slots.http", "grant_unknown"),
+    "slot of no text": (module(cap_slots={"http": 1}), f"{MODULE}.cap_slots.http", "type"),
+    "no open intents": (module(open_max=0), f"{MODULE}.open_max", "number"),
     "effects of a pure module": (
-        module(module_kind="pure", effects_emitted=["a"]), f"{MODULE}.effects_emitted", "pure_effects"),
+        module(module_kind="pure", effects_emitted=["a.b"]), f"{MODULE}.effects_emitted", "pure_effects"),
     "retention of zero": (module(retention={"ttl_ns": 0}), f"{MODULE}.retention.ttl_ns", "number"),
     "negative retention": (module(retention={"idle_ns": -1}), f"{MODULE}.retention.idle_ns", "number"),
     "retention that is no integer": (
@@ -215,8 +248,102 @@ CASES = {
     "unknown field of a trigger": (
         {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1", "by": "x"}]},
         "$.triggers[0].by", "unknown_field"),
-    "section of others of the wrong type": ({"effects": 3}, "$.effects", "type"),
-    "section of others that is no value": ({"policies": {"x": object()}}, "$.policies", "value"),
+    "section of others of the wrong type": ({"plans": 3}, "$.plans", "type"),
+    "section of others that is no value": ({"plans": {"x": object()}}, "$.plans", "value"),
+    "effects that are no map": ({"effects": 3}, "$.effects", "type"),
+    "malformed kind": ({"effects": {"charge": {}}}, "$.effects.charge", "effect_kind"),
+    "params of an unknown schema": (
+        {"effects": {"pay.card": {"params": "shop/Chrge@1"}}},
+        '$.effects["pay.card"].params', "schema_unknown"),
+    "receipt that may be null": (
+        {"schemas": {"shop/May@1": {"option": {"int": {}}}},
+         "effects": {"pay.card": {"receipt": "shop/May@1"}}},
+        '$.effects["pay.card"].receipt', "effect_receipt"),
+    "no attempt": ({"effects": {"pay.card": {"attempts": 0}}}, '$.effects["pay.card"].attempts', "number"),
+    "priority that does not exist": (
+        {"effects": {"pay.card": {"priority": 10}}}, '$.effects["pay.card"].priority', "number"),
+    "unknown field of an effect": (
+        {"effects": {"pay.card": {"retries": 3}}}, '$.effects["pay.card"].retries', "unknown_field"),
+    "timer of other params": (
+        {"effects": {"timer.set": {"params": "shop/Paid@1"}}},
+        '$.effects["timer.set"].params', "effect_reserved"),
+    "timer with a timeout": (
+        {"effects": {"timer.set": {"timeout_ns": 5}}},
+        '$.effects["timer.set"].timeout_ns', "effect_reserved"),
+    "receipt of no effect": (
+        {"schemas": {"effect.pay/card@1": {"record": {}}}, "effects": {}},
+        '$.schemas["effect.pay/card@1"]', "reserved"),
+    "receipt that is not as it is made": (
+        {"schemas": {"effect.pay/card@1": {"record": {}}}, "effects": {"pay.card": {}}},
+        '$.schemas["effect.pay/card@1"]', "effect_receipt"),
+    "grant of nothing": ({"capabilities": {"net": {}}}, "$.capabilities.net", "missing_field"),
+    "grant of no effect": (grant(effects=[]), "$.capabilities.net.effects", "length"),
+    "grant of an unknown effect": (
+        grant(effects=["pay.crad"]), "$.capabilities.net.effects[0]", "effect_unknown"),
+    "grant that lists an effect twice": (
+        grant(effects=["pay.card", "pay.card"]), "$.capabilities.net.effects[1]", "duplicate"),
+    "host with a scheme": (grant(hosts=["https://a.org"]), "$.capabilities.net.hosts[0]", "grant_entry"),
+    "host with a path": (grant(hosts=["a.org/x"]), "$.capabilities.net.hosts[0]", "grant_entry"),
+    "star inside of a host": (grant(hosts=["a.*.org"]), "$.capabilities.net.hosts[0]", "grant_entry"),
+    "port that does not exist": (grant(hosts=["a.org:65536"]), "$.capabilities.net.hosts[0]", "grant_entry"),
+    "malformed address": (grant(hosts=["[::g]"]), "$.capabilities.net.hosts[0]", "grant_entry"),
+    "address with half a port": (grant(hosts=["[::1]:"]), "$.capabilities.net.hosts[0]", "grant_entry"),
+    "address without its bracket": (grant(hosts=["[::1"]), "$.capabilities.net.hosts[0]", "grant_entry"),
+    "host listed twice": (grant(hosts=["a.org", "A.ORG"]), "$.capabilities.net.hosts[1]", "duplicate"),
+    "hosts that are no list": (grant(hosts="a.org"), "$.capabilities.net.hosts", "type"),
+    "method that is none": (grant(methods=["GET /"]), "$.capabilities.net.methods[0]", "grant_entry"),
+    "patterns that are no map": (grant(allow=["x"]), "$.capabilities.net.allow", "type"),
+    "path that is no text": (grant(allow={1: ["x"]}), "$.capabilities.net.allow", "type"),
+    "path that leads nowhere": (grant(allow={"card": ["x"]}), "$.capabilities.net.allow.card", "grant_path"),
+    "path that leads to a number": (
+        grant(allow={"cents": ["1"]}), "$.capabilities.net.allow.cents", "grant_path"),
+    "pattern that is no text": (
+        grant(allow={"order_id": [1]}), "$.capabilities.net.allow.order_id[0]", "type"),
+    "budget of nothing": (
+        grant(budget={"count": 0, "period_ns": 1}), "$.capabilities.net.budget.count", "number"),
+    "budget without a period": (grant(budget={"count": 1}), "$.capabilities.net.budget", "missing_field"),
+    "grant that expired before time began": (grant(expires_ns=0), "$.capabilities.net.expires_ns", "number"),
+    "grant of no bytes": (grant(bytes_max=0), "$.capabilities.net.bytes_max", "number"),
+    "unknown field of a grant": (grant(host=["a.org"]), "$.capabilities.net.host", "unknown_field"),
+    "policy that does not exist": ({"policy": "reducers-mikro-only"}, "$.policy", "policy_unknown"),
+    "policy in a list that does not exist": ({"policies": ["all"]}, "$.policies[0]", "policy_unknown"),
+    "malformed rule": (rule(when="effect.kind ="), "$.policy.rules[0].when", "policy_rule"),
+    "rule about what does not exist": (
+        rule(when="user.name == 'x'"), "$.policy.rules[0].when", "policy_rule"),
+    "rule that gives no boolean": (rule(when="effect.kind"), "$.policy.rules[0].when", "policy_rule"),
+    "rule without a decision": (
+        {"policy": {"rules": [{"name": "a", "when": "true"}]}}, "$.policy.rules[0]", "missing_field"),
+    "rule with another decision": (rule(then="maybe"), "$.policy.rules[0].then", "choice"),
+    "denial that expires": (rule(then="deny", expires_ns=5), "$.policy.rules[0].expires_ns", "unknown_field"),
+    "two rules of one name": (
+        {"policy": {"rules": [RULE, RULE]}}, "$.policy.rules[1]", "duplicate"),
+    "two defaults": (
+        {"policy": [{"default": "deny"}, {"default": "allow"}]}, "$.policy[1].default", "duplicate"),
+    "default that asks a person": (
+        {"policy": {"default": "require_approval"}}, "$.policy.default", "choice"),
+    "too many rules": (
+        {"policy": [{"rules": [{**RULE, "name": f"r{n}"} for n in range(1_001)]}]}, "$.policy", "length"),
+    "malformed cron": (schedule(cron="0 3 * *"), "$.schedules.daily.cron", "schedule_cron"),
+    "unknown zone": (schedule(zone="Europe/Atlantis"), "$.schedules.daily.cron", "schedule_cron"),
+    "schedule without a time": (schedule(cron=None), "$.schedules.daily", "missing_field"),
+    "schedule with two times": (schedule(every_ns=5), "$.schedules.daily.every_ns", "unknown_field"),
+    "zone of an interval": (
+        schedule(cron=None, every_ns=5, zone="UTC"), "$.schedules.daily.zone", "unknown_field"),
+    "start of a cron": (schedule(start_ns=5), "$.schedules.daily.start_ns", "unknown_field"),
+    "schedule of an unknown event": (
+        schedule(event="shop/Plcd@1"), "$.schedules.daily.event", "schema_unknown"),
+    "schedule of an event of Cellule": (
+        schedule(event="sys/WorldStarted@1", value={}), "$.schedules.daily.event", "reserved"),
+    "schedule of an unfit value": (
+        schedule(value={"order_id": 1}), "$.schedules.daily.value", "schedule_value"),
+    "schedule of bytes that are no value": (
+        schedule(value=b"xx"), "$.schedules.daily.value", "schedule_value"),
+    "schedule that goes nowhere": (
+        schedule(event="shop/Order@1", value={"items": 1}), "$.schedules.daily", "schedule_route"),
+    "key of a schedule that is no bytes": (schedule(key="x"), "$.schedules.daily.key", "type"),
+    "limit without backfill": (schedule(limit=5), "$.schedules.daily.limit", "unknown_field"),
+    "backfill without end": (
+        schedule(catch_up="backfill", limit=10_001), "$.schedules.daily.limit", "number"),
     "too many entries of a list": ({"upcasters": [{}] * 10_001}, "$.upcasters", "length"),
     "too many entries of a map": (
         {"schemas": {f"shop/S{i}@1": {"int": {}} for i in range(10_001)}}, "$.schemas", "length"),
@@ -275,8 +402,8 @@ def test_a_manifest_that_is_too_deep_as_a_whole_is_refused(problems):
     deep = []
     for _ in range(126):
         deep = [deep]
-    assert load_manifest({"effects": deep}).extra["effects"] == deep
-    assert [each[:2] for each in problems({"effects": [deep]})] == [("$", "manifest.value")]
+    assert load_manifest({"plans": deep}).extra["plans"] == deep
+    assert [each[:2] for each in problems({"plans": [deep]})] == [("$", "manifest.value")]
 
 
 def test_a_near_miss_is_suggested(shop, problems):

@@ -8,6 +8,7 @@ import pytest
 from cellule.errors import Rejected
 from cellule.kernel.limits import ERROR_TEXT_MAX
 from cellule.kernel.program import Emit, Output, StepFault
+from cellule.modules.python import ModuleOptions
 from cellule.values import decode, encode
 
 
@@ -83,9 +84,9 @@ def test_changing_the_given_state_stays_inside_the_step(load_app):
         ("return Step(Order('o'), emit=[Shipped('o')])", "emit_unknown", "com.acme/Shipped@1"),
         ("return Step(Order('o'), reply=object())", "value_invalid", "reply"),
         ("return Step(Order('o'), ann=float('nan'))", "value_invalid", "ann"),
-        ("return Step(Order('o'), effects=Effect('timer.set'))", "effect_invalid", "list of Effect"),
+        ("return Step(Order('o'), effects=Effect('timer.set'))", "effect_invalid", "a list of requests"),
         ("return Step(Order('o'), effects=['timer.set'])", "effect_invalid", "effects[0]"),
-        ("return Step(Order('o'), effects=[Effect('a', object())])", "value_invalid", "effects[0].params"),
+        ("return Step(Order('o'), effects=[Effect('timer.set')])", "effect_undeclared", "ask for nothing"),
         ("raise SystemExit(3)", "exception", "SystemExit: 3 (shop/orders.py"),
         ("raise GeneratorExit", "exception", "GeneratorExit (shop/orders.py"),
         ("return order(state, event)", "recursion", "maximum recursion depth exceeded (shop/orders.py"),
@@ -216,7 +217,8 @@ def test_effects_carry_encoded_parameters(load_app):
     loaded = load_app(
         reducer_that(
             "return Step(Order('o'), effects=[Effect('timer.set', {'after_ns': 5}, idempotency_key='k')])"
-        )
+        ),
+        options=ModuleOptions(effects_emitted=("timer.set",)),
     )
     (effect,) = loaded.step("Placed", order_id="o1", amount=1).effects
     assert (effect.kind, decode(effect.params), effect.idempotency_key) == ("timer.set", {"after_ns": 5}, "k")

@@ -1,0 +1,52 @@
+"""What an intent is called: a hash of where it came from and what it asks.
+
+The id is the digest of `{born, cell, effect, height, params, position, world}`; its text is the CID of
+those bytes. Inside the kernel an open intent goes by the height of its Intent record, which is shorter and
+in order.
+
+Rejected: the CID as a link in records and receipts. Nothing is stored under it, and whatever walks links
+would look for it.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from cellule.values.cbor import encode
+from cellule.values.cid import Cid, cid_of
+
+ID_BYTES = 32
+KEY_BYTES = 16
+_CID_HEAD = cid_of(b"")[:-ID_BYTES]
+
+
+def intent_digest(
+    world: bytes, base: str, key: bytes, born: int, height: int, position: int, kind: str, params: bytes
+) -> bytes:
+    """The id of the intent that the step at `height` asks for at `position`."""
+    origin: dict[str, Any] = {
+        "born": born, "cell": [base, key], "effect": kind, "height": height, "params": params,
+        "position": position, "world": world,
+    }  # fmt: skip
+    return cid_of(encode(origin)).digest
+
+
+def intent_cid(digest: bytes) -> Cid:
+    """The CID of an intent; `str` of it is how people and adapters see the id."""
+    return Cid.of_bytes(_CID_HEAD + digest)
+
+
+def intent_text(digest: bytes) -> str:
+    """The id of an intent as text."""
+    return str(intent_cid(digest))
+
+
+def parse_intent(text: str) -> bytes:
+    """The id that `intent_text` gave; `Rejected` where it is none."""
+    return Cid.parse(text).digest
+
+
+def idempotency_hash(kind: str, key: str) -> bytes:
+    """How the world remembers an idempotency key of one kind."""
+    return sha256(encode([kind, key])).digest()[:KEY_BYTES]

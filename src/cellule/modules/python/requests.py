@@ -1,0 +1,104 @@
+"""A step's requests for effects: each checked against what its module declares, its params encoded.
+
+The manifest names the schema of a kind's params. A record must be of exactly that schema; plain values (a
+dict) are checked against it. Whether the request is allowed is decided in the beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cellule.errors import CelluleError
+from cellule.kernel.manifest.problems import near
+from cellule.kernel.manifest.system import VALUE
+from cellule.kernel.program import StepFault
+from cellule.modules.python.failure import Places
+from cellule.modules.python.interface import Interface
+from cellule.modules.python.naming import Naming
+from cellule.values.requests import Request
+from cellule.values.schema import types as t
+from cellule.values.schema.annotations import shown_type
+from cellule.values.schema.codec import codec_for
+from cellule.values.schema.fields import is_record_class
+from cellule.values.schema.wire import wire_codec
+
+Write = Callable[[Any], bytes]
+
+
+class Requests:
+    """The requests that one module may make."""
+
+    __slots__ = ("_interface", "_naming", "_places", "_writers")
+
+    def __init__(self, interface: Interface, naming: Naming, places: Places) -> None:
+        self._interface = interface
+        self._naming = naming
+        self._places = places
+        self._writers: dict[tuple[str, type], Write] = {}
+
+    def encoded(self, effects: Sequence[Request]) -> list[Request]:
+        """The same requests with params as canonical bytes; raises `StepFault` naming the first wrong one."""
+        if isinstance(effects, Request) or not isinstance(effects, list | tuple):
+            raise StepFault("modules.effect_invalid", f"effects is a list of requests, not {_kind(effects)}")
+        return [self._encoded(at, effect) for at, effect in enumerate(effects)]
+
+    def _encoded(self, at: int, effect: object) -> Request:
+        if not isinstance(effect, Request):
+            if getattr(effect, "kind", None) in self._interface.effects:
+                text = f"effects[{at}] is the effect itself: call it with its params to make a request"
+                raise StepFault("modules.effect_invalid", text)
+            raise StepFault(
+                "modules.effect_invalid", f"effects[{at}] is {_kind(effect)}, which is no request"
+            )
+        kind, params, slot, key = effect
+        if kind not in self._interface.effects:
+            raise self._undeclared(at, kind)
+        texts: tuple[tuple[str, object], ...] = (("cap_slot", slot), ("idempotency_key", key))
+        for name, given in texts:
+            if given is not None and not (isinstance(given, str) and given):
+                raise StepFault("modules.effect_invalid", f"effects[{at}].{name} is {_kind(given)}, not text")
+        write = self._writers.get((kind, params.__class__)) or self._writer(at, kind, params.__class__)
+        try:
+            return Request(kind, write(params), slot, key)
+        except CelluleError as error:
+            text = self._places.cleaned(f"effects[{at}].params of {kind}: {error}")
+            raise StepFault("modules.params_invalid", text) from error
+
+    def _writer(self, at: int, kind: str, python: type) -> Write:
+        """How params of a class become bytes; looked up once."""
+        wanted = self._interface.effects[kind]
+        if not is_record_class(python):
+            codec = wire_codec(t.Ref(wanted), self._interface.schemas)
+            write: Write = lambda params: codec.encode({} if params is None else params)  # noqa: E731
+        else:
+            write = self._record_writer(at, kind, python, wanted)
+        self._writers[kind, python] = write
+        return write
+
+    def _record_writer(self, at: int, kind: str, python: type, wanted: str) -> Write:
+        try:
+            derived = self._naming.derived(python)
+            if wanted == VALUE:
+                return codec_for(derived).encode
+            if derived.name == wanted:
+                return self._naming.codec(python, self._interface.schemas).encode
+        except CelluleError as error:
+            text = self._places.cleaned(f"effects[{at}].params of {kind}: {error}")
+            raise StepFault("modules.params_invalid", text) from error
+        text = f"effects[{at}]: {kind} takes {wanted}, not {derived.name or shown_type(python)}"
+        raise StepFault("modules.params_type", self._places.cleaned(text))
+
+    def _undeclared(self, at: int, kind: object) -> StepFault:
+        known = sorted(self._interface.effects)
+        text = f"effects[{at}] asks for {kind!r}, but {self._interface.module} "
+        text += f"may ask only for {', '.join(known)}" if known else "may ask for nothing"
+        hint = near(kind, known) if isinstance(kind, str) else ""
+        return StepFault(
+            "modules.effect_undeclared",
+            f"{text}. {hint or 'List it at the reducer: @app.reducer(effects=[...]).'}",
+        )
+
+
+def _kind(value: object) -> str:
+    return f"a {shown_type(type(value))}"

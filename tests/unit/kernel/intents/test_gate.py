@@ -1,0 +1,176 @@
+"""Grants and policies: who may reach what, and how often."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.kernel.intents.gate import Host, host_fits, text_fits
+
+HOUR = 3_600 * 1_000_000_000
+GRANTED = {"cap_slots": {"pay": "stripe"}}
+
+
+def grant(**limits):
+    return {"stripe": {"effects": ["bank.charge"], **limits}}
+
+
+def denied(bank, **ask):
+    beat = bank.charge(**ask)
+    assert beat.opened == []
+    bank.world.settle()
+    event = bank.last()[1]
+    assert event["status"] == "denied"
+    return event["code"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "params", "code"),
+    [
+        ({"hosts": ["api.stripe.com"]}, {"url": "https://evil.example/"}, "kernel.grant_host"),
+        ({"hosts": ["api.stripe.com"]}, {"url": "https://api.stripe.com.evil.example/"}, "kernel.grant_host"),
+        ({"hosts": ["api.stripe.com"]}, {"url": "https://api.stripe.com@evil.example/"}, "kernel.grant_host"),
+        ({"hosts": ["api.stripe.com"]}, {}, "kernel.grant_host"),
+        ({"hosts": ["*.stripe.com"]}, {"url": "https://stripe.com/"}, "kernel.grant_host"),
+        ({"hosts": ["api.stripe.com"]}, {"url": "https://api.stripe.com:444/"}, "kernel.grant_host"),
+        ({"hosts": ["api.stripe.com:444"]}, {"url": "https://api.stripe.com/"}, "kernel.grant_host"),
+        ({"methods": ["GET"]}, {"method": "post"}, "kernel.grant_method"),
+        ({"allow": {"pad": ["abc*"]}}, {"pad": "xabc"}, "kernel.grant_param"),
+        ({"allow": {"pad": ["abc*"]}}, {}, "kernel.grant_param"),
+        ({"bytes_max": 20}, {"pad": "x" * 50}, "kernel.grant_size"),
+        ({"expires_ns": 1_000}, {}, "kernel.grant_expired"),
+    ],
+)
+def test_what_a_grant_does_not_give_is_denied(make_bank, limits, params, code):
+    bank = make_bank(order=GRANTED, capabilities=grant(**limits))
+    assert denied(bank, **params) == code
+
+
+@pytest.mark.parametrize(
+    ("limits", "params"),
+    [
+        ({"hosts": ["api.stripe.com"]}, {"url": "https://API.stripe.com./v1"}),
+        ({"hosts": ["*.stripe.com"]}, {"url": "https://a.b.stripe.com/"}),
+        ({"hosts": ["*.stripe.com:*"]}, {"url": "https://a.b.stripe.com:8443/"}),
+        ({"hosts": ["xn--bcher-kva.example"]}, {"url": "https://b\u00fccher.example/"}),
+        ({"hosts": ["api.stripe.com:443"]}, {"url": "https://api.stripe.com/"}),
+        ({"methods": ["POST"]}, {"method": "POST"}),
+        ({"allow": {"pad": ["abc*"]}}, {"pad": "abcdef"}),
+        ({"expires_ns": 1 << 62}, {}),
+    ],
+)
+def test_what_a_grant_gives_is_dispatched_with_it(make_bank, limits, params):
+    bank = make_bank(order=GRANTED, capabilities=grant(**limits))
+    [opening] = bank.charge(slot="pay", **params).opened
+    assert opening.grant["name"] == "stripe"
+
+
+def test_a_budget_is_spent_by_period_and_survives_a_restore(make_bank):
+    bank = make_bank(order=GRANTED, capabilities=grant(budget={"count": 2, "period_ns": HOUR}))
+    assert bank.charge().opened
+    assert bank.charge().opened
+    bank.restore_in_place()
+    assert denied(bank) == "kernel.grant_budget"
+    bank.world.advance(HOUR)
+    assert bank.charge().opened
+
+
+def test_a_slot_whose_grant_lacks_the_kind_is_denied(make_bank):
+    bank = make_bank(
+        order=GRANTED,
+        capabilities={"stripe": {"effects": ["timer.set"]}, "other": {"effects": ["bank.charge"]}},
+    )
+    assert denied(bank, slot="pay") == "kernel.grant_kind"
+
+
+def test_a_slot_that_the_module_does_not_have_is_denied(bank):
+    assert denied(bank, slot="nowhere") == "kernel.slot_unknown"
+
+
+def test_two_fitting_grants_need_a_slot(make_bank):
+    bank = make_bank(
+        order={"cap_slots": {"a": "one", "b": "two"}},
+        capabilities={"one": {"effects": ["bank.charge"]}, "two": {"effects": ["bank.charge"]}},
+    )
+    assert denied(bank) == "kernel.grant_unclear"
+    assert bank.charge(slot="b").opened[0].grant["name"] == "two"
+
+
+def test_an_effect_that_needs_a_grant_is_denied_without(make_bank):
+    effects = {"bank.charge": {"params": "bank/Charge@1", "receipt": "bank/Charged@1", "needs_grant": True}}
+    assert denied(make_bank(effects=effects)) == "kernel.grant_missing"
+
+
+def test_a_policy_denies_allows_and_asks_in_its_order(make_bank):
+    policy = {"rules": [
+        {"name": "small", "when": "effect.params.amount < 10", "then": "allow"},
+        {"name": "huge", "when": "effect.params.amount > 1000", "then": "deny", "reason": "too much"},
+        {"name": "ask", "when": 'effect.kind == "bank.charge"', "then": "require_approval", "reason": "10"},
+    ]}  # fmt: skip
+    bank = make_bank(policy=policy)
+    assert bank.charge(5).opened
+    assert denied(bank, amount=5000) == "kernel.policy_denied"
+    assert bank.last()[1]["text"] == "too much"
+    assert bank.charge(50).opened == []
+    assert bank.book.parked == 1
+
+
+def test_a_rule_that_fails_denies(make_bank):
+    policy = {"rules": [{"name": "odd", "when": "effect.params.url == 'x'", "then": "allow"}]}
+    assert denied(make_bank(policy=policy)) == "kernel.policy_error"
+
+
+def test_the_default_may_be_to_deny(make_bank):
+    assert denied(make_bank(policy={"rules": [], "default": "deny"})) == "kernel.policy_denied"
+
+
+def test_reducers_micro_only_lets_reducers_set_timers_only(make_bank):
+    bank = make_bank(policy="reducers-micro-only")
+    assert denied(bank) == "kernel.policy_denied"
+    bank.ask(("timer.set", {"after_ns": 5}))
+    assert bank.book.timers == 1
+
+
+def test_every_decision_is_a_record_with_its_rule(make_bank):
+    bank = make_bank(
+        policy={"rules": [{"name": "small", "when": "effect.params.amount < 10", "then": "allow"}]}
+    )
+    bank.charge(1)
+    assert bank.records()[-1][2:] == [0, {"rule": "small"}]
+
+
+@pytest.mark.parametrize(
+    ("host", "pattern", "fits"),
+    [
+        (Host("a.b", 80, 80), "a.b", True),
+        (Host("a.b", 81, 80), "a.b", False),
+        (Host("a.b", 81, 80), "a.b:80", False),
+        (Host("a.b", 81, 80), "a.b:81", True),
+        (Host("a.b", 81, 80), "a.b:*", True),
+        (Host("a.b", 80, 80), "*", True),
+        (Host("x.a.b", 80, 80), "*.a.b", True),
+        (Host("a.b", 80, 80), "*.a.b", False),
+        (Host("xa.b", 80, 80), "*.a.b", False),
+        (Host("::1", 80, 80), "[::1]", True),
+        (Host("::1", 80, 80), "[::1]:81", False),
+        (None, "a.b", False),
+    ],
+)
+def test_hosts_fit_patterns(host, pattern, fits):
+    assert host_fits(host, pattern) is fits
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "fits"),
+    [
+        ("abc", "abc", True),
+        ("abcd", "abc", False),
+        ("abcd", "abc*", True),
+        ("ab", "ab*b", False),
+        ("axbxc", "a*b*c", True),
+        ("a[1]?", "a[1]?", True),
+        ("a1x", "a[1]?", False),
+        ("", "*", True),
+    ],
+)
+def test_texts_fit_patterns(text, pattern, fits):
+    assert text_fits(text, pattern) is fits

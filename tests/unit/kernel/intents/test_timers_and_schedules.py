@@ -1,0 +1,154 @@
+"""`timer.set`, and events that the calendar sends."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.testing.kernel_world import START_NS
+from cellule.values.cbor import encode
+
+SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
+
+
+def test_a_timer_fires_as_an_event_with_its_key(bank):
+    bank.ask(("timer.set", {"after_ns": 5 * SECOND, "key": "remind"}))
+    bank.restore_in_place()
+    bank.world.advance(4 * SECOND)
+    assert len(bank.heard()) == 1
+    bank.world.advance(2 * SECOND)
+    schema, event = bank.last()
+    assert schema == "sys/TimerFired@1"
+    assert (event["key"], event["due_ns"]) == ("remind", START_NS + 5 * SECOND)
+    assert bank.book.timers == 0
+
+
+def test_timers_fire_in_the_order_they_are_due(bank):
+    for seconds in (30, 10, 20):
+        bank.ask(("timer.set", {"after_ns": seconds * SECOND, "key": str(seconds)}))
+    bank.world.advance(60 * SECOND)
+    assert [event["key"] for schema, event in bank.heard() if schema == "sys/TimerFired@1"] == [
+        "10",
+        "20",
+        "30",
+    ]
+
+
+def test_a_time_that_has_passed_fires_in_the_next_beat(bank):
+    bank.ask(("timer.set", {"at_ns": 5}))
+    bank.world.settle()
+    assert bank.last()[0] == "sys/TimerFired@1"
+
+
+def test_a_timer_can_be_cancelled(bank):
+    bank.ask(("timer.set", {"after_ns": 5 * SECOND}))
+    [height] = bank.world.entry("bank/Order", b"o1")[6]["intents"]
+    bank.world.control("effect.cancel", intent=height)
+    bank.world.advance(10 * SECOND)
+    assert bank.last()[1]["status"] == "cancelled"
+    assert bank.world.beat().wake is None
+
+
+def test_too_many_timers_are_denied(bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.intents.gate.TIMERS_OPEN_MAX", 1)
+    bank.ask(("timer.set", {"after_ns": SECOND}), ("timer.set", {"after_ns": SECOND}))
+    bank.world.settle()
+    assert bank.last()[1]["code"] == "kernel.timers_full"
+
+
+def test_timers_of_a_paused_world_wait(bank):
+    bank.ask(("timer.set", {"after_ns": SECOND}))
+    bank.world.control("pause")
+    bank.world.advance(10 * SECOND)
+    assert len(bank.heard()) == 1
+    bank.world.control("resume")
+    bank.world.advance(1)
+    assert bank.last()[0] == "sys/TimerFired@1"
+
+
+def test_a_cell_with_open_intents_never_expires(make_bank):
+    bank = make_bank(order={"retention": {"idle_ns": SECOND}})
+    [opening] = bank.charge().opened
+    bank.world.advance(3_600 * SECOND)
+    assert bank.heard()
+    bank.receive(opening)
+    bank.world.advance(3_600 * SECOND)
+    assert bank.heard() == []
+
+
+# Schedules
+
+
+def every(period_ns, **more):
+    value = encode({"order": "s"})
+    start = START_NS - START_NS % period_ns
+    return {
+        "tick": {"every_ns": period_ns, "start_ns": start, "event": "bank/Tick@1", "value": value, **more}
+    }
+
+
+def test_an_interval_sends_its_event_again_and_again(make_bank):
+    bank = make_bank(schedules=every(MINUTE))
+    bank.world.advance(5 * MINUTE)
+    assert bank.heard("s") == [["bank/Tick@1", {"order": "s"}]] * 5
+
+
+def test_a_cron_schedule_follows_its_zone(make_bank):
+    schedules = {"daily": {
+        "cron": "0 3 * * *", "zone": "Europe/Berlin", "event": "bank/Tick@1", "value": encode({"order": "s"}),
+    }}  # fmt: skip
+    bank = make_bank(schedules=schedules)
+    bank.world.advance(86_400 * SECOND)
+    assert len(bank.heard("s")) == 1
+    ids = [record[2] for record in bank.records() if record[0] == 1 and record[2] is not None]
+    due_ns = int(ids[0].removeprefix("schedule:daily:"))
+    assert due_ns % (86_400 * SECOND) == 2 * 3_600 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "events"),
+    [({"catch_up": "skip"}, 0), ({"catch_up": "once"}, 1), ({"catch_up": "backfill", "limit": 4}, 4)],
+)
+def test_what_was_missed_is_caught_up_as_the_schedule_says(make_bank, catch_up, events):
+    bank = make_bank(schedules=every(MINUTE, **catch_up))
+    bank.world.now_ns += 10 * MINUTE
+    bank.world.settle()
+    assert len(bank.heard("s")) == events
+    bank.world.advance(MINUTE)
+    assert len(bank.heard("s")) == events + 1
+
+
+def test_overlap_skip_sends_nothing_while_the_target_is_busy(make_bank):
+    bank = make_bank(schedules=every(MINUTE, overlap="skip"))
+    [opening] = bank.charge(order="s").opened
+    bank.world.advance(3 * MINUTE)
+    assert len(bank.heard("s")) == 1
+    bank.receive(opening)
+    bank.world.advance(MINUTE)
+    assert bank.last("s")[0] == "bank/Tick@1"
+
+
+def test_a_schedule_can_be_paused_and_resumed(make_bank):
+    bank = make_bank(schedules=every(MINUTE))
+    bank.world.control("schedule.pause", name="tick")
+    bank.restore_in_place()
+    bank.world.advance(5 * MINUTE)
+    assert bank.heard("s") == []
+    again = bank.world.control("schedule.pause", name="tick").outcomes[0]
+    assert again.error.code == "kernel.schedule_state"
+    bank.world.control("schedule.resume", name="tick")
+    bank.world.advance(MINUTE)
+    assert len(bank.heard("s")) == 1
+    unknown = bank.world.control("schedule.pause", name="tock").outcomes[0]
+    assert unknown.error.code == "kernel.schedule_unknown"
+
+
+def test_a_deploy_changes_adds_and_drops_schedules(make_bank, bank_document):
+    bank = make_bank(schedules=every(MINUTE))
+    bank.world.deploy(bank_document(schedules=every(2 * MINUTE)))
+    bank.world.advance(4 * MINUTE)
+    assert len(bank.heard("s")) == 2
+    bank.world.deploy(bank_document())
+    bank.world.advance(10 * MINUTE)
+    assert len(bank.heard("s")) == 2
+    assert bank.world.beat().wake is None
