@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
 from cellule.app import App, Built
+from cellule.effects.adapter import Adapter, Adapters
+from cellule.effects.built_in import built_in_adapters
+from cellule.effects.secrets import Secrets
+from cellule.effects.secrets.defaults import default_secrets
 from cellule.host.folder import FolderLock, make_folder
 from cellule.host.limits import (
     COLLECT_EVERY,
@@ -27,6 +32,9 @@ from cellule.host.limits import (
 )
 from cellule.host.loading import Loader
 from cellule.host.node import Node, node_id
+from cellule.host.outbox.pool import Pool
+from cellule.host.outbox.signing import NodeKey, folder_key
+from cellule.host.outgoing import Dispatch
 from cellule.host.service import Cellule, Deploy
 from cellule.host.spill import FileSpill
 from cellule.kernel.ledger import Budget
@@ -51,6 +59,9 @@ class Options:
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     own: bool = True  # False: read and enqueue only, even where nobody owns the folder
+    perform: bool = True  # False: effects that are asked for wait for a node that performs them
+    adapters: Sequence[Adapter] = ()  # beside the app's and those that come with Cellule; the last one counts
+    secrets: Secrets | None = None  # where references are resolved; None: environment, files, vault
     tune_process: bool = True  # thread switching and garbage collection for a process that is mostly a node
 
 
@@ -81,18 +92,55 @@ async def _opened(folder: Path, app: App | None, deploy: Deploy, options: Option
         engine = await stack.enter_async_context(opened)
         programs = PythonPrograms()
         stack.callback(programs.close)
+        key = folder_key(folder, options.entropy) if is_owner else None
+        dispatch = Dispatch()
         loader = Loader(
             engine, programs, options.clock, options.entropy, node_id(options.clock, options.entropy),
-            options.budget, None, lambda: FileSpill(folder), options.snapshot_bytes, options.stall_s,
+            options.budget, None, lambda: FileSpill(folder), options.snapshot_bytes, options.stall_s, key,
+            dispatch,
         )  # fmt: skip
         node = Node(
             engine, loader, options.clock, options.entropy, is_owner, lock.owner, options.idle_s,
             options.worlds_max,
         )  # fmt: skip
+        node.vouch = lambda: folder_key(folder, options.entropy)
         if options.tune_process and is_owner:
             stack.enter_context(_tuned())
         await stack.enter_async_context(node.running())
+        if is_owner and options.perform:
+            assert key is not None
+            secrets = options.secrets or default_secrets(folder)
+            stack.enter_context(_redacted_logs(secrets))
+            node.pool = dispatch.pool = _pool(node, key, built, secrets, options)
+            await stack.enter_async_context(node.pool.running())
         yield Cellule(node, built, deploy)
+
+
+def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, options: Options) -> Pool:
+    """The adapters of this node: Cellule's own, then the app's, then those of the options."""
+    by_kind = {adapter.kind: adapter for adapter in built_in_adapters()}
+    by_kind |= dict(built.adapters) if built is not None else {}
+    by_kind |= {adapter.kind: adapter for adapter in options.adapters}
+    return Pool(
+        node.engine, Adapters(by_kind.values()), key, node.cas, options.clock, options.entropy,
+        secrets=secrets, arrived=node.receipts_arrived,
+    )  # fmt: skip
+
+
+@contextmanager
+def _redacted_logs(secrets: Secrets) -> Iterator[None]:
+    """Keep resolved secrets out of what the process logs while the node performs effects."""
+    from cellule.effects.secrets.logs import RedactingFilter
+
+    redacting = RedactingFilter(secrets.redactor)
+    handlers = [*logging.getLogger().handlers, *logging.getLogger("cellule").handlers]
+    for handler in handlers:
+        handler.addFilter(redacting)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(redacting)
 
 
 async def _built(app: App) -> Built:

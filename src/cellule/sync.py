@@ -22,16 +22,20 @@ from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
 from cellule.host.directory import UniverseInfo, WorldInfo
+from cellule.host.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.handles import Applied, CellHandle, CellView, WorldHandle
 from cellule.host.journal import Head
 from cellule.host.limits import HISTORY_MAX
+from cellule.host.loading import Progress
 from cellule.host.node import DEFAULT_UNIVERSE
+from cellule.host.outbox.repair import Report
 from cellule.host.reading import Version
 from cellule.host.sends import Sent, Wait
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.kernel.frame import Frame
 from cellule.kernel.items import Stepped, Verb
 from cellule.loop_thread import Facade, LoopThread, check_may_block
+from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
 
 
@@ -185,6 +189,10 @@ class SyncWorld(Facade[WorldHandle]):
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
         return self._thread.call(lambda: self._inner.wait_applied(id))
 
+    def find_event(self, id: str | bytes | UUID) -> int:
+        """The height of an event that was sent with this id, as long as the world remembers it."""
+        return self._thread.call(lambda: self._inner.find_event(id))
+
     def cell(self, module: Any, key: Any = b"") -> SyncCell:
         """The handle of a cell, whether it exists or not."""
         return SyncCell(self._thread, self._inner.cell(module, key))
@@ -205,9 +213,107 @@ class SyncWorld(Facade[WorldHandle]):
         """Frames as they become durable, from behind height `after` (default: from now on); never ends."""
         return self._thread.iterate(self._inner.tail(after))
 
-    def snapshot(self) -> tuple[int, Cid]:
-        """Take a snapshot now, and return its height and root."""
-        return self._thread.call(self._inner.snapshot)
+    def snapshot(self, *, who: str = "cellule", why: str = "asked for") -> tuple[int, Cid]:
+        """Take a snapshot now, and return its height and root.
+
+        Where another process owns the folder it is asked to: then who and why are journaled.
+        """
+        return self._thread.call(lambda: self._inner.snapshot(who=who, why=why))
+
+    def effects(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        cause: int | None = None,
+        limit: int = 100,
+        after: int = 0,
+    ) -> list[EffectView]:
+        """The open effects, oldest first, and what each waits for; the next page is `after` the last height.
+
+        `status` is open, parked, timer or waiting. With `cause`, instead, all effects that the record at that
+        height led to, settled ones too.
+        """
+        return self._thread.call(
+            lambda: self._inner.effects(status=status, kind=kind, cause=cause, limit=limit, after=after)
+        )
+
+    def effect(self, intent: EffectRef, *, progress: Progress | None = None) -> EffectDetail:
+        """One effect by its id or the height of its intent: params, decisions, attempts and receipt.
+
+        A settled one of which only the id is known is looked for in the journal, which may take long.
+        """
+        return self._thread.call(lambda: self._inner.effect(intent, progress=progress))
+
+    def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Let a parked effect happen."""
+        return self._thread.call(lambda: self._inner.approve(intent, who=who, why=why))
+
+    def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Refuse a parked effect: its cell gets a `denied` receipt."""
+        return self._thread.call(lambda: self._inner.deny(intent, who=who, why=why))
+
+    def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Settle an open effect as cancelled; an attempt that runs is stopped."""
+        return self._thread.call(lambda: self._inner.cancel(intent, who=who, why=why))
+
+    def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Ask again for an effect that was given up, or make the next attempt of an open one due now.
+
+        A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
+        changes nothing in the world and is not journaled: the height is 0 then.
+        """
+        return self._thread.call(lambda: self._inner.retry(intent, who=who, why=why))
+
+    def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[Letter]:
+        """Messages and effects that were given up, oldest first."""
+        return self._thread.call(lambda: self._inner.dead_letters(limit=limit, after=after))
+
+    def inject_receipt(
+        self,
+        intent: EffectRef,
+        status: str = "ok",
+        value: Any = None,
+        *,
+        who: str,
+        why: str,
+        code: str = "",
+        text: str = "",
+    ) -> Applied:
+        """Settle an open effect by hand; the receipt says who gave it and why.
+
+        `value` is what the effect would have given, where the status is ok: an object of the receipt's class,
+        or JSON data. The height is that of the receipt.
+        """
+        return self._thread.call(
+            lambda: self._inner.inject_receipt(intent, status, value, who=who, why=why, code=code, text=text)
+        )
+
+    def notes(self, intent: EffectRef) -> Generator[object, None, None]:
+        """The progress notes of an open effect, until it is settled; only in the process that performs it."""
+        return self._thread.iterate(self._inner.notes(intent))
+
+    def repair_effects(self, *, dry_run: bool = False) -> Report:
+        """Compare open effects with the outbox, and make them agree."""
+        return self._thread.call(lambda: self._inner.repair_effects(dry_run=dry_run))
+
+    def schedules(self) -> list[ScheduleView]:
+        """The schedules of the manifest, and when each is next due."""
+        return self._thread.call(self._inner.schedules)
+
+    def preview_schedule(
+        self, name: str, count: int = 10, *, after: datetime | None = None
+    ) -> list[Upcoming]:
+        """The next times at which a schedule is due, from now or from an aware time on."""
+        return self._thread.call(lambda: self._inner.preview_schedule(name, count, after=after))
+
+    def pause_schedule(self, name: str, *, who: str, why: str) -> Applied:
+        """Send nothing by a schedule until it is resumed."""
+        return self._thread.call(lambda: self._inner.pause_schedule(name, who=who, why=why))
+
+    def resume_schedule(self, name: str, *, who: str, why: str) -> Applied:
+        """Let a paused schedule go on from its next due time; what it missed is not made up for."""
+        return self._thread.call(lambda: self._inner.resume_schedule(name, who=who, why=why))
 
 
 class SyncCell(Facade[CellHandle]):
@@ -284,7 +390,7 @@ class SyncSent(Facade[Sent]):
 
     @property
     def steps(self) -> tuple[Stepped, ...]:
-        """See `Sent.steps`."""
+        """What the event's cells made of it, so far."""
         return self._inner.steps
 
     @property

@@ -13,6 +13,7 @@ from rich.json import JSON
 from cellule.cli.cell_list import list_cells
 from cellule.cli.cell_versions import history_json, version_line
 from cellule.cli.controls import Timeout, Why, perform_on
+from cellule.cli.correlated import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
 from cellule.cli.output import facts
@@ -62,20 +63,22 @@ def history(
     module: Module,
     key: Key = "",
     limit: Annotated[int, typer.Option(help="Versions, newest first.", min=1, max=HISTORY_MAX - 1)] = 20,
+    correlation: Correlation = None,
 ) -> None:
     """Show a cell's versions and what changed in each."""
     session = session_of(context)
-    session.run(_history(session, module, key, limit))
+    session.run(_history(session, module, key, limit, correlation))
 
 
 @app.command()
 def tail(
     context: typer.Context, module: Module, key: Key = "",
     count: Annotated[int | None, typer.Option(help="Stop after so many steps.", min=1)] = None,
+    correlation: Correlation = None,
 ) -> None:  # fmt: skip
     """Follow a cell: its steps as they happen, until interrupted."""
     session = session_of(context)
-    session.run(_tail(session, module, key, count), until_interrupted=True)
+    session.run(_tail(session, module, key, count, correlation), until_interrupted=True)
 
 
 @app.command()
@@ -124,7 +127,7 @@ async def _show(session: Session, module: str, key: str, at: str | None) -> None
             data["at"] = height
         pairs = {
             "cell": f"{data['module']} {data['key']}".strip(), "version": view.version,
-            "status": view.status + (f": {view.reason}" if view.status != "waiting" else ""),
+            "status": view.status + (f": {view.reason}" if view.reason != "an event" else ""),
             "queue": view.queue, "last step": f"height {view.height}, {data['active']}",
             "born": f"height {view.born}, era {view.era}",
         }  # fmt: skip
@@ -133,21 +136,23 @@ async def _show(session: Session, module: str, key: str, at: str | None) -> None
         session.output.document(data, facts(pairs), JSON(json.dumps(view.state), ensure_ascii=False))
 
 
-async def _history(session: Session, module: str, key: str, limit: int) -> None:
+async def _history(session: Session, module: str, key: str, limit: int, correlation: str | None) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         teller = teller_of(world)
         cell = await _cell(world, teller, module, key)
-        versions = await cell.history(limit=limit + 1)
+        versions = await cell.history(limit=limit + 1 if correlation is None else HISTORY_MAX)
         if not versions:
             raise await _no_cell(world, teller, cell, None)
-        shown = history_json(versions)[:limit]
+        story = correlations(world, correlation)
+        rows = [each for each in history_json(versions) if await story.has(each["height"])]
+        shown = rows[:limit]
         name = {"module": cell.module, "key": await teller.key(cell.module, cell.key)}
-        data = {"world": world.name, **name, "versions": shown, "more": len(versions) > limit}
+        data = {"world": world.name, **name, "versions": shown, "more": len(rows) > limit}
         session.output.document(data, *(version_line(each) for each in shown))
 
 
-async def _tail(session: Session, module: str, key: str, count: int | None) -> None:
+async def _tail(session: Session, module: str, key: str, count: int | None, correlation: str | None) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         teller = teller_of(world)
@@ -156,8 +161,11 @@ async def _tail(session: Session, module: str, key: str, count: int | None) -> N
         left = count
         head = await world.head()
         session.output.note(f"following {cell.module} {name} in {world.name} from height {head.height}")
+        story = correlations(world, correlation)
         async for frame in world.tail(head.height):
             for told in await teller.frame(frame, _steps_of(frame, cell)):
+                if not await story.has(told.height):
+                    continue
                 session.output.line(told.json(), record_line(told))
                 left = None if left is None else left - 1
                 if left == 0:

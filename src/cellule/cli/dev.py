@@ -27,6 +27,7 @@ from watchfiles.main import FileChange
 from cellule.app import App
 from cellule.assembly import open as open_node
 from cellule.cli.app_loading import folder_of, load_app
+from cellule.cli.dev_effects import watch_effects
 from cellule.cli.errors import Exit, usage
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, session_of, teller_of
@@ -69,9 +70,14 @@ async def _served(session: Session, app: App) -> None:
         text = f"world {world.name} in {session.data} is at work at height {head.height}"
         text += f"; it takes {', '.join(events)}"
         session.output.line(ready, Text(text, style="bold"))
-        async for frame in world.tail(head.height):
-            for told in await teller.frame(frame):
-                session.output.line(told.json(), record_line(told))
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watch_effects(session, world))
+            try:
+                async for frame in world.tail(head.height):
+                    for told in await teller.frame(frame):
+                        session.output.line(told.json(), record_line(told))
+            finally:
+                watching.cancel()
 
 
 async def _watch(session: Session) -> None:

@@ -40,23 +40,29 @@ def send(
         int | None, typer.Option(help="Only if the cell is at this version; 0: it must not exist.", min=0)
     ] = None,
     key: Annotated[str | None, typer.Option(help="The cell's key, where the event does not hold it.")] = None,
+    correlation: Annotated[
+        str | None, typer.Option(help="An id of the story it belongs to; whatever follows inherits it.")
+    ] = None,
     timeout: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Send one event, and say what became of it."""
     session = session_of(context)
-    session.run(_send(session, name, value, _Options(id, wait, expected_version, key, timeout)))
+    options = _Options(id, wait, expected_version, key, correlation, timeout)
+    session.run(_send(session, name, value, options))
 
 
 class _Options:
     """How to send."""
 
     def __init__(
-        self, id: str | None, wait: Wait, expected_version: int | None, key: str | None, timeout: float
-    ) -> None:
+        self, id: str | None, wait: Wait, expected_version: int | None, key: str | None,
+        correlation: str | None, timeout: float,
+    ) -> None:  # fmt: skip
         self.id: str | UUID = id or uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10))
         self.wait: Wait = wait
         self.expected_version = expected_version
         self.key = key
+        self.correlation = correlation
         self.timeout = timeout
 
 
@@ -82,7 +88,12 @@ async def _sent(
     key = await _key(world, event, options.key)
     sending = asyncio.ensure_future(
         world.send(
-            event, id=options.id, key=key, expected_version=options.expected_version, wait=options.wait
+            event,
+            id=options.id,
+            key=key,
+            expected_version=options.expected_version,
+            wait=options.wait,
+            correlation=options.correlation,
         )
     )
     try:

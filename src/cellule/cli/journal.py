@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from cellule.cli.correlated import Correlation, among, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, session_of, teller_of
@@ -24,39 +25,47 @@ def tail(
     after: Annotated[int | None, typer.Option(help="Begin behind this height instead.", min=0)] = None,
     follow: Annotated[bool, typer.Option(help="Go on until interrupted.")] = True,
     count: Annotated[int | None, typer.Option(help="Stop after so many records.", min=1)] = None,
+    correlation: Correlation = None,
 ) -> None:  # fmt: skip
     """Show the newest records, and those to come."""
     session = session_of(context)
-    session.run(_tail(session, lines, after, count, follow=follow), until_interrupted=True)
+    work = _tail(session, lines, after, count, correlation, follow=follow)
+    session.run(work, until_interrupted=True)
 
 
 @app.command()
 def show(
     context: typer.Context,
     heights: Annotated[str, typer.Argument(help="A height, or a range such as 10..20.")],
+    correlation: Correlation = None,
 ) -> None:
     """Show the records at some heights, whole."""
     session = session_of(context)
-    session.run(_show(session, heights))
+    session.run(_show(session, heights, correlation))
 
 
-async def _tail(session: Session, lines: int, after: int | None, count: int | None, *, follow: bool) -> None:
+async def _tail(
+    session: Session, lines: int, after: int | None, count: int | None, correlation: str | None, *,
+    follow: bool,
+) -> None:  # fmt: skip
     async with session.reading() as node:
         world = await session.world(node)
         teller = teller_of(world)
         head = await world.head()
         start = max(0, head.height - lines) if after is None else after
         left = count
+        story = correlations(world, correlation)
         frames = world.tail(start) if follow else world.frames(start + 1)
         async for frame in frames:
-            for told in await teller.frame(frame, lambda height, _: height > start):
+            wanted = {height for height in await story.within(frame) if height > start}
+            for told in await teller.frame(frame, among(wanted)):
                 session.output.line(told.json(), record_line(told))
                 left = None if left is None else left - 1
                 if left == 0:
                     return
 
 
-async def _show(session: Session, heights: str) -> None:
+async def _show(session: Session, heights: str, correlation: str | None) -> None:
     first, last = _range(heights)
     async with session.reading() as node:
         world = await session.world(node)
@@ -69,8 +78,10 @@ async def _show(session: Session, heights: str) -> None:
             )  # fmt: skip
         end = (await teller.frame_with(last)).header.last  # frames are found by their last height
         records = []
+        story = correlations(world, correlation)
         async for frame in world.frames(first, end):
-            records += await teller.frame(frame, lambda height, _: first <= height <= last)
+            wanted = {height for height in await story.within(frame) if first <= height <= last}
+            records += await teller.frame(frame, among(wanted))
         data = {"world": world.name, "records": [told.json() for told in records]}
         session.output.document(data, Text("\n").join(record_line(told) for told in records))
 

@@ -13,8 +13,9 @@ from cellule.values.schema.text_forms import time_text
 _STYLES = {
     "event": "cyan", "emitted": "blue", "step": "green", "refused": "red", "control": "magenta",
     "expired": "yellow", "timer": "yellow", "manifest": "magenta", "migrated": "magenta",
+    "intent": "bright_blue", "decision": "bright_blue", "receipt": "bright_cyan",
 }  # fmt: skip
-_BAD = ("halted", "skipped", "conflict", "parked")
+_BAD = ("halted", "skipped", "conflict", "parked", "failed", "timeout", "denied", "abandoned")
 
 
 def record_line(told: Told, *, width: int = 8) -> Text:
@@ -53,6 +54,15 @@ def _words(kind: str, fields: dict[str, Any]) -> str:
         case "control":
             cells = f" ({len(fields['cells'])} cells)" if "cells" in fields else ""
             return f"{fields['verb']} by {fields['who']}: {fields['why']}{cells}"
+        case "intent":
+            return f"{fields['effect']} {compact(fields['params'])} by {cell_text(fields)} {fields['intent']}"
+        case "decision":
+            return _decision(fields)
+        case "receipt":
+            return _receipt(fields)
+        case "timer" if "schedule" in fields:
+            due = f" next {fields['due']}" if fields["due"] else ""
+            return f"schedule {fields['schedule']} {fields['state']}{due}"
         case "timer" | "expired":
             due = f"{fields['what']} due {fields['due']} " if "due" in fields else ""
             return f"{due}{cell_text(fields)}"
@@ -70,3 +80,21 @@ def _step(fields: dict[str, Any]) -> str:
         return f"{text}: {fields['error']['text']} [{fields['error']['code']}]"
     text += f" {compact(fields['state'])}" if fields["state"] is not None else ""
     return f"{text} reply {compact(fields['reply'])}" if "reply" in fields else text
+
+
+def _decision(fields: dict[str, Any]) -> str:
+    parts = [fields["verdict"]]
+    parts += [f"{name} {fields[name]}" for name in ("rule", "grant", "same", "control") if name in fields]
+    parts += [f"until {fields['due']}"] if "due" in fields and fields["verdict"] == "park" else []
+    text = ", ".join(parts)
+    return f"{text}: {fields['text']}" if fields.get("text") else text
+
+
+def _receipt(fields: dict[str, Any]) -> str:
+    text = f"{fields['schema']} {fields['status']}"
+    if fields.get("attempts", 0) > 1:
+        text += f" after {fields['attempts']} attempts"
+    if "who" in fields:
+        text += f" by {fields['who']}: {fields.get('why', '')}"
+    text += f" {compact(fields['value'])} -> {cell_text(fields)}"
+    return text if fields["told"] != "nobody" else f"{text} (not told)"

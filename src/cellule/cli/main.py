@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 import cellule
-from cellule.cli import cell, event, journal, universe, world
+from cellule.cli import cell, effect, event, journal, receipt, schedule, secret, universe, world
 from cellule.cli.bench import bench
 from cellule.cli.check import check
 from cellule.cli.dev import dev
@@ -75,6 +75,10 @@ app.add_typer(world.app, name="world")
 app.add_typer(cell.app, name="cell")
 app.add_typer(event.app, name="event")
 app.add_typer(journal.app, name="journal")
+app.add_typer(effect.app, name="effect")
+app.add_typer(receipt.app, name="receipt")
+app.add_typer(schedule.app, name="schedule")
+app.add_typer(secret.app, name="secret")
 for command in (init, dev, why, stuck, verify, check, bench, doctor):
     app.command()(command)
 

@@ -1,7 +1,8 @@
 """What a command works on: the global options, and the folder opened as they say.
 
 Reading never takes the folder's lock: it sees what is durable, whoever owns the folder, and leaves no trace.
-Working takes the lock where it is free, and goes through the owner's inbox where it is not.
+Working takes the lock where it is free, and goes through the owner's inbox where it is not. No command
+performs effects but `dev`: what a command makes a cell ask for waits in the outbox.
 
 Rejected: taking the lock for every command. A look at a cell would keep a node from starting.
 """
@@ -81,7 +82,7 @@ class Session:
         """The folder to change something; made where it is missing only if `create` says so."""
         if not create:
             self.check_data()
-        return open_node(self.data, self.load_app(), options=Options(tune_process=False))
+        return open_node(self.data, self.load_app(), options=Options(tune_process=False, perform=False))
 
     def load_app(self) -> App | None:
         """The app of `--app`, if it was given."""

@@ -1,4 +1,4 @@
-"""`cellule stuck`: everything in a world that waits for a person."""
+"""`cellule stuck`: everything in a world that waits for a person, or longer than it should."""
 
 from __future__ import annotations
 
@@ -6,35 +6,76 @@ from typing import Annotated, Any
 
 import typer
 
+from cellule.cli.effect_lines import effect_json, effects_table, letter_json
 from cellule.cli.output import table
 from cellule.cli.session import Session, owner_of, session_of, teller_of
-from cellule.host.listing import DeadLetter, Stopped, Stuck, list_world
+from cellule.host.effects.model import EffectView
+from cellule.host.handles import WorldHandle
+from cellule.host.listing import Stopped, list_world
 from cellule.host.telling import Teller
+from cellule.kernel.intents.book import OPEN, PARKED
+from cellule.sources import SystemClock
+
+LATE_NS = 5_000_000_000  # an effect that is due for so long and not begun is shown
 
 
 def stuck(
     context: typer.Context,
     limit: Annotated[int, typer.Option(help="How many of each, oldest first.", min=1, max=1000)] = 100,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Also effects that just wait: for timers, for their turn.")
+    ] = False,
 ) -> None:  # fmt: skip
-    """List stopped cells and why, dead letters, a paused world, and an inbox that nobody empties."""
+    """List what does not go on, and why: cells, effects, dead letters, a paused world, a full inbox."""
     session = session_of(context)
-    session.run(_stuck(session, limit))
+    session.run(_stuck(session, limit, waiting=waiting))
 
 
-async def _stuck(session: Session, limit: int) -> None:
+async def _stuck(session: Session, limit: int, *, waiting: bool) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         teller = teller_of(world)
         with session.output.progress("reading the world") as step:
             listing = await list_world(world.follower, step)
         found = await listing.stuck(limit)
-        data = {
+        effects = await _effects(world, limit, waiting=waiting)
+        data: dict[str, Any] = {
             "world": world.name, "as_of": {"height": listing.height}, "paused": found.paused,
             "inbox": found.inbox, "owner": owner_of(node),
             "stopped": [await _stopped_json(teller, each) for each in found.stopped],
-            "dead_letters": [await _letter_json(teller, each) for each in found.dead_letters],
+            "over_budget": [
+                {"module": base, "open": count, "held": held}
+                for base, (count, held) in sorted(listing.over_budget.items())
+            ],
+            "effects": [await effect_json(teller, each) for each in effects],
+            "dead_letters": [
+                await letter_json(teller, each) for each in await world.dead_letters(limit=limit)
+            ],
         }  # fmt: skip
-        session.output.document(data, *_shown(data, found))
+        session.output.document(data, *_shown(data))
+
+
+async def _effects(world: WorldHandle, limit: int, *, waiting: bool) -> list[EffectView]:
+    """The oldest effects that need somebody, or all that are open."""
+    if waiting:
+        return await world.effects(limit=limit)
+    now_ns = SystemClock().now_ns()
+    found = [*await world.effects(status=PARKED, limit=limit)]
+    after = 0
+    while page := await world.effects(status=OPEN, limit=1_000, after=after):
+        found += [each for each in page if _is_late(each, now_ns)]
+        after = page[-1].height
+        if len(page) < 1_000 or len(found) >= limit:
+            break
+    return sorted(found, key=lambda each: each.height)[:limit]
+
+
+def _is_late(effect: EffectView, now_ns: int) -> bool:
+    """Tell whether a dispatched effect does not go well: an attempt failed, or none was made in time."""
+    attempts = effect.attempts
+    if attempts is None:
+        return effect.since_ns < now_ns - LATE_NS
+    return attempts.state != "waiting" or attempts.next_ns < now_ns - LATE_NS
 
 
 async def _stopped_json(teller: Teller, cell: Stopped) -> dict[str, Any]:
@@ -44,27 +85,30 @@ async def _stopped_json(teller: Teller, cell: Stopped) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _letter_json(teller: Teller, letter: DeadLetter) -> dict[str, Any]:
-    return {
-        "height": letter.height, "module": letter.base, "key": await teller.key(letter.base, letter.key),
-        "code": letter.code, "text": letter.text, "event": letter.message.schema,
-        "cause": letter.message.height,
-    }  # fmt: skip
-
-
-def _shown(data: dict[str, Any], found: Stuck) -> list[Any]:
+def _shown(data: dict[str, Any]) -> list[Any]:
     shown: list[Any] = []
-    if found.paused:
+    if data["paused"]:
         shown.append(f"world {data['world']} is paused: cellule world resume {data['world']}")
-    if found.inbox and data["owner"] is None:
-        shown.append(f"{found.inbox} items wait in the inbox and nobody owns the folder: start its node")
+    if data["inbox"] and data["owner"] is None:
+        shown.append(f"{data['inbox']} items wait in the inbox and nobody owns the folder: start its node")
     if data["stopped"]:
         columns = ("module", "key", "status", "since", "queue", "text")
         rows = [[each[name] for name in columns] for each in data["stopped"]]
         shown.append(table([name.upper() for name in columns], rows, title="stopped cells"))
         shown.append("try again: cellule cell resume MODULE KEY; after a deploy: cellule cell migrate")
+    shown += [
+        f"{each['module']} is over budget: {each['open']} effects are open, and {each['held']} cells wait"
+        for each in data["over_budget"]
+    ]
+    if data["effects"]:
+        shown.append(effects_table(data["effects"], title="effects"))
+        shown.append("decide: cellule effect approve|deny|cancel ID; try at once: cellule effect retry ID")
     if data["dead_letters"]:
-        fields = ("height", "module", "key", "event", "text")
-        rows = [[each[name] for name in fields] for each in data["dead_letters"]]
+        fields = ("height", "module", "key", "what", "text")
+        rows = [
+            [{**each, "what": each.get("kind") or each.get("event")}[name] for name in fields]
+            for each in data["dead_letters"]
+        ]
         shown.append(table([name.upper() for name in fields], rows, title="dead letters"))
+        shown.append("ask again for an effect: cellule effect retry HEIGHT")
     return shown or ["nothing is stuck"]

@@ -1,8 +1,13 @@
-"""`cellule why`: from a record back to the event that started it, or forward to all it led to."""
+"""`cellule why`: from a record back to the event that started it, or forward to all it led to.
+
+A record is named by its height; a step also by its cell and version, a request for an effect by its id, an
+event by the id it was sent with.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.tree import Tree
@@ -11,7 +16,8 @@ from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, cell_of, session_of, teller_of
 from cellule.errors import Rejected
-from cellule.host.causes import causes_of, effects_of
+from cellule.host.causes import beside, causes_of, effects_of
+from cellule.host.effects.references import parse_reference
 from cellule.host.handles import CellHandle, WorldHandle
 from cellule.host.telling import Teller, Told
 from cellule.kernel.manifest.model import Manifest
@@ -19,7 +25,9 @@ from cellule.kernel.manifest.model import Manifest
 
 def why(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="A height, a cell (order/o1), or its version (order/o1@3).")],
+    what: Annotated[
+        str, typer.Argument(help="A height, a cell (order/o1), version (order/o1@3), effect or event id.")
+    ],
     effects: Annotated[bool, typer.Option("--effects", help="Forward: what it led to.")] = False,
 ) -> None:  # fmt: skip
     """Tell why something happened, back to the first event; or what came of it."""
@@ -31,14 +39,16 @@ async def _why(session: Session, what: str, *, effects: bool) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         teller = teller_of(world)
-        height = await _height(world, teller, what)
+        height = await _height(session, world, teller, what)
         if effects:
             await _forward(session, world, teller, height)
         else:
             chain = await causes_of(teller, height)
             data: dict[str, Any] = {"world": world.name, "height": height}
             data["causes"] = [told.json() for told in chain]
-            session.output.document(data, _chain(chain))
+            also = await beside(teller, world.follower, chain)
+            data["beside"] = [told.json() for some in also.values() for told in some]
+            session.output.document(data, _chain(chain, also))
 
 
 async def _forward(session: Session, world: WorldHandle, teller: Teller, height: int) -> None:
@@ -50,12 +60,21 @@ async def _forward(session: Session, world: WorldHandle, teller: Teller, height:
     }  # fmt: skip
     session.output.document(data, _tree(root, found.records))
     if not found.complete:
-        session.output.note(f"looked up to height {found.looked_to}; some deliveries have no step yet")
+        session.output.note(
+            f"looked up to height {found.looked_to}; something still waits for a step or a receipt"
+        )
 
 
-async def _height(world: WorldHandle, teller: Teller, what: str) -> int:
+async def _height(session: Session, world: WorldHandle, teller: Teller, what: str) -> int:
     if what.isascii() and what.isdigit():
         return int(what)
+    if _is_intent(what):
+        with session.output.progress("reading the journal") as step:
+            return (await world.effect(what, progress=step)).view.height
+    if not _is_cell(await teller.manifest(), what):
+        height = await _event(world, what)
+        if height:
+            return height
     name, at, version = what.rpartition("@")
     if not at or not version.isdigit():
         name, version = what, ""
@@ -72,6 +91,39 @@ async def _height(world: WorldHandle, teller: Teller, what: str) -> int:
     )  # fmt: skip
 
 
+async def _event(world: WorldHandle, given: str) -> int:
+    """The height of the event with an id, as far as the world remembers ids; 0 where it does not."""
+    try:
+        return await world.find_event(_id(given))
+    except Rejected:
+        return 0
+
+
+def _id(text: str) -> str | bytes | UUID:
+    """An event's id as it is shown: a UUID, other bytes in hex, else text."""
+    try:
+        return bytes.fromhex(text[2:]) if text.startswith("0x") else UUID(text)
+    except ValueError:
+        return text
+
+
+def _is_intent(what: str) -> bool:
+    try:
+        return isinstance(parse_reference(what), bytes)
+    except Rejected:
+        return False
+
+
+def _is_cell(manifest: Manifest, what: str) -> bool:
+    """Tell whether this names a module, with or without key and version."""
+    name = what.partition("@")[0]
+    return any(
+        name == short or name.startswith(f"{short}/")
+        for base in manifest.modules
+        for short in (base, base.rpartition("/")[2])
+    )
+
+
 def _named(manifest: Manifest, name: str) -> tuple[str, bytes]:
     """The cell of `module/key`; both may hold slashes, so the longest module that fits is meant."""
     for base in sorted(manifest.modules, key=len, reverse=True):
@@ -82,18 +134,19 @@ def _named(manifest: Manifest, name: str) -> tuple[str, bytes]:
                 return cell_of(manifest, base, name[len(short) + 1 :])
     if "/" not in name:
         raise usage(
-            "{name} is neither a height nor a cell", name=name,
-            hint="Write a height, or module/key, or module/key@version.",
+            "{name} is neither a height nor a cell, nor the id of an effect or of a remembered event",
+            name=name, hint="Write a height, module/key, module/key@version, or an id.",
         )  # fmt: skip
     module, _, key = name.partition("/")
     return cell_of(manifest, module, key)
 
 
-def _chain(chain: list[Told]) -> Tree:
-    top = Tree(record_line(chain[0], width=0), guide_style="dim")
-    branch = top
-    for told in chain[1:]:
-        branch = branch.add(record_line(told, width=0))
+def _chain(chain: list[Told], also: dict[int, list[Told]]) -> Tree:
+    top = branch = Tree(record_line(chain[0], width=0), guide_style="dim")
+    for at, told in enumerate(chain):
+        branch = branch.add(record_line(told, width=0)) if at else top
+        for each in also.get(told.height, ()):
+            branch.add(record_line(each, width=0))
     return top
 
 

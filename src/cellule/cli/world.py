@@ -10,7 +10,7 @@ import typer
 from cellule.cli.controls import Timeout, Why, perform
 from cellule.cli.errors import usage
 from cellule.cli.output import facts, table
-from cellule.cli.session import Session, owner_of, session_of, teller_of
+from cellule.cli.session import Session, operator, owner_of, patience, session_of, teller_of
 from cellule.host.directory import WorldInfo, baseline_of
 from cellule.host.listing import Listing, list_world
 from cellule.host.loading import read_head
@@ -58,10 +58,12 @@ def delete(
 
 
 @app.command()
-def snapshot(context: typer.Context, name: MaybeName = None) -> None:
+def snapshot(
+    context: typer.Context, name: MaybeName = None, why: Why = "asked for", timeout: Timeout = 30.0
+) -> None:
     """Take a snapshot now; the next start begins there."""
     session = session_of(context)
-    session.run(_snapshot(session, name))
+    session.run(_snapshot(session, name, why, timeout))
 
 
 @app.command()
@@ -163,10 +165,11 @@ def _confirm(session: Session, name: str) -> None:
         raise typer.Abort
 
 
-async def _snapshot(session: Session, name: str | None) -> None:
+async def _snapshot(session: Session, name: str | None, why: str, timeout_s: float) -> None:
     async with session.working() as node:
         world = await session.world(node, name)
-        height, cid = await world.snapshot()
+        async with patience(timeout_s, "the snapshot"):
+            height, cid = await world.snapshot(who=operator(), why=why)
         data = {"world": world.name, "height": height, "snapshot": str(cid)}
         session.output.document(data, f"snapshot of {world.name} at height {height}: {cid}")
 

@@ -15,6 +15,7 @@ from uuid import UUID
 from cellule.errors import Conflict, Fenced, OutcomeUnknown, Unavailable
 from cellule.host.journal import Head, frame_rows
 from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
+from cellule.host.outgoing import Outgoing
 from cellule.host.patience import Patience
 from cellule.host.sends import Sent
 from cellule.store import keys
@@ -29,7 +30,7 @@ class Finished:
 
     `frame` is None when all its items were duplicates or refusals: nothing is written for it, but what it
     tells may be no more durable than the beats before it, so it goes the same way. `ready` is what that
-    row held before the inbox was found empty.
+    row held before the inbox was found empty. `outgoing` are the rows of its intents.
     """
 
     frame: bytes | None
@@ -39,10 +40,15 @@ class Finished:
     completed: list[Sent] = field(default_factory=list)
     inbox: list[bytes] = field(default_factory=list)
     ready: bytes | None = None
+    outgoing: Outgoing | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.outgoing is not None and self.outgoing.blocks:
+            self.blocks = {**self.blocks, **self.outgoing.blocks}
         self.size = len(self.frame or b"") + sum(map(len, self.blocks.values()))
+        if self.outgoing is not None:
+            self.size += self.outgoing.size
 
 
 class Committer:
@@ -59,6 +65,7 @@ class Committer:
         self._head_key = keys.world_head(universe, world)
         self._ready_key = keys.ready(keys.shard_of(world), universe, world)
         self._epoch = epoch
+        self._head_row = head.row()
         self.head = head
 
     async def commit(self, group: list[Finished], patience: Patience) -> bool:
@@ -71,9 +78,12 @@ class Committer:
         if head is self.head and ready is None and not any(each.inbox for each in group):
             return False
         has_news = False
+        row = self._head_row if head is self.head else head.row()
+        has_blocks = any(each.blocks for each in group)
         while True:
             try:
-                await self._engine.commit(await self._batch(group, head, ready))
+                blocks = await self._block_rows(group) if has_blocks else Batch()
+                await self._engine.commit(self._batch(group, head, row, ready, blocks))
                 break
             except (OutcomeUnknown, Conflict) as error:
                 if await self._is_applied(head, patience):
@@ -85,11 +95,14 @@ class Committer:
             except Unavailable as error:
                 await patience.pause(error)
         patience.over()
-        self.head = head
+        self.head, self._head_row = head, row
         return has_news
 
-    async def _batch(self, group: list[Finished], head: Head, ready: bytes | None) -> Batch:
-        rows, expect = await self._block_rows(group)
+    def _batch(
+        self, group: list[Finished], head: Head, row: bytes, ready: bytes | None, blocks: Batch
+    ) -> Batch:
+        """Everything that makes these beats durable; `row` is the stored form of their head."""
+        rows, expect = dict(blocks.set), dict(blocks.expect)
         clear = [key for each in group for key in each.inbox]
         expect[self._epoch_key] = self._epoch
         if ready is not None:
@@ -100,8 +113,10 @@ class Committer:
         for each in group:
             if each.frame is not None:
                 rows.update(frame_rows(self._universe, self._world, each.head.height, each.frame))
-        rows[self._head_key] = head.row()
-        expect[self._head_key] = self.head.row()
+            if each.outgoing is not None:
+                rows.update(each.outgoing.set)
+        rows[self._head_key] = row
+        expect[self._head_key] = self._head_row
         if head.wake_ns != self.head.wake_ns:
             shard = keys.shard_of(self._world)
             if self.head.wake_ns is not None:
@@ -110,20 +125,16 @@ class Committer:
                 rows[keys.wake(shard, head.wake_ns, self._universe, self._world)] = b""
         return Batch(expect=expect, set=rows, clear=clear)
 
-    async def _block_rows(
-        self, group: list[Finished]
-    ) -> tuple[dict[bytes, bytes], dict[bytes, bytes | None]]:
+    async def _block_rows(self, group: list[Finished]) -> Batch:
         """What stores the blocks of the frames: rows of the batch, or nothing if they were put before."""
         blocks: dict[Cid, bytes] = {}
         for each in group:
             blocks.update(each.blocks)
-        if not blocks:
-            return {}, {}
         if len(blocks) > PARTS_MAX or sum(map(len, blocks.values())) > PARTS_BYTES_MAX:
             await put_blocks(self._cas, blocks)
-            return {}, {}
+            return Batch()
         parts = await self._cas.batch_parts(blocks)
-        return dict(parts.set), dict(parts.expect)
+        return Batch(expect=parts.expect, set=parts.set)
 
     async def _is_applied(self, head: Head, patience: Patience) -> bool:
         """After an unclear outcome: True if this commit is there, False if it may be made again."""
@@ -136,7 +147,7 @@ class Committer:
         epoch, stored = found
         if epoch == self._epoch and stored == head.row() and head is not self.head:
             return True
-        if epoch == self._epoch and stored == self.head.row():
+        if epoch == self._epoch and stored == self._head_row:
             return False
         raise fenced(self._world)
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from cellule.host.sends import Sent
-from cellule.kernel.items import LATER, Admitted, Beat, Duplicate, RefusedItem, Stepped
+from cellule.kernel.cells import Slot
+from cellule.kernel.items import LATER, Admitted, Beat, Duplicate, RefusedItem
 from cellule.kernel.ledger import Ledger
 from cellule.kernel.records import HALTED, PARKED
-
-_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class Deliveries:
@@ -59,14 +58,13 @@ class Deliveries:
                 stops = True
             if sent is None:
                 continue
-            step: Any = _new(Stepped, row)
             if sent.left == 1:
                 del waiting[cause]
                 sent.slots = ()
                 if cause < first:
                     completed.append(sent)
             sent.left -= 1
-            sent.steps = (*sent.steps, step) if sent.steps else (step,)
+            sent.rows = (*sent.rows, row) if sent.rows else (row,)
         if waiting and (stops or self._ledger.paused or not beat.more):
             completed.extend(self._kept())
         return completed
@@ -81,12 +79,21 @@ class Deliveries:
             elif self._ledger.paused:
                 slot, reason = sent.slots[0], "the world is paused"
             else:
-                continue
+                slot = self._held_slot(sent)
+                if slot is None:
+                    continue
+                reason = "over budget: its module has as many open intents as it may"
             sent.parked = (slot.cells.base, slot.key, reason)
             sent.slots = ()
             del self.open[height]
             kept.append(sent)
         return kept
+
+    def _held_slot(self, sent: Sent) -> Slot | None:
+        """The first cell of an event that waits because its module is at its limit of open intents."""
+        over = self._ledger.book.over
+        slots = [slot for slot in sent.slots if slot.cells.base in over and slot.queue] if over else []
+        return slots[0] if slots else None
 
 
 def stop_reason(entry: Any) -> str:

@@ -9,9 +9,9 @@ Rejected: restoring anew for every look. On a busy world each look would read th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from cellule.errors import Corrupted
 from cellule.host.directory import WorldInfo
@@ -22,6 +22,8 @@ from cellule.kernel.cells import Entry
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.world import Opened, World
 from cellule.store.cas import Cas
+
+T = TypeVar("T")
 
 
 class Follower:
@@ -52,6 +54,12 @@ class Follower:
                 answer = world.resume(await self.cas.get_many(answer.cids))
             found: Entry | None = answer
             return found
+
+    async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
+        """Ask the copy something, as of the newest durable frame; nothing moves it meanwhile."""
+        async with self._work():
+            world = await self._caught_up(None)
+            return await drive(question(world), world.ledger.nodes, self.cas)
 
     @asynccontextmanager
     async def _work(self) -> AsyncIterator[None]:

@@ -9,28 +9,35 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, Gone, Rejected
 from cellule.host.directory import WorldInfo
+from cellule.host.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
+from cellule.host.effects.schedules import check_schedule, list_schedules, preview_schedule
+from cellule.host.effects.world_effects import WorldEffects
 from cellule.host.following import Follower
+from cellule.host.hosted import Hosted
 from cellule.host.inbox import check_event_size, control_row, enqueue, event_row
 from cellule.host.journal import Head, read_frames
-from cellule.host.limits import HISTORY_MAX, SEND_SLICE
-from cellule.host.loading import read_head
+from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
+from cellule.host.loading import Progress, read_head
 from cellule.host.node import Node
+from cellule.host.outbox.repair import Report
 from cellule.host.reading import Reader, Version
+from cellule.host.requests import Request
 from cellule.host.sends import Sent, Wait, check_steps, parked, readable
-from cellule.host.times import height_at
+from cellule.host.times import height_at, nanoseconds_of
 from cellule.host.typing import Types
 from cellule.kernel.frame import Frame, decode_frame
 from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
 from cellule.kernel.manifest.routes import Router
 from cellule.sources import uuid7
 from cellule.store import keys
+from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
 
 
@@ -68,7 +75,9 @@ class WorldHandle:
         self.info = info
         self.types = types
         self._reader = reader or Reader(node, info)
+        self._effects = WorldEffects(node, info, self._reader, lambda: self.types, self._controlled)
         self._router: Router | None = None
+        self._at_work: Hosted | None = None
 
     @property
     def name(self) -> str:
@@ -96,11 +105,12 @@ class WorldHandle:
         item = self._item(event, id, key, expected_version, correlation)
         if not self._node.is_owner:
             return await self._send_remote(item, wait)
-        hosted = self._node.at_work(self.info.id) or await self._node.hosted(self.info)
-        if wait == "reply":
-            _check_reply(item, hosted.world.eras.current.router)
         sent = Sent(item)
-        hosted.submit(sent)
+        if wait == "reply":
+            _check_reply(item, (await self._hosted()).world.eras.current.router)
+        hosted = self._at_work
+        if hosted is None or not hosted.offer(sent):
+            (await self._hosted()).submit(sent)
         await sent.wait(wait)
         if sent.duplicate and wait != "durable":
             return await self._outcome_of(sent.height, item.id, duplicate=True)
@@ -114,11 +124,16 @@ class WorldHandle:
 
         It waits only while very many items wait for the world. Only the owner of the folder can do this.
         """
-        sent = Sent(self._item(event, id, key, expected_version, correlation))
-        hosted = self._node.at_work(self.info.id) or await self._node.hosted(self.info)
-        if hosted.is_full:
-            await hosted.wait_room()
-        hosted.submit(sent)
+        if id is None and key is None and expected_version is None and correlation is None:
+            schema, value = self.types.event(event)
+            if len(value) > EVENT_INLINE_MAX:
+                check_event_size(schema, value)
+            sent = Sent(EventItem(schema, value))
+        else:
+            sent = Sent(self._item(event, id, key, expected_version, correlation))
+        hosted = self._at_work
+        if hosted is None or not hosted.offer(sent):
+            await self._hand_over(sent)
         return sent
 
     async def send_many(self, events: Iterable[Any], *, wait: Wait = "applied") -> list[Sent]:
@@ -131,10 +146,7 @@ class WorldHandle:
         sents: list[Sent] = []
         coming = iter(events)
         while part := [Sent(EventItem(*self.types.event(event))) for event in islice(coming, SEND_SLICE)]:
-            hosted = self._node.at_work(self.info.id) or await self._node.hosted(self.info)
-            if hosted.is_full:
-                await hosted.wait_room()
-            hosted.submit(*part)
+            await self._hand_over(*part)
             sents += part
         for sent in sents:
             if not sent.finished:
@@ -144,18 +156,16 @@ class WorldHandle:
 
     async def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied:
         """An operator's verb, journaled with who and why."""
-        item = ControlItem(verb, who, why, arguments)
-        if not self._node.is_owner:
-            return await self._control_remote(item)
-        sent = Sent(item)
-        (await self._node.hosted(self.info)).submit(sent)
-        await sent.wait("durable")
-        return Applied(sent.height, None, False, ())
+        return Applied(await self._controlled(verb, who=who, why=why, **arguments), None, False, ())
 
     async def wait_applied(self, id: str | bytes | UUID) -> Applied:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
         height = await self._reader.find_event(id)
         return await self._outcome_of(height, id, duplicate=True)
+
+    async def find_event(self, id: str | bytes | UUID) -> int:
+        """The height of an event that was sent with this id, as long as the world remembers it."""
+        return await self._reader.find_event(id)
 
     # Reading
 
@@ -170,13 +180,7 @@ class WorldHandle:
 
     async def height_at(self, when: datetime) -> int:
         """The height of the last record made at or before an aware time; 0 before the first."""
-        if when.tzinfo is None:
-            raise Rejected(
-                "host.naive_time", "{when} has no time zone", when=when, hint="Use an aware datetime."
-            )
-        since = when - datetime(1970, 1, 1, tzinfo=UTC)
-        time_ns = (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
-        return await height_at(self._node.engine, self.info, time_ns)
+        return await height_at(self._node.engine, self.info, nanoseconds_of(when))
 
     async def frames(self, first: int = 1, last: int | None = None) -> AsyncIterator[Frame]:
         """The frames that hold heights `first` to `last`, oldest first."""
@@ -202,12 +206,127 @@ class WorldHandle:
                 height = head.height
             await self._node.engine.watch(key, stored)
 
-    async def snapshot(self) -> tuple[int, Cid]:
-        """Take a snapshot now, and return its height and root."""
-        hosted = await self._node.hosted(self.info)
-        return await hosted.snapshot_now()
+    async def snapshot(self, *, who: str = "cellule", why: str = "asked for") -> tuple[int, Cid]:
+        """Take a snapshot now, and return its height and root.
+
+        Where another process owns the folder it is asked to: then who and why are journaled.
+        """
+        if self._node.is_owner:
+            return await (await self._hosted()).snapshot_now()
+        before, given = await self.head(), self._fresh_id().bytes
+        request = Request(who, why, given)
+        engine, universe = self._node.engine, self.info.universe
+        [row] = await enqueue(engine, universe, self.info.id, [request.row()], given)
+        noted = ControlItem("snapshot", who, why, {"request": given})
+        height = await self._reader.await_control(noted, before.height, row)
+        frame = await self._reader.frame(height)
+        arguments = frame.records[height - frame.header.first][5]
+        return arguments["height"], arguments["snapshot"].cid
+
+    # Effects
+
+    async def effects(
+        self, *, status: str | None = None, kind: str | None = None, cause: int | None = None,
+        limit: int = 100, after: int = 0,
+    ) -> list[EffectView]:  # fmt: skip
+        """The open effects, oldest first, and what each waits for; the next page is `after` the last height.
+
+        `status` is open, parked, timer or waiting. With `cause`, instead, all effects that the record at that
+        height led to, settled ones too.
+        """
+        if cause is not None:
+            return (await self._effects.caused_by(cause, status, kind))[:limit]
+        return await self._effects.listed(status, kind, limit, after)
+
+    async def effect(self, intent: EffectRef, *, progress: Progress | None = None) -> EffectDetail:
+        """One effect by its id or the height of its intent: params, decisions, attempts and receipt.
+
+        A settled one of which only the id is known is looked for in the journal, which may take long.
+        """
+        return await self._effects.find(intent, progress)
+
+    async def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Let a parked effect happen."""
+        return Applied(await self._effects.perform("effect.approve", intent, who, why), None, False, ())
+
+    async def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Refuse a parked effect: its cell gets a `denied` receipt."""
+        return Applied(await self._effects.perform("effect.deny", intent, who, why), None, False, ())
+
+    async def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Settle an open effect as cancelled; an attempt that runs is stopped."""
+        return Applied(await self._effects.perform("effect.cancel", intent, who, why), None, False, ())
+
+    async def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Ask again for an effect that was given up, or make the next attempt of an open one due now.
+
+        A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
+        changes nothing in the world and is not journaled: the height is 0 then.
+        """
+        return Applied(await self._effects.retry(intent, who, why), None, False, ())
+
+    async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[Letter]:
+        """Messages and effects that were given up, oldest first."""
+        return await self._effects.letters(limit, after)
+
+    async def inject_receipt(
+        self, intent: EffectRef, status: str = "ok", value: Any = None, *, who: str, why: str,
+        code: str = "", text: str = "",
+    ) -> Applied:  # fmt: skip
+        """Settle an open effect by hand; the receipt says who gave it and why.
+
+        `value` is what the effect would have given, where the status is ok: an object of the receipt's class,
+        or JSON data. The height is that of the receipt.
+        """
+        height = await self._effects.inject(intent, status, value, code, text, who, why)
+        return Applied(height, None, False, ())
+
+    async def notes(self, intent: EffectRef) -> AsyncIterator[object]:
+        """The progress notes of an open effect, until it is settled; only in the process that performs it."""
+        async for note in self._effects.notes(intent):
+            yield note
+
+    async def repair_effects(self, *, dry_run: bool = False) -> Report:
+        """Compare open effects with the outbox, and make them agree."""
+        return await self._effects.repair(dry_run=dry_run)
+
+    # Schedules
+
+    async def schedules(self) -> list[ScheduleView]:
+        """The schedules of the manifest, and when each is next due."""
+        return await list_schedules(self._reader)
+
+    async def preview_schedule(
+        self, name: str, count: int = 10, *, after: datetime | None = None
+    ) -> list[Upcoming]:
+        """The next times at which a schedule is due, from now or from an aware time on."""
+        after_ns = self._node.clock.now_ns() if after is None else nanoseconds_of(after)
+        return await preview_schedule(self._reader, name, count, after_ns)
+
+    async def pause_schedule(self, name: str, *, who: str, why: str) -> Applied:
+        """Send nothing by a schedule until it is resumed."""
+        return await self._control_schedule("schedule.pause", name, who, why)
+
+    async def resume_schedule(self, name: str, *, who: str, why: str) -> Applied:
+        """Let a paused schedule go on from its next due time; what it missed is not made up for."""
+        return await self._control_schedule("schedule.resume", name, who, why)
 
     # Inside
+
+    async def _control_schedule(self, verb: Verb, name: str, who: str, why: str) -> Applied:
+        check_schedule(await self._reader.manifest(), name)
+        return await self.control(verb, who=who, why=why, name=name)
+
+    async def _hosted(self) -> Hosted:
+        """The world at work here; it is remembered, because every event asks."""
+        self._at_work = found = await self._node.hosted(self.info)
+        return found
+
+    async def _hand_over(self, *sents: Sent) -> None:
+        hosted = await self._hosted()
+        if hosted.is_full:
+            await hosted.wait_room()
+        hosted.submit(*sents)
 
     def _item(
         self, event: Any, given: str | bytes | UUID | None, key: Any, expected: int | None,
@@ -284,14 +403,23 @@ class WorldHandle:
         if wait == "reply":
             _check_reply(item, self._router)
 
-    async def _control_remote(self, item: ControlItem) -> Applied:
+    async def _controlled(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> int:
+        """Do an operator's verb, and return the height of its record."""
+        item = ControlItem(verb, who, why, arguments)
+        if not self._node.is_owner:
+            return await self._control_remote(item)
+        sent = Sent(item)
+        (await self._node.hosted(self.info)).submit(sent)
+        await sent.wait("durable")
+        return sent.height
+
+    async def _control_remote(self, item: ControlItem) -> int:
         before = await self.head()
         given = self._fresh_id().bytes
         [row] = await enqueue(
             self._node.engine, self.info.universe, self.info.id, [control_row(item, given)], given
         )
-        height = await self._reader.await_control(item, before.height, row)
-        return Applied(height, given, False, ())
+        return await self._reader.await_control(item, before.height, row)
 
     def _fresh_id(self) -> UUID:
         return uuid7(self._node.clock.now_ns(), self._node.entropy.bytes(10))
@@ -317,10 +445,14 @@ class CellHandle:
             return None
         entry, era, data = found
         more: Mapping[str, Any] = entry[6] or {}
+        reason = more.get("text", "")
+        if "status" not in more:
+            intents = more.get("intents") if at is None else None
+            reason = await self._world._effects.waits(intents) if intents else "an event"  # noqa: SLF001
         state = None if data is None else self._world.types.state(self.module, era, data)
         return CellView(
             state, entry[1], entry[2], entry[3], entry[4], entry[5], more.get("status", "waiting"),
-            more.get("text", "") or ("an event" if "status" not in more else ""), len(more.get("queue", ())),
+            reason, len(more.get("queue", ())),
         )  # fmt: skip
 
     async def state(self, *, at: int | datetime | None = None) -> Any:

@@ -15,9 +15,10 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, InvariantBroken, Unavailable
+from cellule.host.bell import Bell
 from cellule.host.commits import Committer, Finished
 from cellule.host.deliveries import Deliveries
-from cellule.host.inbox import Inbox
+from cellule.host.inbox import Inbox, Taken
 from cellule.host.journal import Head
 from cellule.host.limits import (
     BEAT_ITEMS_EARLY,
@@ -30,12 +31,14 @@ from cellule.host.limits import (
     UNCOMMITTED_BYTES_MAX,
 )
 from cellule.host.nodes import fetch_nodes
+from cellule.host.outgoing import Dispatch, outgoing_of
 from cellule.host.patience import Patience
 from cellule.host.questions import Question, Questions
+from cellule.host.requests import Request, Requests
 from cellule.host.sends import Sent, lost
 from cellule.host.snapshots import Snapshots
 from cellule.kernel.cells import Entry
-from cellule.kernel.items import Beat
+from cellule.kernel.items import Beat, ControlItem
 from cellule.kernel.need import Need
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy
@@ -49,6 +52,7 @@ class Hosted:
     def __init__(
         self, world: World, universe: UUID, committer: Committer, cas: Cas, inbox: Inbox,
         snapshots: Snapshots, clock: Clock, entropy: Entropy, *, stall_s: float = STALL_S,
+        dispatch: Dispatch | None = None,
     ) -> None:  # fmt: skip
         self.world = world
         self.universe = universe
@@ -58,6 +62,7 @@ class Hosted:
         self._snapshots = snapshots
         self._clock = clock
         self._entropy = entropy
+        self._dispatch = dispatch
         self._reading = Patience(clock, stall_s, self._stall)
         self._writing = Patience(clock, stall_s, self._stall)
         self._deliveries = Deliveries(world.ledger)
@@ -67,10 +72,11 @@ class Hosted:
         self._finished_bytes = 0
         self._flying: list[Finished] = []
         self._newest = committer.head
-        self._work = asyncio.Event()
-        self._beats_ready = asyncio.Event()
+        self._work = Bell()
+        self._beats_ready = Bell()
         self._room = asyncio.Event()
         self._questions = Questions(world, self._fetch)
+        self._requests = Requests(snapshots.ask, self._answer)
         self._wake_ns: int | None = None
         self._more = True
         self._closing = False
@@ -95,6 +101,19 @@ class Hosted:
 
     # For senders and readers
 
+    def offer(self, sent: Sent) -> bool:
+        """Put one item into the next beat if nothing speaks against it: the way of almost all events."""
+        direct = self._direct
+        if (
+            self._closing or self.ended is not None or len(direct) > DIRECT_MAX
+            or self._writing.trouble is not None or self._reading.trouble is not None
+        ):  # fmt: skip
+            return False
+        direct.append(sent)
+        if not self._work.rung:
+            self._work.ring()
+        return True
+
     def submit(self, *sents: Sent) -> None:
         """Put items into the next beat; where that cannot be, they fail at once."""
         trouble = self._writing.trouble or self._reading.trouble if self.accepts else self._gone()
@@ -103,7 +122,7 @@ class Hosted:
                 sent.fail(lost(sent, self.world.world_id, trouble, submitted=False))
             return
         self._direct.extend(sents)
-        self._work.set()
+        self._work.ring()
 
     @property
     def is_full(self) -> bool:
@@ -132,7 +151,7 @@ class Hosted:
         if not self.accepts:
             raise self._gone()
         answer = self._questions.put(question)
-        self._work.set()
+        self._work.ring()
         self.idle_since_ns = self._clock.monotonic_ns()
         beat, found = await answer
         await self.wait_durable(beat)
@@ -151,13 +170,13 @@ class Hosted:
         if not self.accepts:
             raise self._gone()
         taken = self._snapshots.ask()
-        self._work.set()
+        self._work.ring()
         return await taken
 
     def ring(self) -> None:
         """The inbox may have items."""
         self._inbox.ring()
-        self._work.set()
+        self._work.ring()
 
     async def run(self) -> None:
         """Work until closed, or until an error ends the world; `ended` says which."""
@@ -167,7 +186,7 @@ class Hosted:
                 tasks.create_task(self._commit_loop())
                 await self._beat_loop()
                 self._rested = True
-                self._beats_ready.set()
+                self._beats_ready.ring()
         except BaseExceptionGroup as group:
             failure = group.exceptions[0]
         except asyncio.CancelledError as error:
@@ -179,7 +198,7 @@ class Hosted:
     def close(self) -> None:
         """Finish what was accepted, and stop; `run` then returns."""
         self._closing = self._reading.is_ending = self._writing.is_ending = True
-        self._work.set()
+        self._work.ring()
 
     # Beating
 
@@ -189,7 +208,8 @@ class Hosted:
     async def _beat_loop(self) -> None:
         while True:
             await self._wait_work()
-            await self._questions.answer(self._newest.beat)
+            if self._questions.waiting:
+                await self._questions.answer(self._newest.beat)
             if self._closing and not self._has_work():
                 await self._snapshots.at_close(self)
                 if not self._has_work():
@@ -200,18 +220,14 @@ class Hosted:
 
     async def _wait_work(self) -> None:
         while not (self._has_work() or self._closing or self._snapshots.has_work):
-            self._work.clear()
+            self._work.silence()
             wait_s = self._snapshots.pause_s()
             if self._wake_ns is not None:
                 due_s = (self._wake_ns - self._clock.now_ns()) / 1e9
                 if due_s <= 0:
                     return
                 wait_s = min(due_s, CLOCK_LOOK_S if wait_s is None else wait_s)
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._work.wait()
-            except TimeoutError:
-                continue
+            await self._work.wait(wait_s)
         while self._must_wait():
             self._room.clear()
             await self._room.wait()
@@ -236,7 +252,7 @@ class Hosted:
         if not self._is_crowded():
             most = BEAT_ITEMS_MAX if self._flying or self._finished else BEAT_ITEMS_EARLY
             if self._inbox.has_items:
-                taken = await self._reading.insist(lambda: self._inbox.take(most))
+                taken = await self._take_inbox(most)
                 ready = taken.ready
                 rows = {id(row.sent): row.key for row in taken.rows}
                 sents = [row.sent for row in taken.rows]
@@ -252,6 +268,22 @@ class Hosted:
         self._account(answer, sents, rows, ready)
         self._beating = []
 
+    async def _take_inbox(self, most: int) -> Taken:
+        """Items for the beat; requests are begun, and the inbox is not empty until they are answered."""
+        taken = await self._reading.insist(lambda: self._inbox.take(most))
+        rows = []
+        for row in taken.rows:
+            if isinstance(row.sent.item, Request):
+                self._requests.begin(row.sent.item, row.key)
+            else:
+                rows.append(row)
+        return Taken(rows, None if self._requests.waiting else taken.ready)
+
+    def _answer(self, note: ControlItem, key: bytes) -> None:
+        """A request is done: what notes it takes the place of its row."""
+        self._inbox.put_back(Sent(note), key)
+        self._work.ring()
+
     def _account(self, beat: Beat, sents: list[Sent], rows: dict[int, bytes], ready: bytes | None) -> None:
         """Queue the beat for the disk, with everyone who waits for it."""
         self._more, self._wake_ns = beat.more, beat.wake
@@ -264,10 +296,13 @@ class Hosted:
             self._newest = Head(beat.last, self.world.ledger.beat, self.world.ledger.frame, beat.wake)
         elif not (settled or completed or consumed or ready):
             return
-        finished = Finished(beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready)
+        outgoing = outgoing_of(self.universe, self.world.world_id, beat, self._clock.now_ns())
+        finished = Finished(
+            beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing
+        )
         self._finished.append(finished)
         self._finished_bytes += finished.size
-        self._beats_ready.set()
+        self._beats_ready.ring()
 
     def _put_back(self, later: list[Sent], rows: dict[int, bytes], ready: bytes | None) -> bytes | None:
         for sent in reversed(later):
@@ -285,7 +320,7 @@ class Hosted:
             if not self._finished:
                 if self._rested:
                     return
-                self._beats_ready.clear()
+                self._beats_ready.silence()
                 await self._beats_ready.wait()
                 continue
             self._flying = group = self._take()
@@ -295,7 +330,7 @@ class Hosted:
             for finished in group:
                 self._made_durable(finished)
             self._room.set()
-            self._work.set()
+            self._work.ring()
 
     def _take(self) -> list[Finished]:
         group = [self._finished.popleft()]
@@ -310,6 +345,8 @@ class Hosted:
         self._inbox.forget(finished.inbox)
         if finished.frame is not None:
             self._snapshots.count(finished.size)
+        if finished.outgoing is not None and self._dispatch is not None:
+            self._dispatch(finished.outgoing)
         for sent in finished.settled:
             if sent.left >= 0:  # a refused item is nowhere
                 sent.durable = True
@@ -367,6 +404,7 @@ class Hosted:
             sent.fail(lost(sent, self.world.world_id, error, submitted=False))
         self._direct.clear()
         self._questions.refuse(error)
+        self._requests.close()
         self._snapshots.abandon(error)
         self._room.set()
         close_scratch = getattr(self.world.ledger.spill, "close", None)

@@ -2,12 +2,14 @@
 
     inbox item = {kind: "event", schema, value, key?, id, expected?, issued_ns, correlation?}
                | {kind: "control", verb, who, why, arguments, id}
+               | {kind: "receipt", ...}   see `outbox/receipts.py`
+               | {kind: "request", ...}   see `requests.py`
 
 A row is cleared in the commit of the frame that admitted or refused it, so nothing is lost or applied twice;
 its id is deduplicated by the kernel besides. `ready` is cleared in the same or a later commit, and only if it
 holds what it held before the inbox was found empty, so a world with items always has its `ready` row. A
 smaller stamp may become visible after a larger one, so every look starts from the front and skips what is
-taken. A row that cannot be read becomes a refusal too.
+taken. A row that cannot be read becomes a refusal too, and so does a receipt that this node did not sign.
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ from uuid import UUID
 
 from cellule.errors import OutcomeUnknown, Rejected
 from cellule.host.limits import ATTEMPTS_MAX, BEAT_BYTES_MAX, EVENT_INLINE_MAX, INBOX_PAGE
+from cellule.host.outbox.receipts import read_receipt
+from cellule.host.outbox.signing import NodeKey
+from cellule.host.requests import Request
 from cellule.host.sends import Sent
-from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.intents.identity import intent_text
+from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, RefusalItem
 from cellule.kernel.limits import EVENT_BYTES_MAX
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -47,9 +53,13 @@ class Taken(NamedTuple):
 class Inbox:
     """The inbox of one hosted world."""
 
-    def __init__(self, engine: Engine, cas: Cas, universe: UUID, world: UUID) -> None:
+    def __init__(
+        self, engine: Engine, cas: Cas, universe: UUID, world: UUID, key: NodeKey | None = None
+    ) -> None:
         self._engine = engine
         self._cas = cas
+        self._owner = (universe, world)
+        self._key = key
         self._ready = keys.ready(keys.shard_of(world), universe, world)
         self._range = keys.inbox_range(universe, world)
         self._taken: set[bytes] = set()
@@ -97,14 +107,30 @@ class Inbox:
         """The commit that cleared these rows is durable."""
         self._taken.difference_update(rows)
 
-    async def _item(self, stored: bytes) -> EventItem | ControlItem:
+    async def _item(self, stored: bytes) -> Item | Request:
         try:
-            item = _item(stored)
+            row: Any = decode(stored)
+            if row["kind"] == "receipt":
+                return await self._receipt(row)
+            if row["kind"] == "request":
+                return Request.of_row(row)
+            item = _item(row)
             if isinstance(item, EventItem) and isinstance(item.value, Link):
                 item.value = await self._cas.get(item.value.cid)
         except (Rejected, LookupError, TypeError, ValueError, AttributeError):
             return EventItem(UNREADABLE, b"", durable=True)
         return item
+
+    async def _receipt(self, row: Any) -> Item:
+        receipt = read_receipt(row)
+        if self._key is None or not self._key.verify(*self._owner, row):
+            text = f"the receipt of {intent_text(receipt.intent)} is not signed by this node's key"
+            return RefusalItem("receipt", "host.receipt_forged", text, intent_text(receipt.intent))
+        value = await self._cas.get(receipt.value.cid) if isinstance(receipt.value, Link) else receipt.value
+        return ReceiptItem(
+            receipt.intent, receipt.height, receipt.status, value, receipt.code, receipt.text, receipt.by,
+            receipt.attempts, receipt.exhausted, receipt.who, receipt.why,
+        )  # fmt: skip
 
 
 async def enqueue(
@@ -167,8 +193,7 @@ def check_event_size(schema: str, value: bytes) -> None:
         )  # fmt: skip
 
 
-def _item(stored: bytes) -> EventItem | ControlItem:
-    row: Any = decode(stored)
+def _item(row: Any) -> EventItem | ControlItem:
     if row["kind"] == "control":
         return ControlItem(row["verb"], row["who"], row["why"], row["arguments"], durable=True)
     if row["kind"] != "event":

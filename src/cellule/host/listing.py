@@ -13,10 +13,9 @@ from cellule.errors import Rejected
 from cellule.host.following import Follower
 from cellule.host.loading import Progress
 from cellule.host.nodes import drive
-from cellule.kernel.cells import Entry, Message, message_of, unpack
+from cellule.kernel.cells import Entry, unpack
 from cellule.kernel.index import pages
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_of
 from cellule.kernel.world import World
 from cellule.store import keys
 from cellule.values.cbor import decode_trusted
@@ -64,25 +63,12 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that was given up: its step failed, and the module skips what fails."""
-
-    height: int
-    base: str
-    key: bytes
-    code: str
-    text: str
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
 class Stuck:
-    """Everything of a world that waits for a person."""
+    """What keeps a world's cells from running until a person does something; effects are not in here."""
 
     paused: bool
     inbox: int
     stopped: list[Stopped]
-    dead_letters: list[DeadLetter]
 
 
 class Listing:
@@ -102,6 +88,15 @@ class Listing:
         modules = self._world.ledger.modules
         return {base: modules[base].live.root_count for base in sorted(modules) if modules[base].live.root}
 
+    @property
+    def over_budget(self) -> dict[str, tuple[int, int]]:
+        """The modules with as many open effects as they may have: how many, and how many cells wait."""
+        ledger = self._world.ledger
+        return {
+            base: (ledger.book.counts.get(base, 0), len(ledger.held.get(base, ())))
+            for base in ledger.book.over
+        }
+
     async def page(self, base: str, after: bytes = START, limit: int = 50) -> CellPage:
         """Up to `limit` cells of a module behind a cursor."""
         if not 1 <= limit <= PAGE_MAX:
@@ -115,12 +110,11 @@ class Listing:
         return CellPage(cells, found.cursor)
 
     async def stuck(self, limit: int = 100) -> Stuck:
-        """The oldest stopped cells and dead letters, up to `limit` of each."""
+        """The oldest stopped cells, up to `limit`."""
         ledger, cas = self._world.ledger, self._follower.cas
         rows = await drive(ledger.stopped.scan(b"", None, limit), ledger.nodes, cas)
         stopped = [await self._stopped(base, key) for _, (base, key, _) in rows]
-        letters = await drive(ledger.dead_letters.scan(b"", None, limit), ledger.nodes, cas)
-        return Stuck(self.paused, await self._inbox(), stopped, [_letter(key, row) for key, row in letters])
+        return Stuck(self.paused, await self._inbox(), stopped)
 
     async def _stopped(self, base: str, key: bytes) -> Stopped:
         entry = await self._follower.look(base, key)
@@ -153,8 +147,3 @@ async def list_world(follower: Follower, progress: Progress | None = None) -> Li
         if isinstance(answer, Need):
             world.ledger.nodes.add(await follower.cas.get_many(answer.cids))
     return Listing(follower, world)
-
-
-def _letter(key: bytes, row: Any) -> DeadLetter:
-    base, cell, code, text, message = row
-    return DeadLetter(pair_of(key)[0], base, cell, code, text, message_of(message))

@@ -19,6 +19,8 @@ from cellule.host.inbox import Inbox
 from cellule.host.journal import Head, read_frames
 from cellule.host.limits import ATTEMPTS_MAX, STALL_S
 from cellule.host.nodes import drive
+from cellule.host.outbox.signing import NodeKey
+from cellule.host.outgoing import Dispatch
 from cellule.host.patience import settle
 from cellule.host.sends import Sent
 from cellule.host.snapshots import Snapshots
@@ -51,6 +53,8 @@ class Loader:
     spill: Callable[[], Spill] | None
     snapshot_bytes: int
     stall_s: float = STALL_S
+    key: NodeKey | None = None  # what receipts in inboxes are proven by; without one none is believed
+    dispatch: Dispatch | None = None
 
     async def open(self, info: WorldInfo, cas: Cas, progress: Progress | None = None) -> Hosted:
         """Take the world over and restore it."""
@@ -61,10 +65,10 @@ class Loader:
             self.engine, cas, info.universe, info.id, epoch, self.clock,
             tail_bytes=tail, trigger_bytes=self.snapshot_bytes,
         )  # fmt: skip
-        inbox = Inbox(self.engine, cas, info.universe, info.id)
+        inbox = Inbox(self.engine, cas, info.universe, info.id, self.key)
         hosted = Hosted(
             world, info.universe, committer, cas, inbox, snapshots, self.clock, self.entropy,
-            stall_s=self.stall_s,
+            stall_s=self.stall_s, dispatch=self.dispatch,
         )  # fmt: skip
         if not head.height:
             hosted.submit(Sent(World.started()))

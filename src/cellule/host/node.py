@@ -9,7 +9,7 @@ own its store (`is_owner` false) reads and enqueues only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -20,7 +20,11 @@ from cellule.host.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.hosted import Hosted
 from cellule.host.limits import FAILED_REST_S, IDLE_S, LOOK_S, WORLDS_MAX
 from cellule.host.loading import Loader, Progress
+from cellule.host.outbox.pool import Pool
+from cellule.host.outbox.repair import repair
+from cellule.host.outbox.signing import NodeKey
 from cellule.host.waking import Waker
+from cellule.kernel.items import Opening
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.snapshot import SnapshotJob
 from cellule.kernel.world import World
@@ -60,6 +64,8 @@ class Node:
     owner: Callable[[], str]
     idle_s: float = IDLE_S
     worlds_max: int = WORLDS_MAX
+    pool: Pool | None = None
+    vouch: Callable[[], NodeKey] | None = None  # the key of the folder, for receipts that people give
     directory: Directory = field(init=False)
     _cache: NodeCache = field(default_factory=NodeCache)
     _places: dict[UUID, _Place] = field(default_factory=dict)
@@ -116,6 +122,12 @@ class Node:
     def may_rouse(self, world: UUID) -> bool:
         """Tell whether a world may be opened without a caller: not soon after it was found broken."""
         return self.clock.monotonic_ns() >= self._failed.get(world, 0)
+
+    def receipts_arrived(self, _universe: UUID, world: UUID, _rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """The pool put receipts into a world's inbox: one at work looks at once, others hear the bell."""
+        hosted = self.at_work(world)
+        if hosted is not None:
+            hosted.ring()
 
     # Universes and worlds
 
@@ -175,6 +187,7 @@ class Node:
         if place is not None:
             await self._close(place)
         await self.directory.delete_world(info)
+        await repair(self.engine, self.cas(info.universe), info.id, _none, self.clock.now_ns())
 
     async def release(self, info: WorldInfo) -> None:
         """Let a world finish and leave memory; it comes back when it is needed."""
@@ -268,6 +281,11 @@ class Node:
             old = now_ns - hosted.idle_since_ns > self.idle_s * 1e9
             if hosted.is_idle and not place.is_closing and (old or position < excess):
                 await self._close(place)
+
+
+async def _none() -> list[Opening]:
+    """The open intents of a world that is gone."""
+    return []
 
 
 def node_id(clock: Clock, entropy: Entropy) -> UUID:

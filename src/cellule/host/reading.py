@@ -6,9 +6,9 @@ frames of its own cell. A process that does not own the world follows its journa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cellule.errors import Rejected
 from cellule.host.deliveries import stop_reason
@@ -26,13 +26,14 @@ from cellule.kernel.items import ControlItem, Stepped
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
-from cellule.kernel.records import CONTROL, EVENT, OK, REFUSED, STEP, Status
+from cellule.kernel.records import CONTROL, EVENT, OK, RECEIPT, REFUSED, STEP, Status
 from cellule.kernel.world import World
 from cellule.store import keys
 from cellule.values.cid import Cid
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
+T = TypeVar("T")
 Parking = tuple[str, bytes, str]
 """A cell that does not run now, and why."""
 
@@ -69,6 +70,11 @@ class Reader:
         if found is None:
             found = self._manifests[cid] = load_manifest(await self._cas.get(cid))
         return found
+
+    async def manifest_at(self, height: int) -> Manifest:
+        """The manifest that routes at a height."""
+        eras = (await self._world()).ledger.eras
+        return await self.manifest(max(number for number, era in enumerate(eras) if era.height <= height))
 
     # Cells
 
@@ -123,16 +129,14 @@ class Reader:
         _, cause, _, _, _, era, status, version, _, held, more = record
         state = None
         if held is not None and status == OK:
-            state = types.state(base, await self.manifest(era), await self._bytes(held))
+            state = types.state(base, await self.manifest(era), await self.bytes_of(held))
         source = await self._frame(cause, head)
         message = source.records[cause - source.header.first]
+        schema_at = message[6] if message[0] == RECEIPT else message[3]
         return Version(
-            height, version, Status(status).name.lower(), source.names[message[3]], cause,
+            height, version, Status(status).name.lower(), source.names[schema_at], cause,
             frame.header.now_ns, state, (more or {}).get("text", ""),
         )  # fmt: skip
-
-    async def _bytes(self, held: Any) -> bytes:
-        return await self._cas.get(held.cid) if isinstance(held, Link) else open_envelope(held).data
 
     async def _frame(self, height: int, head: Head) -> Frame:
         _, data = await frame_at(self._node.engine, self._info.universe, self._info.id, height, head.height)
@@ -197,7 +201,23 @@ class Reader:
         def is_it(frame: Frame, record: Record) -> bool:
             if record[0] == REFUSED and record[3] is not None and frame.names[record[3]] == refused:
                 raise Rejected(record[4], "{text}", text=record[5])
-            return bool(record[0] == CONTROL and record[2:5] == [item.verb, item.who, item.why])
+            if record[0] != CONTROL or record[2:5] != [item.verb, item.who, item.why]:
+                return False
+            return all(record[5].get(name) == value for name, value in item.arguments.items())
+
+        return await self._await(after, is_it, row)
+
+    async def await_receipt(
+        self, intent: str, height: int, given: tuple[str, str], after: int, row: bytes
+    ) -> int:
+        """Where the intent at `height` was settled above `after` by who and why; raises the refusal."""
+
+        def is_it(frame: Frame, record: Record) -> bool:
+            name = frame.names[record[3]] if record[0] == REFUSED and record[3] is not None else ""
+            if name.partition(":")[0] == "receipt" and record[2] == intent:
+                raise Rejected(record[4], "{text}", text=record[5])
+            more = (record[9] if record[0] == RECEIPT and record[1] == height else None) or {}
+            return (more.get("who"), more.get("why")) == given
 
         return await self._await(after, is_it, row)
 
@@ -234,6 +254,28 @@ class Reader:
             if stored is None:
                 return 0
             await engine.watch(row, stored)
+
+    async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
+        """Ask the world something, as of what is durable; the owner between two beats."""
+        if not self._node.is_owner:
+            return await self.follower.ask(question)
+        hosted = await self._node.hosted(self._info)
+        found: T = await hosted.ask(lambda: question(hosted.world))
+        return found
+
+    async def frame(self, height: int) -> Frame:
+        """The frame that holds a height; `Rejected` beyond the journal."""
+        head = await read_head(self._node.engine, self._info)
+        if not 1 <= height <= head.height:
+            raise Rejected(
+                "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
+                at=height, world=self._info.name, height=head.height,
+            )  # fmt: skip
+        return await self._frame(height, head)
+
+    async def bytes_of(self, held: Any) -> bytes:
+        """The bytes of a value that a record holds: its own, or those it links."""
+        return await self._cas.get(held.cid) if isinstance(held, Link) else open_envelope(held).data
 
     async def _next_head(self, head: Head) -> Head:
         key = keys.world_head(self._info.universe, self._info.id)

@@ -17,6 +17,8 @@ from cellule.kernel.items import Stepped
 from cellule.kernel.records import CONFLICT, DELETED, HALTED, PARKED, SKIPPED
 
 Wait = Literal["durable", "applied", "reply"]
+StepRow = tuple[int, str, bytes, int, int, int, bytes | None, str, str]
+"""The fields of a `Stepped`, as a beat gives them."""
 
 
 class Sent:
@@ -27,8 +29,8 @@ class Sent:
     """
 
     __slots__ = (
-        "_waiters", "duplicate", "durable", "error", "finished", "height", "item", "left", "parked", "slots",
-        "steps",
+        "_waiters", "duplicate", "durable", "error", "finished", "height", "item", "left", "parked", "rows",
+        "slots",
     )  # fmt: skip
 
     def __init__(self, item: Any) -> None:
@@ -41,8 +43,13 @@ class Sent:
         self.parked: tuple[str, bytes, str] | None = None
         self.durable = False
         self.finished = False  # every delivery has a durable step, or never will have one soon
-        self.steps: tuple[Stepped, ...] = ()
+        self.rows: tuple[StepRow, ...] = ()  # of `steps`, which are made only for those who look
         self._waiters: list[asyncio.Future[None]] | None = None
+
+    @property
+    def steps(self) -> tuple[Stepped, ...]:
+        """What the event's cells made of it, so far."""
+        return tuple(map(Stepped._make, self.rows))
 
     @property
     def complete(self) -> bool:
@@ -61,7 +68,9 @@ class Sent:
         if self.error is not None and not (wait == "durable" and self.durable):
             raise self.error
         if wait != "durable":
-            check_steps(self.height, self.steps)
+            for row in self.rows:
+                if row[3] > DELETED:
+                    check_steps(self.height, self.steps)
             if self.parked is not None:
                 raise parked(self.height, *self.parked)
         return self

@@ -18,24 +18,33 @@ from cellule.host.journal import frame_at
 from cellule.host.loading import read_head
 from cellule.host.sends import readable
 from cellule.kernel.frame import Frame, Record, decode_frame
+from cellule.kernel.intents.identity import intent_digest, intent_text
 from cellule.kernel.ledger import Era
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.records import (
+    AT_ONCE,
     BASELINE,
     CONTROL,
+    DECISION,
     EMITTED,
     EVENT,
     EXPIRED,
+    INTENT,
     MANIFEST,
     MIGRATED,
+    NEXT_BEAT,
+    NOBODY,
+    RECEIPT,
     REFUSED,
     SNAPSHOT,
     STEP,
     TIMER,
     UPCAST,
     Kind,
+    Settled,
     Status,
+    Verdict,
 )
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
@@ -74,7 +83,7 @@ class Teller:
             EVENT: self._event, EMITTED: self._emitted, STEP: self._step, REFUSED: self._refused,
             TIMER: self._timer, EXPIRED: self._expired, CONTROL: self._control, MANIFEST: self._manifest,
             SNAPSHOT: self._snapshot, BASELINE: self._snapshot, MIGRATED: self._migrated,
-            UPCAST: self._upcast,
+            UPCAST: self._upcast, INTENT: self._intent, DECISION: self._decision, RECEIPT: self._receipt,
         }  # fmt: skip
 
     async def frame(self, frame: Frame, only: Callable[[int, Record], bool] | None = None) -> list[Told]:
@@ -178,13 +187,44 @@ class Teller:
 
     async def _timer(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
         _, _, _, due_ns, what = record
-        verb, base, key, _ = what
-        name = frame.names[base] if isinstance(base, int) else base
+        verb, name_at, key, paused = what
+        name = frame.names[name_at] if isinstance(name_at, int) else name_at
+        fields: dict[str, Any] = {"due": time_text(due_ns) if due_ns else None, "what": verb}
+        if verb == "schedule":  # its `key` is a fingerprint, empty once the schedule is gone
+            state = "paused" if paused else "armed" if key and due_ns else "ended"
+            return {**fields, "schedule": name, "state": state}
+        return {**fields, **await self._cell(name, key, await self._era_at(height))}
+
+    async def _intent(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
+        _, cause, position, module_at, key, born, kind_at, held, more = record
+        base, kind, era = frame.names[module_at], frame.names[kind_at], await self._era_at(height)
+        params, manifest = await self._bytes(held), await self.manifest(era)
+        digest = intent_digest(self._follower.info.id.bytes, base, key, born, cause, position, kind, params)
+        effect = manifest.effects.get(kind)
         return {
-            "due": time_text(due_ns),
-            "what": verb,
-            **await self._cell(name, key, await self._era_at(height)),
+            "intent": intent_text(digest), "effect": kind, **await self._cell(base, key, era), "born": born,
+            "params": shown(params, None if effect is None else effect.params, manifest),
+            "idempotency_key": (more or {}).get("key"), **_held(more, "slot"),
+        }  # fmt: skip
+
+    async def _decision(self, _frame: Frame, _height: int, record: Record) -> dict[str, Any]:
+        more = record[3] or {}
+        fields = {
+            "verdict": Verdict(record[2]).name.lower(),
+            **_held(more, "rule", "grant", "code", "text", "same", "over", "control"),
         }
+        return {**fields, "due": time_text(more["due_ns"])} if "due_ns" in more else fields
+
+    async def _receipt(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
+        _, _, module_at, key, born, status, schema_at, held, how, more = record
+        era = await self._era_at(height)
+        base, schema = frame.names[module_at], frame.names[schema_at]
+        return {
+            **await self._cell(base, key, era), "born": born, "status": Settled(status).name.lower(),
+            "schema": schema, "value": shown(await self._bytes(held), schema, await self.manifest(era)),
+            "told": _HOW[how],
+            **_held(more, "code", "text", "by", "attempts", "exhausted", "who", "why", "control"),
+        }  # fmt: skip
 
     async def _expired(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
         return await self._cell(frame.names[record[3]], record[4], await self._era_at(height))
@@ -229,6 +269,14 @@ class Teller:
         if isinstance(held, Link):
             return await self._follower.cas.get(held.cid)
         return held if isinstance(held, bytes) else open_envelope(held).data
+
+
+_HOW = {NOBODY: "nobody", AT_ONCE: "at once", NEXT_BEAT: "next beat"}
+
+
+def _held(more: dict[str, Any] | None, *names: str) -> dict[str, Any]:
+    """Those of these fields that a record has."""
+    return {name: more[name] for name in names if name in more} if more else {}
 
 
 def key_text(manifest: Manifest, base: str, key: bytes) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from cellule.errors import Rejected
 from cellule.host.directory import WorldInfo
 from cellule.host.journal import frame_at
 from cellule.host.loading import read_head
@@ -25,3 +28,11 @@ async def height_at(engine: Engine, info: WorldInfo, time_ns: int) -> int:
         else:
             above = header.first
     return known
+
+
+def nanoseconds_of(when: datetime) -> int:
+    """An aware time as nanoseconds since the Unix epoch; `Rejected` for a naive one."""
+    if when.tzinfo is None:
+        raise Rejected("host.naive_time", "{when} has no time zone", when=when, hint="Use an aware datetime.")
+    since = when - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000

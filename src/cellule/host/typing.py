@@ -46,7 +46,7 @@ class AppTypes:
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `Types.event`; a pair of name and JSON value will do too."""
-        if isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str):
+        if event.__class__ is tuple and len(event) == 2 and isinstance(event[0], str):
             event = self.built.event_from_json(*event)
         return self.built.encode_event(event)
 

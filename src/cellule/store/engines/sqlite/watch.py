@@ -42,9 +42,12 @@ class Watchers:
 
     def wake_touched(self, decision: Decision) -> None:
         """Wake who waits for a key that a group wrote."""
-        for key, waiters in self._waiters.items():
-            if decision.touches(key):
-                _wake(waiters, True)
+        if decision.ranges:
+            touched = {key for key in self._waiters if decision.touches(key)}
+        else:
+            touched = self._waiters.keys() & decision.rows.keys()
+        for key in touched:
+            _wake(self._waiters[key], True)
 
     def wake_all(self) -> None:
         """Let everyone look again."""

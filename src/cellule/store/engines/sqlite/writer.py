@@ -13,6 +13,7 @@ Rejected: committing each batch. A sync costs 200 us and more; a group of 64 nee
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 GROUP_BATCHES_MAX = 1_024
 GROUP_BYTES_MAX = 16_000_000
+COUNT_GROUPS = 16
+COUNTS_PER_CHECKPOINT = 16
+"""The log is looked at after so many groups, or when so much of a checkpoint's size may be in it."""
 QUIET_FACTOR = 4
 """A log this many times over the checkpoint size waits for our own readers, so that it can start over."""
 
@@ -84,6 +88,8 @@ class Writer:
         self._log_base = 0
         self._version = 0
         self._polling = False
+        self._look_at = 0.0  # when to look for commits of others, if batches leave no time for it
+        self._uncounted_groups = self._uncounted_bytes = 0  # since the log was last looked at
 
     def submit(self, batches: list[Waiting]) -> None:
         """Queue batches; they are answered through `settle`."""
@@ -117,8 +123,8 @@ class Writer:
             group, going = self._take()
             if group:
                 self._answer(group)
-                self._checkpoint()
-            if self._polling:
+                self._count(group)
+            if self._polling and (not group or time.monotonic() >= self._look_at):
                 self._look()
 
     def close(self) -> None:
@@ -215,6 +221,7 @@ class Writer:
 
     def _look(self) -> None:
         """Report when another connection committed; our own commits do not move this number."""
+        self._look_at = time.monotonic() + self._settings.poll_ms / 1000
         try:
             version = first(self._connected(), "PRAGMA data_version")
         except Exception:  # noqa: BLE001 - the watchers read for themselves, and hear of it there
@@ -223,6 +230,15 @@ class Writer:
         if version != self._version or version == -1:
             self._version = version
             self._changed()
+
+    def _count(self, group: list[Waiting]) -> None:
+        """Look at the log after some groups or bytes, not after each: the loop wants the interpreter now."""
+        self._uncounted_groups += 1
+        self._uncounted_bytes += sum([waiting.batch.size for waiting in group])
+        due = self._uncounted_bytes * COUNTS_PER_CHECKPOINT >= self._settings.checkpoint_bytes
+        if due or self._uncounted_groups >= COUNT_GROUPS:
+            self._uncounted_groups = self._uncounted_bytes = 0
+            self._checkpoint()
 
     def _checkpoint(self) -> None:
         """Copy the log into the file once it grew by `checkpoint_bytes`."""

@@ -1,0 +1,161 @@
+"""`cellule effect`: what cells asked of the outside, what it waits for, and what a person may do about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from cellule.cli.controls import Timeout, Why
+from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effects_table
+from cellule.cli.output import facts
+from cellule.cli.session import Session, operator, patience, session_of, teller_of
+from cellule.host.effects.world_effects import LIST_MAX
+from cellule.host.handles import WorldHandle
+from cellule.host.outbox.repair import Report
+from cellule.kernel.intents.identity import ID_BYTES, intent_text
+
+app = typer.Typer(help="Effects: what cells ask of the outside.", no_args_is_help=True)
+
+Intent = Annotated[str, typer.Argument(help="The effect's id, or the height of its intent.")]
+Status = Literal["open", "parked", "timer", "waiting"]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only effects of this kind.")] = None,
+    cause: Annotated[
+        int | None, typer.Option(help="All that this record led to, settled ones too.", min=1)
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=LIST_MAX)] = 50,
+    after: Annotated[int, typer.Option(help="Only above this height.", min=0)] = 0,
+) -> None:
+    """List open effects, oldest first, and what each waits for."""
+    session = session_of(context)
+    session.run(_list(session, status, kind, cause, limit, after))
+
+
+@app.command()
+def show(context: typer.Context, intent: Intent) -> None:
+    """Show one effect, open or settled: params, decisions, attempts, receipt."""
+    session = session_of(context)
+    session.run(_show(session, intent))
+
+
+@app.command()
+def approve(context: typer.Context, intent: Intent, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
+    """Let an effect happen that waits for an approval."""
+    session = session_of(context)
+    session.run(_act(session, "approve", intent, why, timeout))
+
+
+@app.command()
+def deny(context: typer.Context, intent: Intent, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
+    """Refuse an effect that waits for an approval; its cell gets a `denied` receipt."""
+    session = session_of(context)
+    session.run(_act(session, "deny", intent, why, timeout))
+
+
+@app.command()
+def cancel(context: typer.Context, intent: Intent, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
+    """Settle an open effect as cancelled, and stop an attempt that runs."""
+    session = session_of(context)
+    session.run(_act(session, "cancel", intent, why, timeout))
+
+
+@app.command()
+def retry(
+    context: typer.Context,
+    intent: Annotated[str, typer.Argument(help="An effect's id or height, or the height of a dead letter.")],
+    why: Why = "asked for",
+    timeout: Timeout = 30.0,
+) -> None:
+    """Ask again for an effect that was given up, or make the next attempt of an open one due now."""
+    session = session_of(context)
+    session.run(_act(session, "retry", intent, why, timeout))
+
+
+@app.command()
+def repair(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be changed.")] = False,
+) -> None:
+    """Compare open effects with the outbox, and make them agree."""
+    session = session_of(context)
+    session.run(_repair(session, dry_run=dry_run))
+
+
+async def _list(
+    session: Session, status: str | None, kind: str | None, cause: int | None, limit: int, after: int
+) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        teller = teller_of(world)
+        found = await world.effects(status=status, kind=kind, cause=cause, limit=limit, after=after)
+        effects = [await effect_json(teller, each) for each in found]
+        following = found[-1].height if len(found) == limit and cause is None else None
+        head = await world.head()
+        data = {
+            "world": world.name, "as_of": {"height": head.height}, "effects": effects, "next": following,
+        }  # fmt: skip
+        shown = effects_table(effects) if effects else "no effect is open"
+        session.output.document(data, shown)
+        if following is not None:
+            session.output.note(f"there may be more: --after {following}")
+
+
+async def _show(session: Session, intent: str) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        with session.output.progress("reading the journal") as step:
+            detail = await world.effect(intent, progress=step)
+        data = {"world": world.name, **await detail_json(teller_of(world), detail)}
+        session.output.document(data, *detail_facts(data))
+
+
+async def _act(session: Session, verb: str, intent: str, why: str, timeout_s: float) -> None:
+    async with session.working() as node:
+        world = await session.world(node)
+        async with patience(timeout_s, f"the outcome of effect {verb}"):
+            done = await getattr(world, verb)(intent, who=operator(), why=why)
+        await _tell(session, world, verb, intent, done.height)
+
+
+async def _tell(session: Session, world: WorldHandle, verb: str, intent: str, height: int) -> None:
+    if not height:
+        data: dict[str, Any] = {"world": world.name, "intent": intent, "height": None, "due": "now"}
+        session.output.document(data, f"the next attempt of {intent} is due now")
+        return
+    told = await teller_of(world).at(height)
+    session.output.document(
+        {"world": world.name, "intent": intent, **told.json()},
+        f"effect {verb} of {intent} in world {world.name} at height {height}",
+    )
+
+
+async def _repair(session: Session, *, dry_run: bool) -> None:
+    async with session.working() as node:
+        world = await session.world(node)
+        report = await world.repair_effects(dry_run=dry_run)
+        data = {"world": world.name, **_report_json(report)}
+        counts = {
+            name: len(value) if isinstance(value, list) else value
+            for name, value in data.items()
+            if name != "world"
+        }
+        session.output.document(data, facts(counts))
+
+
+def _report_json(report: Report) -> dict[str, Any]:
+    return {
+        "dry_run": report.dry_run, "clean": report.is_clean, "open": report.open,
+        "missing": _shown(report.missing), "orphans": _shown(report.orphans),
+        "unreadable": [key.hex() for key in report.unreadable], "places": _shown(report.places),
+        "markers": _shown(report.markers), "skipped": report.skipped,
+    }  # fmt: skip
+
+
+def _shown(intents: list[bytes]) -> list[str]:
+    return [intent_text(each) if len(each) == ID_BYTES else each.hex() for each in intents]

@@ -1,0 +1,130 @@
+"""Effects as JSON data, and as rows and facts for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.cli.lines import cell_text, moment_text
+from cellule.cli.output import compact, facts, table
+from cellule.host.effects.model import DecisionView, EffectDetail, EffectView, Letter, ReceiptView
+from cellule.host.telling import Teller
+from cellule.values.schema.text_forms import time_text
+
+COLUMNS = ("height", "status", "kind", "cell", "since", "reason", "id")
+
+
+async def effect_json(teller: Teller, view: EffectView) -> dict[str, Any]:
+    """One effect as JSON data; what it does not have is left out."""
+    attempts = view.attempts
+    data: dict[str, Any] = {
+        "id": view.id, "height": view.height, "kind": view.kind, "module": view.module,
+        "key": await teller.key(view.module, view.key), "status": view.status,
+        "since": time_text(view.since_ns), "reason": view.reason, "cause": view.cause, "born": view.born,
+        "idempotency_key": view.idempotency_key, "slot": view.slot, "grant": view.grant, "rule": view.rule,
+        "due": None if view.due_ns is None else time_text(view.due_ns),
+    }  # fmt: skip
+    if attempts is not None:
+        data["attempts"] = {
+            "state": attempts.state, "tried": attempts.tried, "most": attempts.most,
+            "next": time_text(attempts.next_ns), "error": attempts.error or None,
+        }  # fmt: skip
+    return {name: value for name, value in data.items() if value is not None}
+
+
+async def detail_json(teller: Teller, detail: EffectDetail) -> dict[str, Any]:
+    """All that is known of one effect, as JSON data."""
+    return {
+        **await effect_json(teller, detail.view), "params": detail.params,
+        "decisions": [_decision_json(each) for each in detail.decisions],
+        "receipt": None if detail.receipt is None else _receipt_json(detail.receipt),
+    }  # fmt: skip
+
+
+async def letter_json(teller: Teller, letter: Letter) -> dict[str, Any]:
+    """A dead letter as JSON data."""
+    data: dict[str, Any] = {
+        "height": letter.height, "module": letter.module,
+        "key": await teller.key(letter.module, letter.key), "code": letter.code, "text": letter.text,
+        "event": letter.schema, "cause": letter.cause, "kind": letter.kind, "intent": letter.intent,
+    }  # fmt: skip
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def effects_table(effects: list[dict[str, Any]], title: str | None = None) -> Any:
+    """Effects for people, one a line."""
+    rows = [[{**each, "cell": cell_text(each)}[name] for name in COLUMNS] for each in effects]
+    return table([name.upper() for name in COLUMNS], rows, title=title)
+
+
+def detail_facts(data: dict[str, Any]) -> list[Any]:
+    """One effect for people."""
+    pairs: dict[str, object] = {
+        "effect": f"{data['kind']} of {cell_text(data)}", "id": data["id"],
+        "status": data["status"] + (f": {data['reason']}" if data["reason"] else ""),
+        "intent": f"height {data['height']}, {data['since']}, asked by the record at {data['cause']}",
+    }  # fmt: skip
+    for name, label in (("idempotency_key", "key"), ("slot", "slot"), ("grant", "grant"), ("rule", "rule")):
+        if name in data:
+            pairs[label] = data[name]
+    pairs["params"] = compact(data["params"])
+    for decision in data["decisions"]:
+        pairs[f"decision {decision['height']}"] = _decision_text(decision)
+    if "attempts" in data:
+        pairs["attempts"] = _attempts_text(data["attempts"])
+    if data["receipt"] is not None:
+        pairs["receipt"] = _receipt_text(data["receipt"])
+    return [facts(pairs)]
+
+
+def _decision_json(decision: DecisionView) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "height": decision.height, "verdict": decision.verdict, "time": time_text(decision.now_ns),
+        "rule": decision.rule, "grant": decision.grant, "code": decision.code or None,
+        "text": decision.text or None, "same": decision.same, "control": decision.control,
+        "due": None if decision.due_ns is None else time_text(decision.due_ns),
+    }  # fmt: skip
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _receipt_json(receipt: ReceiptView) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "height": receipt.height, "status": receipt.status, "time": time_text(receipt.now_ns),
+        "schema": receipt.schema, "value": receipt.value, "told": receipt.told, "code": receipt.code or None,
+        "text": receipt.text or None, "by": receipt.by or None, "attempts": receipt.attempts,
+        "exhausted": receipt.exhausted, "who": receipt.who, "why": receipt.why, "control": receipt.control,
+    }  # fmt: skip
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _decision_text(decision: dict[str, Any]) -> str:
+    parts = [decision["verdict"]]
+    parts += [f"{name} {decision[name]}" for name in ("rule", "grant", "same", "control") if name in decision]
+    parts += [decision["text"]] if "text" in decision else []
+    return ", ".join(parts)
+
+
+def _attempts_text(attempts: dict[str, Any]) -> str:
+    text = f"{attempts['tried']} of {attempts['most']} made, {attempts['state']}, next {attempts['next']}"
+    return f"{text}; {attempts['error']}" if attempts.get("error") else text
+
+
+def _receipt_text(receipt: dict[str, Any]) -> str:
+    text = f"height {receipt['height']}, {receipt['time']}: {receipt['status']} after {receipt['attempts']}"
+    text += " attempts" + (", given up" if receipt["exhausted"] else "")
+    if "who" in receipt:
+        text += f", by {receipt['who']}: {receipt.get('why', '')}"
+    return f"{text} {compact(receipt['value'])}"
+
+
+def schedule_text(data: dict[str, Any]) -> str:
+    """When a schedule is due, for people."""
+    if data["cron"] is not None:
+        return f"{data['cron']} ({data['zone']})"
+    return f"every {data['every']}"
+
+
+def next_text(next_ns: int | None, *, paused: bool) -> str:
+    """When a schedule is next due, for people."""
+    if paused:
+        return "paused"
+    return "never" if next_ns is None else moment_text(next_ns)

@@ -1,0 +1,66 @@
+"""`cellule receipt`: settling an effect by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any, Literal
+
+import typer
+
+from cellule.cli.controls import Timeout
+from cellule.cli.effect import Intent
+from cellule.cli.session import Session, operator, patience, session_of, teller_of
+from cellule.errors import Rejected
+
+app = typer.Typer(help="Receipts: what became of effects.", no_args_is_help=True)
+
+
+@app.command()
+def inject(
+    context: typer.Context,
+    intent: Intent,
+    why: Annotated[str, typer.Option(help="The reason, for the journal.")],
+    status: Annotated[
+        Literal["ok", "failed", "timeout", "cancelled", "denied"], typer.Option(help="How it ended.")
+    ] = "ok",
+    value: Annotated[
+        str | None, typer.Option(help="What it gave, as JSON; - reads it from standard input.")
+    ] = None,
+    code: Annotated[str, typer.Option(help="A dotted code, where it did not end well.")] = "",
+    text: Annotated[str, typer.Option(help="What went wrong, where it did not end well.")] = "",
+    timeout: Timeout = 30.0,
+) -> None:
+    """Settle an open effect by a receipt of your own, signed by this folder's key and marked as yours."""
+    session = session_of(context)
+    session.run(_inject(session, intent, status, value, code, text, why, timeout))
+
+
+async def _inject(
+    session: Session, intent: str, status: str, value: str | None, code: str, text: str, why: str,
+    timeout_s: float,
+) -> None:  # fmt: skip
+    given = None if value is None else _parsed(value)
+    async with session.working() as node:
+        world = await session.world(node)
+        async with patience(timeout_s, "the outcome of the receipt"):
+            done = await world.inject_receipt(
+                intent, status, given, who=operator(), why=why, code=code, text=text
+            )
+        told = await teller_of(world).at(done.height)
+        session.output.document(
+            {"world": world.name, **told.json()},
+            f"effect {intent} settled as {told.fields['status']} at height {done.height}",
+        )
+
+
+def _parsed(text: str) -> Any:
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Rejected(
+            "cli.json", "the receipt's value is not JSON: {why}", why=str(error),
+            hint="""Quote it for the shell: --value '{"id": "ch_1"}'""",
+        ) from error  # fmt: skip

@@ -1,0 +1,115 @@
+"""`cellule schedule`: events by the calendar, when they are due, and pausing them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from cellule.cli.controls import Timeout, Why
+from cellule.cli.effect_lines import next_text, schedule_text
+from cellule.cli.errors import usage
+from cellule.cli.output import compact, table
+from cellule.cli.session import Session, operator, patience, session_of, teller_of
+from cellule.host.effects.model import ScheduleView
+from cellule.host.effects.schedules import PREVIEW_MAX
+from cellule.values.schema.text_forms import duration_text, time_of_text, time_text
+
+app = typer.Typer(help="Schedules: events by the calendar.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The schedule's name.")]
+
+
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """List the schedules of the world, and when each is next due."""
+    session = session_of(context)
+    session.run(_list(session))
+
+
+@app.command()
+def preview(
+    context: typer.Context,
+    name: Name,
+    count: Annotated[int, typer.Option("--count", "-n", help="How many times.", min=1, max=PREVIEW_MAX)] = 10,
+    after: Annotated[
+        str | None, typer.Option(help="From this time on, such as 2026-03-29T00:00:00Z.")
+    ] = None,
+) -> None:
+    """Show when a schedule is due next, in UTC and on the clocks of its zone."""
+    session = session_of(context)
+    session.run(_preview(session, name, count, after))
+
+
+@app.command()
+def pause(context: typer.Context, name: Name, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
+    """Send nothing by a schedule until it is resumed."""
+    session = session_of(context)
+    session.run(_steer(session, "pause", name, why, timeout))
+
+
+@app.command()
+def resume(context: typer.Context, name: Name, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
+    """Let a paused schedule go on from its next due time."""
+    session = session_of(context)
+    session.run(_steer(session, "resume", name, why, timeout))
+
+
+async def _list(session: Session) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        found = await world.schedules()
+        data = [_json(each) for each in found]
+        rows = [
+            (
+                each.name, schedule_text(row), next_text(each.next_ns, paused=each.paused), each.event,
+                compact(each.value), each.catch_up, each.overlap,
+            )
+            for each, row in zip(found, data, strict=True)
+        ]  # fmt: skip
+        columns = ("NAME", "WHEN", "NEXT", "EVENT", "VALUE", "CATCH UP", "OVERLAP")
+        shown = table(columns, rows) if rows else f"world {world.name} has no schedules"
+        session.output.document({"world": world.name, "schedules": data}, shown)
+
+
+async def _preview(session: Session, name: str, count: int, after: str | None) -> None:
+    async with session.reading() as node:
+        world = await session.world(node)
+        start = None if after is None else _time(after)
+        found = await world.preview_schedule(name, count, after=start)
+        times = [{"due": time_text(each.due_ns), "local": each.local} for each in found]
+        data = {"world": world.name, "name": name, "times": times}
+        session.output.document(
+            data, table(("DUE", "LOCAL"), [(each["due"], each["local"]) for each in times])
+        )
+
+
+async def _steer(session: Session, verb: str, name: str, why: str, timeout_s: float) -> None:
+    async with session.working() as node:
+        world = await session.world(node)
+        method = world.pause_schedule if verb == "pause" else world.resume_schedule
+        async with patience(timeout_s, f"the outcome of schedule {verb}"):
+            done = await method(name, who=operator(), why=why)
+        told = await teller_of(world).at(done.height)
+        text = f"schedule {name} of world {world.name}: {verb} at height {done.height}"
+        session.output.document({"world": world.name, **told.json()}, text)
+
+
+def _json(view: ScheduleView) -> dict[str, Any]:
+    return {
+        "name": view.name, "cron": view.cron, "zone": view.zone,
+        "every": None if view.every_ns is None else duration_text(view.every_ns),
+        "start": None if view.start_ns is None else time_text(view.start_ns),
+        "next": None if view.next_ns is None else time_text(view.next_ns), "paused": view.paused,
+        "event": view.event, "value": view.value, "catch_up": view.catch_up, "limit": view.limit,
+        "overlap": view.overlap,
+    }  # fmt: skip
+
+
+def _time(text: str) -> datetime:
+    try:
+        time_ns = time_of_text(text)
+    except Exception:  # noqa: BLE001 - whatever makes it no time, the person sees the form
+        raise usage("{text} is no time", text=text, hint="Write 2026-01-31T12:00:00Z.") from None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_ns // 1_000)

@@ -1,0 +1,1 @@
+"""The outbox: rows that frames leave behind, and the pool of adapters that turns them into receipts."""

@@ -1,0 +1,105 @@
+"""A receipt on its way: the inbox item that settles an intent.
+
+    {kind: "receipt", intent, height, status, value?, code?, text?, attempts, exhausted, by, mac, who?, why?}
+
+It is made by the pool in the batch that clears the intent's row, or by a person (`inject.py`), then with who
+and why. `by` and `mac` are the node's (`signing.py`); an item whose mac is wrong is refused by whoever reads
+the inbox. Whether the intent is open and the value fits is decided in the beat.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cellule.errors import Rejected
+from cellule.host.outbox.signing import NodeKey
+from cellule.kernel.intents.identity import ID_BYTES
+from cellule.values.envelope import check_envelope, open_envelope, seal
+from cellule.values.link import Link
+
+KIND = "receipt"
+STATUSES = frozenset(("ok", "failed", "timeout", "cancelled", "denied", "abandoned"))
+_REQUIRED = frozenset(("kind", "intent", "height", "status", "attempts", "exhausted", "by", "mac"))
+_OPTIONAL = frozenset(("value", "code", "text", "who", "why"))
+
+
+class Receipt(NamedTuple):
+    """How an effect ended. A long value is a link; `exhausted` tells that all attempts were used up."""
+
+    intent: bytes
+    height: int
+    status: str
+    value: bytes | Link | None = None
+    code: str = ""
+    text: str = ""
+    attempts: int = 0
+    exhausted: bool = False
+    who: str | None = None
+    why: str | None = None
+    by: str = ""
+
+
+def receipt_item(key: NodeKey, universe: UUID, world: UUID, receipt: Receipt) -> dict[str, Any]:
+    """A receipt as an inbox stores it, signed for this world."""
+    item: dict[str, Any] = {
+        "kind": KIND, "intent": receipt.intent, "height": receipt.height, "status": receipt.status,
+        "attempts": receipt.attempts, "exhausted": receipt.exhausted,
+    }  # fmt: skip
+    value = receipt.value
+    if value is not None:
+        item["value"] = value if isinstance(value, Link) else seal(value)
+    if receipt.code:
+        item["code"] = receipt.code
+    if receipt.text:
+        item["text"] = receipt.text
+    if receipt.who is not None:
+        item["who"] = receipt.who
+    if receipt.why is not None:
+        item["why"] = receipt.why
+    return key.sign(universe, world, item)
+
+
+def read_receipt(item: Any) -> Receipt:
+    """The receipt of a decoded inbox item; `Rejected` where it is none. The mac is not looked at here."""
+    try:
+        return _receipt(item)
+    except (LookupError, TypeError, ValueError) as error:
+        raise Rejected(
+            "effects.receipt_item", "an inbox item is no receipt: {why}", why=error,
+            hint="Receipts are made by a node or by `cellule receipt inject`.",
+        ) from error  # fmt: skip
+
+
+def _receipt(item: Any) -> Receipt:
+    if not isinstance(item, dict) or not _REQUIRED <= set(item) <= _REQUIRED | _OPTIONAL:
+        raise ValueError("its fields are not those of a receipt")
+    receipt = Receipt(
+        item["intent"], item["height"], item["status"], _value(item.get("value")), item.get("code", ""),
+        item.get("text", ""), item["attempts"], item["exhausted"], item.get("who"), item.get("why"),
+        item["by"],
+    )  # fmt: skip
+    if item["kind"] != KIND or receipt.status not in STATUSES:
+        raise ValueError(f"its status is {receipt.status!r}")
+    intent: object = receipt.intent
+    if not isinstance(intent, bytes) or len(intent) != ID_BYTES:
+        raise ValueError("its intent is no id")
+    for number in (receipt.height, receipt.attempts):
+        if type(number) is not int or number < 0:
+            raise TypeError(f"{number!r} is no count")
+    for text in (receipt.code, receipt.text, receipt.by, receipt.who or "", receipt.why or ""):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is no text")
+    if type(receipt.exhausted) is not bool:
+        raise TypeError("`exhausted` is neither true nor false")
+    return receipt
+
+
+def _value(value: Any) -> bytes | Link | None:
+    if value is None or isinstance(value, Link):
+        return value
+    envelope = open_envelope(value)
+    check_envelope(envelope)
+    if envelope.key_id is not None:
+        raise ValueError("its value is encrypted")
+    return envelope.data

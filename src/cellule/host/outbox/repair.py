@@ -1,0 +1,213 @@
+"""`effect repair`: compares a world's open intents with its rows, and makes them agree.
+
+Rows change in the batches of frames and receipts, so there is nothing to repair unless rows were lost or
+copied: after an import, a fork, a damaged store, a lost node key. An open intent without row, and without a
+receipt in the inbox, gets its row again and is performed again, with the same key. Rows, places, markers of
+intents that are not open are removed; so the end of a world is a repair with no intents at all.
+
+Every write expects what was read: beside a running pool a repair may lose, and says so as `skipped`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from cellule.errors import Conflict, Corrupted, OutcomeUnknown, Rejected
+from cellule.host.commits import put_blocks
+from cellule.host.limits import ATTEMPTS_MAX
+from cellule.host.outbox.limits import REPAIR_PAGE
+from cellule.host.outbox.receipts import KIND
+from cellule.host.outbox.rows import (
+    Opened,
+    Stored,
+    intent_of,
+    marker_ids,
+    marker_range,
+    opening_rows,
+    place_of,
+    place_range,
+    read_row,
+    shard_range,
+)
+from cellule.kernel.items import Opening
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.store.engine import Batch, Engine
+from cellule.values.cbor import decode
+
+OpenIntents = Callable[[], Awaitable[Iterable[Opening]]]
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found, and changed unless it was a dry run: intents, and the keys of unreadable rows."""
+
+    dry_run: bool
+    open: int = 0  # intents that are open and dispatched
+    missing: list[bytes] = field(default_factory=list)  # open, without row or receipt: written again
+    orphans: list[bytes] = field(default_factory=list)  # rows of intents that are not open, or second rows
+    unreadable: list[bytes] = field(default_factory=list)
+    places: list[bytes] = field(default_factory=list)  # `at` rows that name no row, or not theirs
+    markers: list[bytes] = field(default_factory=list)
+    skipped: int = 0  # changes that somebody else was faster with
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether intents and rows agreed."""
+        return not (self.missing or self.orphans or self.unreadable or self.places or self.markers)
+
+
+async def repair(
+    engine: Engine, cas: Cas, world: UUID, openings: OpenIntents, now_ns: int, *, dry_run: bool = False
+) -> Report:
+    """Make the outbox rows of a world agree with its open, dispatched intents.
+
+    `openings` is asked after rows and inbox were read, so what is settled meanwhile is not open in it. Rows
+    written again are found by the pool's next search. May be repeated at will.
+    """
+    found = await _Found.read(engine, cas.universe, world)
+    answered = {intent async for intent in _answered(engine, cas.universe, world)}
+    wanted = {opening.intent: opening for opening in await openings()}
+    report = Report(dry_run, len(wanted))
+    changes = list(_changes(found, wanted, report))
+    missing = [each for intent, each in wanted.items() if intent not in found.rows and intent not in answered]
+    report.missing = [each.intent for each in missing]
+    if not dry_run:
+        for batch in changes:
+            report.skipped += not await _committed(engine, batch)
+        await _write(engine, cas, opening_rows(cas.universe, world, missing, now_ns), report)
+    return report
+
+
+class _Found:
+    """All outbox rows of one world, and what stands beside them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Stored] = {}
+        self.second: list[Stored] = []
+        self.unreadable: dict[bytes, bytes] = {}
+        self.foreign: set[bytes] = set()  # rows of other worlds in the same shard
+        self.places: dict[bytes, bytes] = {}
+        self.markers: dict[bytes, bytes] = {}
+
+    @classmethod
+    async def read(cls, engine: Engine, universe: UUID, world: UUID) -> _Found:
+        """Read everything of a world's shard."""
+        found, shard = cls(), keys.shard_of(world)
+        async for key, at in _scanned(engine, place_range()):
+            if _shard_in(at) in (shard, None):
+                found.places[intent_of(key)] = at
+        async for at, value in _scanned(engine, shard_range(shard)):
+            found._sort(at, value, universe, world)
+        async for key, marker in _scanned(engine, marker_range()):
+            if marker_ids(marker) == (universe, world):
+                found.markers[intent_of(key)] = marker
+        return found
+
+    def _sort(self, at: bytes, value: bytes, universe: UUID, world: UUID) -> None:
+        try:
+            stored = read_row(at, value)
+        except Corrupted:
+            if _world_in(value) in (world, None):
+                self.unreadable[at] = value
+            else:
+                self.foreign.add(at)
+            return
+        intent = stored.row.intent
+        if (stored.row.universe, stored.row.world) != (universe, world):
+            self.foreign.add(at)
+        elif intent not in self.rows:
+            self.rows[intent] = stored
+        elif self.places.get(intent) == at:
+            self.second.append(self.rows[intent])
+            self.rows[intent] = stored
+        else:
+            self.second.append(stored)
+
+
+def _changes(found: _Found, wanted: Mapping[bytes, Opening], report: Report) -> Iterator[Batch]:
+    """What removes everything that should not be there."""
+    for intent, stored in found.rows.items():
+        if intent not in wanted:
+            report.orphans.append(intent)
+            yield Batch(expect={stored.at: stored.value}, clear=[stored.at, stored.place])
+        elif found.places.get(intent) != stored.at:
+            report.places.append(intent)
+            yield Batch(expect={stored.at: stored.value}, set={stored.place: stored.at})
+    for stored in found.second:
+        report.orphans.append(stored.row.intent)
+        yield Batch(expect={stored.at: stored.value}, clear=[stored.at])
+    for at, value in found.unreadable.items():
+        report.unreadable.append(at)
+        yield Batch(expect={at: value}, clear=[at])
+    for intent, at in found.places.items():
+        if intent not in found.rows and at not in found.foreign:
+            report.places.append(intent)
+            yield Batch(expect={keys.effect_at(intent): at}, clear=[keys.effect_at(intent)])
+    for intent, marker in found.markers.items():
+        report.markers.append(intent)
+        yield Batch(expect={keys.effect_cancel(intent): marker}, clear=[keys.effect_cancel(intent)])
+
+
+async def _write(engine: Engine, cas: Cas, opened: Opened, report: Report) -> None:
+    await put_blocks(cas, opened.blocks)
+    for stored in opened.stored:
+        batch = Batch(expect={stored.place: None}, set={stored.at: stored.value, stored.place: stored.at})
+        report.skipped += not await _committed(engine, batch)
+
+
+async def _committed(engine: Engine, batch: Batch) -> bool:
+    """Commit a batch that may be repeated; False if what it expects is not there any more."""
+    unknown: OutcomeUnknown | None = None
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            await engine.commit(batch)
+        except OutcomeUnknown as error:
+            unknown = error
+        except Conflict:
+            return unknown is not None
+        else:
+            return True
+    assert unknown is not None
+    raise unknown
+
+
+async def _answered(engine: Engine, universe: UUID, world: UUID) -> AsyncIterator[bytes]:
+    """The intents whose receipts wait in the inbox."""
+    async for _, value in _scanned(engine, keys.inbox_range(universe, world)):
+        try:
+            item: Any = decode(value)
+        except Rejected:
+            continue
+        if isinstance(item, dict) and item.get("kind") == KIND and isinstance(item.get("intent"), bytes):
+            yield item["intent"]
+
+
+async def _scanned(engine: Engine, wanted: keys.Range) -> AsyncIterator[tuple[bytes, bytes]]:
+    begin, end = wanted
+    while True:
+        page = await engine.scan(begin, end, limit=REPAIR_PAGE)
+        for item in page.items:
+            yield item
+        if not page.more:
+            return
+        begin = page.items[-1][0] + b"\0"
+
+
+def _shard_in(at: bytes) -> int | None:
+    try:
+        return place_of(at)[0]
+    except (Rejected, ValueError):
+        return None
+
+
+def _world_in(value: bytes) -> UUID | None:
+    """Whose row an unreadable one is, if that can still be told."""
+    try:
+        row: Any = decode(value)
+        return UUID(bytes=row["world"])
+    except (Rejected, LookupError, TypeError, ValueError):
+        return None

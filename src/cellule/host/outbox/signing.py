@@ -1,0 +1,134 @@
+"""The node's key: it vouches for receipts, so that nothing but the node can settle an intent.
+
+A receipt in an inbox carries the key's id and an HMAC-SHA256 over the universe, the world and the item's
+canonical bytes without the mac. The key is 32 bytes in the data folder, readable by its owner only, made
+once; a universe in memory has one of its own. What a receipt holds does not matter here.
+
+Rejected: signing without universe and world. A receipt copied into another world's inbox would be believed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from cellule.errors import CelluleError, Rejected
+from cellule.host.folder import folder_error
+from cellule.sources import Entropy
+from cellule.values.cbor import encode
+
+KEY_BYTES = 32
+KEY_FILE = "node.key"
+_TEMPORARY_BYTES = 8
+
+
+class NodeKey:
+    """A secret of 32 bytes; `id` names it in receipts and tells nothing about it."""
+
+    __slots__ = ("_secret", "id")
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != KEY_BYTES:
+            raise Rejected(
+                "effects.node_key",
+                "a node key has {most} bytes, not {size}",
+                most=KEY_BYTES,
+                size=len(secret),
+            )
+        self._secret = secret
+        self.id = sha256(secret).digest()[:8].hex()
+
+    def __repr__(self) -> str:
+        return f"NodeKey({self.id})"
+
+    def sign(self, universe: UUID, world: UUID, item: dict[str, Any]) -> dict[str, Any]:
+        """The item with `by` and `mac`; neither may be there yet."""
+        signed = {**item, "by": self.id}
+        signed["mac"] = self._mac(universe, world, signed)
+        return signed
+
+    def verify(self, universe: UUID, world: UUID, item: Mapping[str, Any]) -> bool:
+        """Tell whether this node signed the item for this world."""
+        bare = dict(item)
+        mac = bare.pop("mac", None)
+        if bare.get("by") != self.id or not isinstance(mac, bytes):
+            return False
+        try:
+            return hmac.compare_digest(mac, self._mac(universe, world, bare))
+        except Rejected:
+            return False
+
+    def _mac(self, universe: UUID, world: UUID, item: dict[str, Any]) -> bytes:
+        return hmac.digest(self._secret, universe.bytes + world.bytes + encode(item), "sha256")
+
+
+def memory_key(entropy: Entropy) -> NodeKey:
+    """The key of a node that keeps nothing."""
+    return NodeKey(entropy.bytes(KEY_BYTES))
+
+
+def folder_key(folder: Path, entropy: Entropy) -> NodeKey:
+    """The key of a data folder, made when it is missing; whoever comes second finds the first one's."""
+    path = folder / KEY_FILE
+    try:
+        found = _read(path)
+        if found is None:
+            _make(path, entropy)
+            found = _read(path)
+    except OSError as error:
+        raise folder_error(folder, error) from error
+    if found is None:
+        raise _unusable(path, "it vanished while it was made")
+    return NodeKey(found)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        mode = os.fstat(file).st_mode
+        data = os.read(file, KEY_BYTES + 1)
+    finally:
+        os.close(file)
+    if not stat.S_ISREG(mode) or stat.S_IMODE(mode) & 0o077:
+        raise _unusable(path, "others may read or write it", hint=f"Run: chmod 600 {path}")
+    if len(data) != KEY_BYTES:
+        raise _unusable(path, f"it does not hold {KEY_BYTES} bytes")
+    return data
+
+
+def _make(path: Path, entropy: Entropy) -> None:
+    """Write the key aside and link it into place: there is a whole key of ours, or somebody else's."""
+    aside = path.with_name(f"{KEY_FILE}.{entropy.bytes(_TEMPORARY_BYTES).hex()}")
+    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            os.write(file, entropy.bytes(KEY_BYTES))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _unusable(path: Path, why: str, hint: str = "") -> CelluleError:
+    return Rejected(
+        "effects.node_key", "the node key {path} cannot be used: {why}", path=str(path), why=why,
+        hint=hint or "Restore it from a copy, or remove it: receipts that wait in inboxes are then refused.",
+    )  # fmt: skip

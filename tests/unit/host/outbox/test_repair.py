@@ -1,0 +1,230 @@
+"""Repair, listing and receipts by hand: what operators do to an outbox."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from cellule.effects.adapter import Retry
+from cellule.errors import Rejected
+from cellule.host.outbox.inject import inject
+from cellule.host.outbox.listing import find_row, list_rows
+from cellule.host.outbox.receipts import Receipt
+from cellule.host.outbox.repair import repair
+from cellule.store import keys
+from cellule.store.engine import Batch
+from cellule.testing import Fate, Fault, FaultPlan, FaultyEngine
+from cellule.testing.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
+from cellule.values.cbor import encode
+from cellule.values.link import Link
+
+
+async def repaired(bench, *openings, engine=None, dry_run=False):
+    async def wanted():
+        return openings
+
+    cas = bench.cas(UNIVERSE)
+    return await repair(engine or bench.engine, cas, WORLD, wanted, bench.clock.now_ns(), dry_run=dry_run)
+
+
+def test_rows_that_agree_are_left_alone(play):
+    async def main(bench):
+        await bench.world.open([opening(1), opening(2)], bench.clock.now_ns())
+        before = bench.disk.dump()
+        report = await repaired(bench, opening(1), opening(2))
+        assert report.is_clean
+        assert report.open == 2
+        assert bench.disk.dump() == before
+
+    play(main)
+
+
+def test_an_open_intent_without_row_gets_one_and_is_performed(play):
+    async def main(bench):
+        [report] = [await repaired(bench, opening(1))]
+        assert report.missing == [opening(1).intent]
+        async with bench.pool(bench.worker()) as pool:
+            await bench.attempts(1)
+            await pool.wait_idle()
+        await check_left_nothing(bench.world, [opening(1).intent])
+        assert (await repaired(bench, opening(1))).is_clean  # its receipt waits in the inbox
+
+    play(main)
+
+
+def test_long_params_are_put_again(play):
+    async def main(bench):
+        long = opening(1)._replace(params=encode({"number": 1, "text": "x" * 50_000}))
+        await repaired(bench, long)
+        row = (await find_row(bench.engine, bench.clock, long.intent)).row
+        assert isinstance(row.params, Link)
+        assert await bench.cas(UNIVERSE).get(row.params.cid) == long.params
+
+    play(main)
+
+
+def test_what_is_not_open_is_removed_and_other_worlds_are_left_alone(play):
+    async def main(bench):
+        other = OutboxWorld(bench.engine, bench.key, UNIVERSE, same_shard(WORLD))
+        await other.open([opening(50)], bench.clock.now_ns())
+        await other.close([opening(51).intent])
+        before = bench.disk.dump()
+        await bench.world.open([opening(1), opening(2), opening(3)], bench.clock.now_ns())
+        await bench.world.close([opening(1).intent, opening(4).intent])
+        lost = opening(5).intent
+        place = keys.effect_at(lost)
+        await bench.engine.commit(Batch(set={place: keys.effect(keys.shard_of(WORLD), 5, 1, lost)}))
+        dry = await repaired(bench, dry_run=True)
+        assert dry.orphans == [opening(n).intent for n in sorted_intents(1, 2, 3)]
+        assert set(dry.markers) == {opening(1).intent, opening(4).intent}
+        assert dry.places == [lost]
+        done = await repaired(bench)
+        assert (done.orphans, set(done.markers), done.places) == (dry.orphans, set(dry.markers), dry.places)
+        assert bench.disk.dump() == before
+
+    play(main)
+
+
+def same_shard(world):
+    return next(UUID(int=n) for n in range(3, 10_000) if keys.shard_of(UUID(int=n)) == keys.shard_of(world))
+
+
+def sorted_intents(*numbers):
+    return sorted(numbers, key=lambda number: opening(number).intent)
+
+
+def test_unreadable_second_and_misplaced_rows_are_set_right(play):
+    async def main(bench):
+        opened = await bench.world.open([opening(1), opening(2), opening(3)], bench.clock.now_ns())
+        first, second, third = opened.stored
+        copy = keys.effect(keys.shard_of(WORLD), 0, 77, first.row.intent)
+        rows = {copy: first.value, second.place: copy, third.at: b"\xa0"}
+        await bench.engine.commit(Batch(set=rows))
+        report = await repaired(bench, opening(1), opening(2), opening(3))
+        assert report.orphans == [first.row.intent]
+        assert set(report.places) == {second.row.intent, third.row.intent}
+        assert report.unreadable == [third.at]
+        assert report.missing == [third.row.intent]
+        assert (await repaired(bench, opening(1), opening(2), opening(3))).is_clean
+        async with bench.pool(bench.worker()) as pool:
+            await bench.attempts(3)
+            await pool.wait_idle()
+        await check_left_nothing(bench.world, [each.row.intent for each in opened.stored])
+
+    play(main)
+
+
+def test_a_repair_that_loses_a_race_changes_nothing_and_says_so(play):
+    async def main(bench):
+        opened = await bench.world.open([opening(1)], bench.clock.now_ns())
+        rival = Batch(set={opened.stored[0].at: b"changed"})
+        engine = FaultyEngine(bench.engine, FaultPlan(commit={1: Fault(rival=rival)}))
+        report = await repaired(bench, engine=engine)
+        assert (report.orphans, report.skipped) == ([opening(1).intent], 1)
+        assert bench.disk.value(opened.stored[0].at) == b"changed"
+
+    play(main)
+
+
+@pytest.mark.parametrize("fate", [Fate.UNKNOWN_APPLIED, Fate.UNKNOWN_LOST])
+def test_a_repair_of_unknown_outcome_is_repeated(play, fate):
+    async def main(bench):
+        await bench.world.open([opening(1)], bench.clock.now_ns())
+        plan = FaultPlan(commit={1: Fault(fate), 3: Fault(fate)})
+        report = await repaired(bench, opening(2), engine=FaultyEngine(bench.engine, plan))
+        assert report.skipped == 0
+        assert (await repaired(bench, opening(2))).is_clean
+
+    play(main)
+
+
+def test_a_listing_tells_what_is_done_about_each_row(play, work_types):
+    async def main(bench):
+        async def mixed(params, attempt):
+            if params.number == 1:
+                raise Retry("the bank is closed", after_s=60)
+            await asyncio.sleep(50)
+            return work_types[1](params.number)
+
+        async with bench.pool(bench.worker(mixed, concurrency=1)) as pool:
+            rows = [opening(1, priority=0), opening(2, priority=1), opening(3), opening(4, "other.kind")]
+            await bench.opened(pool, *rows)
+            await asyncio.sleep(5)
+            page = await list_rows(bench.engine, bench.clock, pool=pool)
+            told = {each.row.height - 1: (each.state, each.reason) for each in page.rows}
+            assert told == {
+                1: ("retrying", "the bank is closed"),
+                2: ("running", "attempt 1 of 5"),
+                3: ("waiting", "for a free place of its adapter"),
+                4: ("no adapter", "no adapter for other.kind on this node"),
+            }
+            assert page.cursor is None
+            apart = await list_rows(bench.engine, bench.clock, world=WORLD)
+            assert {each.state for each in apart.rows} == {"waiting", "retrying"}
+            assert (await list_rows(bench.engine, bench.clock, world=UUID(int=9))).rows == []
+            found = await find_row(bench.engine, bench.clock, opening(2).intent, pool)
+            assert (found.state, found.intent) == ("running", opening(2).key)
+            assert await find_row(bench.engine, bench.clock, opening(9).intent, pool) is None
+
+    play(main)
+
+
+def test_a_listing_is_cut_into_pages_and_shows_unreadable_rows(play):
+    async def main(bench):
+        await bench.world.open([opening(n, priority=n % 10) for n in range(25)], bench.clock.now_ns() + 10**9)
+        await bench.engine.commit(Batch(set={keys.effect(63, 9, 1, b"x"): b"?"}))
+        seen, after = [], None
+        while True:
+            page = await list_rows(bench.engine, bench.clock, after=after, limit=7)
+            seen += page.rows
+            after = page.cursor
+            if after is None:
+                break
+        assert [each.state for each in seen] == ["waiting"] * 25 + ["unreadable"]
+        assert [each.row.priority for each in seen[:25]] == sorted(n % 10 for n in range(25))
+        assert seen[-1].intent == ""
+        assert seen[0].reason == "for its time"
+        with pytest.raises(Rejected) as caught:
+            await list_rows(bench.engine, bench.clock, limit=0)
+        assert caught.value.code == "effects.list_limit"
+
+    play(main)
+
+
+def test_a_receipt_given_by_hand_is_signed_and_says_who_and_why(play):
+    async def main(bench):
+        cas = bench.cas(UNIVERSE)
+        given = Receipt(opening(1).intent, 2, "ok", encode({"number": 1}), who="ada", why="the bank called")
+        row = await inject(bench.engine, bench.key, cas, WORLD, given, bench.entropy)
+        assert await bench.world.receipts() == [given._replace(by=bench.key.id)]
+        assert bench.disk.value(row) is not None
+        long = given._replace(value=encode("x" * 40_000))
+        await inject(bench.engine, bench.key, cas, WORLD, long, bench.entropy)
+        kept = (await bench.world.receipts())[1].value
+        assert await cas.get(kept.cid) == long.value
+
+    play(main)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"status": "done"}, "effects.inject_status"),
+        ({"who": ""}, "effects.inject_unsigned"),
+        ({"why": None}, "effects.inject_unsigned"),
+        ({"value": None}, "effects.inject_value"),
+        ({"status": "failed"}, "effects.inject_value"),
+        ({"value": b"x" * 1_000_001}, "effects.inject_size"),
+    ],
+)
+def test_a_receipt_by_hand_that_makes_no_sense_is_refused(play, change, code):
+    async def main(bench):
+        given = Receipt(opening(1).intent, 2, "ok", b"\xa0", who="ada", why="because")._replace(**change)
+        with pytest.raises(Rejected) as caught:
+            await inject(bench.engine, bench.key, bench.cas(UNIVERSE), WORLD, given, bench.entropy)
+        assert caught.value.code == code
+        assert bench.disk.dump() == {}
+
+    play(main)

@@ -1,0 +1,44 @@
+"""Very many timers on a node: set, the node restarted, fired in the order they are due."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from cellule.assembly import DATABASE, Options
+from cellule.assembly import open as open_node
+from cellule.kernel.records import RECEIPT
+from cellule.store.engines.sqlite import SqliteEngine
+from cellule.testing import ManualClock
+from cellule.testing.nodes import load_app, records_of
+from cellule.values.cbor import decode
+from cellule.values.envelope import open_envelope
+
+CELLS, EACH = 1_000, 100
+ALARMS = load_app(Path(__file__).parents[2] / "node_apps" / "alarms.py")
+
+
+async def test_a_hundred_thousand_timers_outlive_a_restart_and_fire_in_order(tmp_path):
+    clock = ManualClock()
+    options = Options(clock=clock)
+    async with open_node(tmp_path, ALARMS.app, options=options) as node:
+        world = await node.world("w")
+        await world.send_many([ALARMS.Set(f"c{at}", at * EACH, EACH) for at in range(CELLS)])
+        hosted = await node.node.hosted(world.info)
+        assert hosted.world.ledger.book.timers == CELLS * EACH
+    clock.advance(3_600 * 1_000_000_000)
+    async with open_node(tmp_path, ALARMS.app, options=options) as node:
+        world = await node.world("w")
+        hosted = await node.node.hosted(world.info)
+        async with asyncio.timeout(60):
+            ledger = hosted.world.ledger
+            while ledger.book.timers or ledger.ring:  # noqa: ASYNC110 - a ledger has nothing to wait on
+                await asyncio.sleep(0.05)
+        states = [await world.cell(ALARMS.alarm, f"c{at}").state() for at in range(CELLS)]
+        assert states == [ALARMS.Alarm(EACH)] * CELLS
+        info = world.info
+    async with await SqliteEngine.open(tmp_path / DATABASE) as engine:
+        records = await records_of(engine, info)
+    fired = [decode(open_envelope(record[7]).data)["due_ns"] for _, record in records if record[0] == RECEIPT]
+    assert len(fired) == CELLS * EACH
+    assert fired == sorted(fired)

@@ -1,0 +1,132 @@
+"""Requests to the owner of a world from other processes: done by it, noted in the journal, done once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from cellule.errors import Unavailable
+from cellule.host.directory import baseline_of
+from cellule.host.inbox import enqueue
+from cellule.host.requests import Request
+from cellule.kernel.records import CONTROL, REFUSED, SNAPSHOT
+from cellule.store import keys
+from cellule.store.engines.memory import MemoryEngine
+from cellule.values.link import Link
+
+
+async def records(world):
+    return [record async for frame in world.frames() for record in frame.records]
+
+
+async def first(world, kind):
+    """The first record of a kind, once it is durable."""
+    async with aclosing(world.tail(after=0)) as frames:
+        async for frame in frames:
+            for record in frame.records:
+                if record[0] == kind:
+                    return record
+    raise AssertionError("the journal ended")
+
+
+async def ask(engine, info, row):
+    await enqueue(engine, info.universe, info.id, [row], bytes(16))
+
+
+def test_the_owner_takes_the_snapshot_that_another_process_asks_for(on_node, tally):
+    async def main(opened):
+        async with opened() as node, opened(owner=False) as other:
+            world = await node.world("w")
+            await world.send(tally.Add("a", 5))
+            height, root = await (await other.world("w")).snapshot(who="ann", why="before the update")
+            [baseline] = await node.node.engine.read([keys.world_baseline(world.info.universe, world.id)])
+            assert baseline_of(baseline) == (height, root)
+            control, noted = (await records(world))[-2:]
+            assert control[0] == CONTROL
+            assert control[2:5] == ["snapshot", "ann", "before the update"]
+            assert (noted[0], noted[2], noted[3]) == (SNAPSHOT, height, Link(root))
+
+    on_node(main)
+
+
+def test_a_request_leaves_no_row_behind(on_node, tally):
+    async def main(opened):
+        async with opened() as node, opened(owner=False) as other:
+            world = await node.world("w")
+            await (await other.world("w")).snapshot()
+            engine, info = node.node.engine, world.info
+            ready = keys.ready(keys.shard_of(info.id), info.universe, info.id)
+            while (seen := (await engine.read([ready]))[0]) is not None:
+                await engine.watch(ready, seen)
+            assert not (await engine.scan(*keys.inbox_range(info.universe, info.id), limit=1)).items
+
+    on_node(main)
+
+
+def test_several_processes_may_ask_while_events_go_on(on_node, tally):
+    async def main(opened):
+        async with opened() as node, opened(owner=False) as one, opened(owner=False) as two:
+            world = await node.world("w")
+            far = [await one.world("w"), await two.world("w")]
+            events = [world.send(tally.Add("a", 1)) for _ in range(20)]
+            *_, first, second = await asyncio.gather(*events, far[0].snapshot(), far[1].snapshot())
+            assert await world.cell(tally.account, "a").state() == tally.Account(20, 20)
+            noted = [(record[2], record[3].cid) for record in await records(world) if record[0] == SNAPSHOT]
+            assert {first, second} == set(noted)
+
+    on_node(main)
+
+
+def test_a_request_that_waited_for_an_owner_is_done_when_there_is_one(on_node, tally):
+    async def main(opened):
+        async with opened() as node:
+            world = await node.world("w")
+            await world.send(tally.Add("a", 5))
+        await ask(MemoryEngine(opened.disk), world.info, Request("ann", "later", bytes(16)).row())
+        async with opened(app=None) as node:
+            world = await node.world("w")
+            control = await first(world, CONTROL)
+            assert control[2:5] == ["snapshot", "ann", "later"]
+            assert control[5]["request"] == bytes(16)
+
+    on_node(main)
+
+
+def test_the_request_outlives_a_store_that_cannot_take_the_snapshot_now(on_node, tally):
+    async def main(opened):
+        async with opened() as node, opened(owner=False) as other:
+            world = await node.world("w")
+            await world.send(tally.Add("a", 5))
+            hosted = await node.node.hosted(world.info)
+            fails = iter([Unavailable("store.busy", "not now")])
+            put_many = hosted._cas.put_many
+
+            async def put(*arguments, **named):
+                for error in fails:
+                    raise error
+                return await put_many(*arguments, **named)
+
+            hosted._snapshots._cas.put_many = put
+            height, _ = await (await other.world("w")).snapshot()
+            assert height > 1
+            assert next(fails, None) is None
+
+    on_node(main)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"what": "dance"}, {"who": 1}, {"id": "text"}, {"why": None}],
+    ids=["unknown", "who", "id", "why"],
+)
+def test_a_row_that_is_no_request_is_refused_in_the_journal(on_node, tally, wrong):
+    async def main(opened):
+        async with opened() as node:
+            world = await node.world("w")
+            row = {**Request("ann", "x", bytes(16)).row(), **wrong}
+            await ask(node.node.engine, world.info, row)
+            assert (await first(world, REFUSED))[4] == "routing.schema_unknown"
+
+    on_node(main)
