@@ -12,6 +12,7 @@ import pytest
 from cellule.testing.servers.postgres import missing_reason
 
 ROOT = Path(__file__).parents[2]
+BENCHES = ("values", "engines", "cas", "kernel", "ingest", "growth")
 KEYS = ["bench", "case", "metric", "value", "unit", "target", "ok"]
 REASON = missing_reason()
 NEEDS_SERVER = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -27,11 +28,13 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_told():
     assert done.returncode != 0
     assert done.stdout == ""
     assert "nonsense" in done.stderr
-    for name in ("values", "engines", "cas", "kernel"):
+    for name in BENCHES:
         assert name in done.stderr
 
 
-@pytest.mark.parametrize("name", ["values", pytest.param("engines", marks=NEEDS_SERVER), "cas", "kernel"])
+@pytest.mark.parametrize(
+    "name", ["values", pytest.param("engines", marks=NEEDS_SERVER), "cas", "kernel", "ingest", "growth"]
+)
 def test_a_benchmark_prints_one_json_object_a_line_with_exactly_the_agreed_keys(name):
     done = bench(name, "--json", "--quick")
     assert done.returncode == 0, done.stderr

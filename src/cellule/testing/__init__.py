@@ -20,6 +20,8 @@ from cellule.testing.wire import Wire
 if TYPE_CHECKING:
     from cellule.testing.answers import Cell, Events, Failure, Sent, Version
     from cellule.testing.app_simulation import AppRun, simulate_app
+    from cellule.testing.effects import Intent, Intents
+    from cellule.testing.recording import Recording
     from cellule.testing.world import World
 
 __all__ = [
@@ -35,8 +37,11 @@ __all__ = [
     "FaultPlan",
     "Faults",
     "FaultyEngine",
+    "Intent",
+    "Intents",
     "ManualClock",
     "Node",
+    "Recording",
     "Run",
     "SeededEntropy",
     "Sent",
@@ -54,6 +59,8 @@ __all__ = [
 _LATER = {
     "cellule.testing.answers": ("Cell", "Events", "Failure", "Sent", "Version"),
     "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
+    "cellule.testing.effects": ("Intent", "Intents"),
+    "cellule.testing.recording": ("Recording",),
     "cellule.testing.world": ("World",),
 }
 _HOME_OF = {name: home for home, names in _LATER.items() for name in names}

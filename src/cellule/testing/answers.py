@@ -125,6 +125,17 @@ class Sent:
         heights = {step.height for step in self._newest()}
         return self._chronicle.emitted(heights)
 
+    @property
+    def effects(self) -> list[tuple[str, Any]]:
+        """The effects that its steps asked for: kind and params, in their order."""
+        heights = {step.height for step in self._newest()}
+        past = self._chronicle
+        return [
+            (row.kind, past.params(row.kind, row.params))
+            for row in past.journal.intents()
+            if row.cause in heights
+        ]
+
     def check(self) -> Sent:
         """Return this if it was applied; otherwise raise what a node's `send` raises."""
         for step in self._newest():

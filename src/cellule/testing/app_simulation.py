@@ -3,24 +3,29 @@
     simulate_app(app, [[Placed("o1", 30), Paid("o1", 30)], [Placed("o2", 5)]], check=never_overpaid)
 
 Each inner list is one sender, whose order is kept; senders are interleaved at random over beats of random
-size. Between beats the world is restored from the journal, loses a beat that was not durable yet, gets events
-again that it has, and sees its clock run ahead or step back. After every action the author's `check(world)`
-must hold; at the end every event was admitted exactly once, and the journal restores and verifies. What
-`simulate` does for engines and loops, this does for apps: nothing here waits, so it needs no event loop.
+size. Between beats the world is restored from the journal, loses a beat that was not durable yet, gets
+events again that it has, and sees its clock run ahead or step back. Effects are answered late and in any
+order, by `answers={charge: lambda params, chance: Charged(...)}` or with failures; receipts come twice,
+get lost before they are durable, and what waits for approval is approved or denied. After every action the
+author's `check(world)` must hold; at the end every event was admitted exactly once, no effect is left
+without an answer, and the journal restores and verifies. What `simulate` does for engines and loops, this
+does for apps: nothing here waits, so it needs no event loop.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 from cellule.app import App
+from cellule.effects.outcomes import Failed
 from cellule.errors import InvariantBroken, ensure
 from cellule.kernel.items import LATER, Admitted, Duplicate, RefusedItem
+from cellule.testing.effects import Intent, kind_of
 from cellule.testing.entropy import SeededEntropy
 from cellule.testing.simulation import seeds_wanted
 from cellule.testing.world import World
@@ -29,6 +34,11 @@ Check = Callable[[World], object]
 Senders = Sequence[object] | Callable[[SeededEntropy], Sequence[object]]
 """Events of one sender, or a list of such lists; or a function that makes them by chance."""
 
+Answer = Callable[[Any, SeededEntropy], Any]
+Answers = Mapping[Any, Answer]
+"""What answers an effect: a function of its params and of chance; it may raise `Failed`."""
+
+ROUNDS_MAX: Final = 1_000
 BATCH_MAX: Final = 8
 TRACE_SHOWN: Final = 12
 _MILLISECOND_NS: Final = 1_000_000
@@ -37,6 +47,7 @@ _ACTIONS: Final = (
     ("send", 12), ("lose", 2), ("again", 3), ("beat", 4), ("settle", 3), ("crash", 4), ("snapshot", 2),
     ("wait", 3), ("step back", 1),
 )  # fmt: skip
+_ACTIONS_OUTSIDE: Final = (("answer", 8), ("lose answer", 2), ("answer again", 2), ("decide", 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,7 @@ class AppRun:
 
 def simulate_app(
     app: App, senders: Senders, *, check: Check | None = None, seeds: int | Iterable[int] | None = None,
-    live: bool | None = None,
+    live: bool | None = None, answers: Answers | None = None,
 ) -> list[AppRun]:  # fmt: skip
     """Explore an app once a seed; raises at the first seed that fails, with a line that replays it.
 
@@ -59,12 +70,13 @@ def simulate_app(
     """
     wanted = seeds_wanted() if seeds is None else [seeds] if isinstance(seeds, int) else seeds
     runs = []
+    given = {kind_of(effect): answer for effect, answer in (answers or {}).items()}
     for seed in wanted:
-        exploration = _Exploration(app, senders, check, seed, live)
+        exploration = _Exploration(app, senders, check, seed, live, given)
         try:
             runs.append(exploration.run())
         except Exception as error:
-            again = _Exploration(app, senders, check, seed, live)
+            again = _Exploration(app, senders, check, seed, live, given)
             raise _failed(
                 app, exploration, error, again.fails_like(exploration), named=seeds is not None
             ) from error
@@ -74,20 +86,28 @@ def simulate_app(
 class _Exploration:
     """One seed."""
 
-    def __init__(self, app: App, senders: Senders, check: Check | None, seed: int, live: bool | None) -> None:
+    def __init__(
+        self, app: App, senders: Senders, check: Check | None, seed: int, live: bool | None,
+        answers: Mapping[str, Answer],
+    ) -> None:  # fmt: skip
         chance = SeededEntropy(seed, "app simulation")
         given = senders(chance.child("senders")) if callable(senders) else senders
         self.seed = seed
         self.trace: list[str] = []
         self._chance = chance
         self._check = check
+        self._answers = answers
+        self._answered: list[Intent] = []
         self._world = World(app, seed=seed, live=live)
         self._waiting = [
             deque((f"{name}/{at}", event) for at, event in enumerate(events))
             for name, events in enumerate(_by_sender(given))
         ]
         self._sent: dict[str, object] = {}
-        self._deck = [action for action, weight in _ACTIONS for _ in range(weight)]
+        modules = self._world.built.manifest.modules.values()
+        asks = any(module.effects_emitted for module in modules)
+        actions = (*_ACTIONS, *_ACTIONS_OUTSIDE) if asks else _ACTIONS
+        self._deck = [action for action, weight in actions for _ in range(weight)]
 
     def run(self) -> AppRun:
         """Do everything; raises what goes wrong."""
@@ -95,6 +115,7 @@ class _Exploration:
             self._act(self._chance.choice(self._deck))
             self._look()
         self._world.settle()
+        self._answer_the_rest()
         self._look()
         self._check_once()
         self._world.assert_replays()
@@ -149,7 +170,67 @@ class _Exploration:
             case "wait" | "step back":
                 self._move_clock(action)
             case _:
-                pass
+                self._act_outside(action)
+
+    # The outside
+
+    def _act_outside(self, action: str) -> None:
+        """Something about effects, if there is any to do it about."""
+        wanted = "parked" if action == "decide" else "open"
+        waiting = [intent for intent in self._world.intents if intent.status == wanted]
+        if action == "answer again":
+            if self._answered:
+                self._repeat(self._chance.choice(self._answered))
+        elif waiting:
+            intent = self._chance.choice(waiting)
+            if action == "decide":
+                self._decide(intent)
+            else:
+                self._answer(intent, lose=action == "lose answer")
+
+    def _answer(self, intent: Intent, *, lose: bool = False) -> None:
+        status, value, text = self._drawn_answer(intent)
+        self._note(f"{'lose ' if lose else ''}answer {intent.kind} {intent.height} {status} {value!r}")
+        if lose:
+            self._world.host.beat_lost()
+            return
+        exhausted = status != "ok" and self._chance.below(2) == 0
+        self._world.give(intent, status, value, text=text, code="simulated", exhausted=exhausted)
+        self._answered.append(intent)
+
+    def _drawn_answer(self, intent: Intent) -> tuple[str, object, str]:
+        answer = self._answers.get(intent.kind)
+        if answer is None or self._chance.below(8) == 0:
+            return self._chance.choice(["failed", "timeout"]), None, "simulated"
+        try:
+            return "ok", answer(intent.params, self._chance), ""
+        except Failed as failed:
+            return "failed", None, failed.text
+
+    def _repeat(self, intent: Intent) -> None:
+        self._note(f"answer {intent.kind} {intent.height} again")
+        self._world.repeat(intent)
+
+    def _decide(self, intent: Intent) -> None:
+        approves = self._chance.below(3) > 0
+        self._note(f"{'approve' if approves else 'deny'} {intent.kind} {intent.height}")
+        (self._world.approve if approves else self._world.deny)(intent)
+
+    def _answer_the_rest(self) -> None:
+        """Nobody is left waiting for the outside; timers may be."""
+        for _ in range(ROUNDS_MAX):
+            waiting = [each for each in self._world.intents if each.status in ("open", "parked")]
+            if not waiting:
+                return
+            for intent in waiting:
+                if intent.status == "parked":
+                    self._decide(intent)
+                else:
+                    self._answer(intent)
+        raise InvariantBroken(
+            "testing.never_rests", "after {count} rounds of answers the app still asks for effects",
+            count=ROUNDS_MAX, hint="A cell probably asks again for whatever it is answered.",
+        )  # fmt: skip
 
     def _move_clock(self, action: str) -> None:
         ns = (1 << self._chance.below(_JUMP_BITS)) * _MILLISECOND_NS

@@ -16,7 +16,7 @@ from cellule.kernel.records import HALTED, SKIPPED
 from cellule.testing.answers import Events, Failure
 from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
 from cellule.testing.memory_host import MemoryHost
-from cellule.values.cbor import decode_trusted
+from cellule.values.cbor import decode_trusted, encode
 from cellule.values.names import Name
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,6 +85,22 @@ class Chronicle:
                 return built.key_value(base, key)
         return key
 
+    def params(self, kind: str, data: bytes) -> Any:
+        """The params of a request, as the newest app that knows its kind has them."""
+        for built in reversed(self._builds):
+            form = built.forms.effects.get(kind)
+            if form is not None:
+                return built.forms.codec(form.params).decode_trusted(data)
+        return decode_trusted(data)
+
+    def receipt_bytes(self, kind: str, value: Any) -> bytes:
+        """The value of a receipt; raises `Rejected` if it is not what the effect brings."""
+        for built in reversed(self._builds):
+            form = built.forms.effects.get(kind)
+            if form is not None:
+                return built.forms.codec(form.receipt).encode(value)
+        return encode(value)
+
     def shown(self, cell: Target) -> str:
         """A cell for people: `shop/order 'o1'`, or `shop/totals` where there is only one."""
         base, key = cell
@@ -96,6 +112,6 @@ class Chronicle:
 
     def _event(self, row: EventRow) -> Any:
         for built in reversed(self._builds):
-            if row.schema in built.forms.names:
+            if row.schema in built.forms.names or row.schema in built.forms.receipts:
                 return built.decode_event(row.schema, row.value)
         return decode_trusted(row.value)

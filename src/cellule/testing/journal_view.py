@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from cellule.kernel.frame import Frame, decode_frame
-from cellule.kernel.records import EMITTED, EVENT, STEP
+from cellule.kernel.intents.identity import intent_digest
+from cellule.kernel.records import EMITTED, EVENT, INTENT, RECEIPT, STEP, Settled
+from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
@@ -48,6 +50,39 @@ class StepRow(NamedTuple):
     now_ns: int
 
 
+class IntentRow(NamedTuple):
+    """A request for an effect; `cause` is the step that made it, at `position` among its requests."""
+
+    height: int
+    cause: int
+    position: int
+    cell: Target
+    born: int
+    kind: str
+    params: bytes
+    key: str | None
+    slot: str | None
+
+    def digest(self, world: bytes) -> bytes:
+        """The intent's id."""
+        base, key = self.cell
+        return intent_digest(world, base, key, self.born, self.cause, self.position, self.kind, self.params)
+
+
+class ReceiptRow(NamedTuple):
+    """How an intent ended; `value` is what the adapter answered, where it did."""
+
+    height: int
+    intent: int
+    status: str
+    schema: str
+    event: bytes
+    value: bytes | None
+    code: str
+    text: str
+    by: str
+
+
 class JournalView:
     """The rows of a journal that grows."""
 
@@ -60,6 +95,8 @@ class JournalView:
         self._steps: list[StepRow] = []
         self._by_cause: dict[int, list[StepRow]] = {}
         self._by_cell: dict[Target, list[StepRow]] = {}
+        self._intents: dict[int, IntentRow] = {}
+        self._receipts: dict[int, ReceiptRow] = {}
 
     def event(self, height: int) -> EventRow:
         """The event at that height, sent or emitted."""
@@ -96,6 +133,21 @@ class JournalView:
         self._catch_up()
         return [key for name, key in self._by_cell if name == base]
 
+    def intents(self) -> list[IntentRow]:
+        """All requests for effects."""
+        self._catch_up()
+        return list(self._intents.values())
+
+    def intent(self, height: int) -> IntentRow:
+        """The request at that height."""
+        self._catch_up()
+        return self._intents[height]
+
+    def receipt(self, intent: int) -> ReceiptRow | None:
+        """The receipt of the intent at that height, if it has one."""
+        self._catch_up()
+        return self._receipts.get(intent)
+
     def _catch_up(self) -> None:
         while self._read < len(self._frames):
             self._take(decode_frame(self._frames[self._read]))
@@ -112,6 +164,10 @@ class JournalView:
                 self._emitted.append(self._take_event(frame, height, cause, None, schema, held, targets))
             elif kind == STEP:
                 self._take_step(frame, height, record)
+            elif kind == INTENT:
+                self._take_intent(frame, height, record)
+            elif kind == RECEIPT:
+                self._take_receipt(frame, height, record)
 
     def _take_event(
         self, frame: Frame, height: int, cause: int, given: Any, schema: int, held: Any, targets: Any
@@ -121,6 +177,29 @@ class JournalView:
         row = EventRow(height, cause, given, names[schema], self._bytes(held), cells, frame.header.now_ns)
         self._events[height] = row
         return row
+
+    def _take_intent(self, frame: Frame, height: int, record: list[Any]) -> None:
+        _, cause, position, base, key, born, kind, params, more = record
+        more = more or {}
+        self._intents[height] = IntentRow(
+            height, cause, position, (frame.names[base], key), born, frame.names[kind], self._bytes(params),
+            more.get("key"), more.get("slot"),
+        )  # fmt: skip
+
+    def _take_receipt(self, frame: Frame, height: int, record: list[Any]) -> None:
+        _, intent, base, key, _, status, schema, held, _, more = record
+        more = more or {}
+        event = self._bytes(held)
+        name, now_ns = frame.names[schema], frame.header.now_ns
+        value: Any = decode(event).get("value")  # type: ignore[union-attr]
+        self._receipts[intent] = ReceiptRow(
+            height, intent, Settled(status).name.lower(), name, event,
+            None if value is None else encode(value), more.get("code", ""), more.get("text", ""),
+            more.get("by", ""),
+        )  # fmt: skip
+        self._events[height] = EventRow(
+            height, intent, None, name, event, ((frame.names[base], key),), now_ns
+        )
 
     def _take_step(self, frame: Frame, height: int, record: list[Any]) -> None:
         _, cause, base, key, born, era, status, version, _, held, more = record

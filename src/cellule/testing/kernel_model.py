@@ -144,9 +144,10 @@ class ModelWorld:
         try:
             if isinstance(item, ControlItem):
                 return "admitted", control(self, item)
+            assert isinstance(item, EventItem)  # the town has no intents, and so no receipts
             return self._event(item)
         except Refusal as refusal:
-            if item.durable:
+            if isinstance(item, EventItem | ControlItem) and item.durable:
                 named = f"control:{item.verb}" if isinstance(item, ControlItem) else item.schema
                 given = None if isinstance(item, ControlItem) else _given(item.id)
                 self.record("refused", 0, given, named, refusal.code)

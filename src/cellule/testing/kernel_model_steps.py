@@ -164,7 +164,7 @@ def _run(moment: Moment, address: Address, cell: ModelCell, message: Message) ->
     except Exception as error:
         raise Refusal("testing.step_raised") from error
     if did.effects:
-        raise Refusal("kernel.effect_undeclared")
+        raise Refusal("kernel.effect_pure")  # all modules of the town are; `kernel_bank.py` has others
     emits = [_routed(moment.eras[now], message.depth + 1, *emit) for emit in did.emit]
     status = "deleted" if did.state is None else "ok"
     log = module.log and status == "ok"

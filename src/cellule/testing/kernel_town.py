@@ -242,7 +242,7 @@ _ACTIONS: dict[str, Callable[[Any, Any], Did]] = {
     "repeat": _repeat,
     "fan": lambda kept, _: Did(kept, emit=_FAN),
     "wrong": lambda kept, _: Did(kept, emit=[_pass(0), ("town/Nowhere@1", {})]),
-    "effect": lambda kept, _: Did(kept, effects=["http.request"]),
+    "effect": lambda kept, _: Did(kept, effects=[("http.request", b"\xa0", None, None)]),
 }
 
 

@@ -26,6 +26,7 @@ from cellule.values.cid import Cid
 
 SNAPSHOTS_KEPT_MAX = 8
 BEATS_MAX = 100_000
+INTENTS_PAGE = 1_000
 
 
 class MemoryHost:
@@ -75,6 +76,18 @@ class MemoryHost:
             if not self.beat().more:
                 return
         raise _never_rests(beats_max)
+
+    def open_intents(self) -> list[tuple[bytes, list[Any]]]:
+        """The rows of all open intents, oldest first."""
+        ledger = self._kernel.ledger
+        rows: list[tuple[bytes, list[Any]]] = []
+        begin = b""
+        while True:
+            page = drive(ledger.book.open.scan(begin, None, INTENTS_PAGE), ledger.nodes, self.fetch)
+            rows += page
+            if len(page) < INTENTS_PAGE:
+                return rows
+            begin = page[-1][0] + b"\0"
 
     def advance(self, ns: int) -> None:
         """Let time pass, waking the world for every timer on the way."""

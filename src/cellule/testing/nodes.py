@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from cellule.app.built import Built
+from cellule.effects.adapter import Adapter, Adapters
 from cellule.errors import InvariantBroken
 from cellule.host.checking import check_world
 from cellule.host.directory import Directory, WorldInfo
@@ -25,6 +26,9 @@ from cellule.host.limits import IDLE_S, SNAPSHOT_TAIL_BYTES, STALL_S, WORLDS_MAX
 from cellule.host.loading import Loader, read_head
 from cellule.host.node import Node, node_id
 from cellule.host.nodes import drive
+from cellule.host.outbox.pool import Pool, PoolOptions
+from cellule.host.outbox.signing import NodeKey
+from cellule.host.outgoing import Dispatch
 from cellule.host.service import Cellule, Deploy
 from cellule.host.verification import verify_world
 from cellule.kernel.frame import decode_frame
@@ -63,16 +67,26 @@ async def open_node(
     engine: Engine, built: Built | None, programs: Programs, *, clock: Clock | None = None,
     entropy: Entropy | None = None, deploy: Deploy = "auto", budget: Budget | None = None,
     snapshot_bytes: int = SNAPSHOT_TAIL_BYTES, stall_s: float = STALL_S, idle_s: float = IDLE_S,
-    worlds_max: int = WORLDS_MAX, owner: bool = True,
+    worlds_max: int = WORLDS_MAX, owner: bool = True, adapters: Iterable[Adapter] = (),
+    key: NodeKey | None = None, pool: PoolOptions | None = None,
 ) -> AsyncIterator[Cellule]:  # fmt: skip
-    """A running node over an engine."""
+    """A running node over an engine; it performs effects if it has the `key` that vouches for receipts."""
     clock, entropy = clock or SystemClock(), entropy or SeededEntropy(0, "node")
+    dispatch = Dispatch()
     loader = Loader(
         engine, programs, clock, entropy, node_id(clock, entropy), budget or Budget(), None, None,
-        snapshot_bytes, stall_s,
+        snapshot_bytes, stall_s, key, dispatch,
     )  # fmt: skip
     node = Node(engine, loader, clock, entropy, owner, lambda: "another", idle_s, worlds_max)
-    async with node.running():
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(node.running())
+        if owner and key is not None:
+            node.pool = Pool(
+                engine, Adapters(adapters), key, node.cas, clock, entropy, arrived=node.receipts_arrived,
+                options=pool,
+            )  # fmt: skip
+            dispatch.pool = node.pool
+            await stack.enter_async_context(node.pool.running())
         yield Cellule(node, built, deploy)
 
 
@@ -108,6 +122,16 @@ async def events_of(engine: Engine, info: WorldInfo) -> list[Recorded]:
             if record[0] == EVENT:
                 height = frame.header.first + position
                 found.append(Recorded(height, record[2], frame.names[record[3]], len(record[5])))
+    return found
+
+
+async def records_of(engine: Engine, info: WorldInfo) -> list[tuple[int, list[Any]]]:
+    """Every record of a world's journal with its height."""
+    head = await read_head(engine, info)
+    found: list[tuple[int, list[Any]]] = []
+    async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
+        frame = decode_frame(data)
+        found += [(frame.header.first + at, record) for at, record in enumerate(frame.records)]
     return found
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from cellule.app import App, Built
 from cellule.app.build import revise
-from cellule.errors import Rejected
+from cellule.errors import CelluleError, Rejected, StepFailed
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
 from cellule.modules.python import check_not_loading
@@ -27,10 +27,14 @@ from cellule.testing.answers import Cell, Events, Failure, Sent
 from cellule.testing.app_programs import AppPrograms
 from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
+from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
 from cellule.testing.memory_host import MemoryHost
+from cellule.testing.recording import Recording
 from cellule.values.link import Link
 
 Reducer = Callable[..., Any] | str
+
+ANSWERS_MAX = 10_000
 
 _log = logging.getLogger("cellule.testing")
 
@@ -57,6 +61,7 @@ class World:
             built.manifest, self._programs, built.blocks, seed=seed, now_ns=WALL_ORIGIN_NS, evict=evict
         )
         self.chronicle = Chronicle(self.host, self._builds)
+        self._outside = Outside(self)
         self.host.start()
 
     @property
@@ -94,8 +99,16 @@ class World:
         return answers
 
     def settle(self) -> None:
-        """Beat until the world has nothing more to do."""
+        """Beat until the world has nothing more to do, and what answers itself is answered."""
         self.host.settle()
+        for _ in range(ANSWERS_MAX):
+            if not self._outside.answer_all():
+                return
+            self.host.settle()
+        raise StepFailed(
+            "testing.never_rests", "the world still asked for effects after {count} rounds of answers.",
+            count=ANSWERS_MAX, hint="A cell probably asks again for whatever it is answered.",
+        )  # fmt: skip
 
     def advance(self, **span: float) -> None:
         """Let time pass: `advance(hours=24)`, with the names of `timedelta`; due timers run on the way."""
@@ -105,7 +118,80 @@ class World:
                 "testing.advance", "time cannot pass by {span}.", span=span or "nothing",
                 hint="Name how long, as in advance(minutes=5).",
             )  # fmt: skip
-        self.host.advance(ns)
+        until = self.host.now_ns + ns
+        while (due_ns := self._next_answer(until)) is not None:
+            self.host.advance(max(due_ns - self.host.now_ns, 0))
+            self._outside.deliver_due()
+            self.settle()
+        self.host.advance(until - self.host.now_ns)
+        self.settle()
+
+    # Effects
+
+    @property
+    def intents(self) -> Intents:
+        """The requests that wait: for a receipt, an approval, their time; `.of(charge)` those of one kind."""
+        return self._outside.open()
+
+    @property
+    def effects(self) -> Intents:
+        """Every request that steps ever made, with how it stands or ended."""
+        return self._outside.all()
+
+    @property
+    def approvals(self) -> Intents:
+        """The requests that wait for an approval."""
+        return Intents(intent for intent in self.intents if intent.status == "parked")
+
+    def complete(self, intent: Intent, value: Any, *, after: timedelta | None = None) -> None:
+        """Answer a request: its cell gets the receipt `ok` with this value, now or after some time."""
+        self.give(intent, "ok", value, after=after)
+
+    def fail(
+        self, intent: Intent, code: str = "test.failed", text: str = "failed by the test", *,
+        exhausted: bool = False, after: timedelta | None = None,
+    ) -> None:  # fmt: skip
+        """Answer a request with `failed`; `exhausted` as after all attempts, which leaves a dead letter."""
+        self.give(intent, "failed", code=code, text=text, exhausted=exhausted, after=after)
+
+    def time_out(self, intent: Intent, *, after: timedelta | None = None) -> None:
+        """Answer a request with `timeout`, as after all attempts."""
+        text = "the last attempt took too long"
+        self.give(intent, "timeout", code="effects.timeout", text=text, exhausted=True, after=after)
+
+    def repeat(self, intent: Intent) -> CelluleError:
+        """Hand the same receipt in once more, as a slow network would; returns why it is refused."""
+        return self._outside.repeat(intent)
+
+    def approve(self, intent: Intent, *, why: str = "approved by the test") -> None:
+        """Let a parked request be performed."""
+        self._control("effect.approve", {"intent": intent.height}, why)
+
+    def deny(self, intent: Intent, *, why: str = "denied by the test") -> None:
+        """Refuse a parked request."""
+        self._control("effect.deny", {"intent": intent.height}, why)
+
+    def cancel(self, intent: Intent, *, why: str = "cancelled by the test") -> None:
+        """Cancel an open request."""
+        self._control("effect.cancel", {"intent": intent.height}, why)
+
+    def on(self, effect: str | Named, answer: Answer) -> None:
+        """Answer a kind by a function of its params from now on; it may raise `Failed` or `Retry`."""
+        self._outside.on(effect, answer)
+        self.settle()
+
+    def replay(self, recording: Recording) -> None:
+        """Answer requests as they were answered when this was recorded."""
+        self._outside.replay(recording)
+        self.settle()
+
+    def give(self, intent: Intent, status: str, value: Any = None, **more: Any) -> None:
+        """Answer a request with any status; see `complete`, `fail` and `time_out`."""
+        self._outside.give(intent, status, value, **more)
+        self.settle()
+
+    def _next_answer(self, until_ns: int) -> int | None:
+        return self._outside.next_due(until_ns)
 
     def resume(self, reducer: Reducer | None = None, key: Any = None) -> None:
         """Let halted cells run again: one, those of a reducer, or all."""
@@ -195,8 +281,8 @@ class World:
                         break
         return answers
 
-    def _control(self, verb: Verb, arguments: Mapping[str, Any]) -> None:
-        (outcome,) = self._beat([ControlItem(verb, "test", "asked by the test", arguments)])
+    def _control(self, verb: Verb, arguments: Mapping[str, Any], why: str = "asked by the test") -> None:
+        (outcome,) = self._beat([ControlItem(verb, "test", why, arguments)])
         if isinstance(outcome, RefusedItem):
             raise outcome.error
         self.settle()

@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from cellule.cli.main import app as cellule_app
 
 SHOP = Path(__file__).parent / "cli_shop.py"
+PAY = Path(__file__).parents[2] / "node_apps" / "pay.py"
+SECRET = "sk_live_of_the_bank"
 TIMEOUT_S = 60
 
 
@@ -47,9 +49,9 @@ class Answer:
 class Cellule:
     """The command line on one folder."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, app: Path = SHOP) -> None:
         self.data = data
-        self.app = f"{SHOP}:app"
+        self.app = f"{app}:app"
 
     def __call__(self, *arguments: str, stdin: str | None = None, code: int | None = 0) -> Answer:
         """Run in this process."""
@@ -165,7 +167,70 @@ def running(shop: Cellule) -> Iterator[Cellule]:
         owner.close()
 
 
+@pytest.fixture(scope="session")
+def vault_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the key of the vaults of these tests is."""
+    return tmp_path_factory.mktemp("keys") / "vault.key"
+
+
+@pytest.fixture(scope="session")
+def made_pay(tmp_path_factory: pytest.TempPathFactory, vault_key: Path) -> tuple[Path, str]:
+    """A stopped folder whose node performed effects: settled, parked, retrying and given up ones.
+
+    Also all that its node wrote.
+    """
+    pay = Cellule(tmp_path_factory.mktemp("paid") / "data", PAY)
+    with pytest.MonkeyPatch.context() as settings:
+        pay("secret", "init", "--key-file", str(vault_key))
+        settings.setenv("CELLULE_VAULT_KEY_FILE", str(vault_key))
+        pay("secret", "set", "bank", stdin=SECRET + "\n")
+        node = pay.start("--json", "--app", pay.app, "dev", "--no-reload")
+        try:
+            lines = [node.json()]
+            for order, cents, how, story in (
+                ("o1", 5, "charge", "s1"), ("big", 5_000, "charge", "s2"), ("later1", 5, "charge", "s2"),
+                ("m", 5, "mail", "s2"), ("t", 5, "timer", "s2"), ("tired1", 5, "charge", "s3"),
+                ("broke1", 5, "charge", "s3"),
+            ):  # fmt: skip
+                value = json.dumps({"order": order, "cents": cents, "how": how})
+                pay("event", "send", "Placed", value, "--id", f"id-{order}", "--correlation", story)
+            wanted = {("receipt", "o1"), ("receipt", "tired1"), ("receipt", "broke1")}
+            wanted |= {("attempt", "pay.charge"), ("attempt", "pay.mail")}
+            while wanted:
+                lines.append(node.json())
+                wanted.discard((lines[-1]["kind"], lines[-1].get("key")))
+                wanted.discard((lines[-1]["kind"], lines[-1].get("effect")))
+            assert node.end() == 0
+            told = json.dumps(lines) + "".join(node.rest() + node.rest("err"))
+        finally:
+            node.close()
+    return pay.data, told
+
+
+@pytest.fixture
+def pay(tmp_path: Path, made_pay: tuple[Path, str]) -> Cellule:
+    """A copy of it for one test."""
+    shutil.copytree(made_pay[0], tmp_path / "data")
+    return Cellule(tmp_path / "data", PAY)
+
+
+@pytest.fixture
+def paying(pay: Cellule, vault_key: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cellule]:
+    """The same folder, owned by a node in another process that performs effects."""
+    monkeypatch.setenv("CELLULE_VAULT_KEY_FILE", str(vault_key))
+    owner = pay.start("--json", "--app", pay.app, "dev", "--no-reload")
+    try:
+        assert owner.json()["kind"] == "ready"
+        yield pay
+        assert owner.end(signal.SIGTERM) == 0
+    finally:
+        owner.close()
+
+
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CELLULE_DATA", "CELLULE_APP", "CELLULE_WORLD", "CELLULE_UNIVERSE", "CELLULE_DEV_PARENT"):
+    for name in (
+        "CELLULE_DATA", "CELLULE_APP", "CELLULE_WORLD", "CELLULE_UNIVERSE", "CELLULE_DEV_PARENT",
+        "CELLULE_VAULT_KEY_FILE", "CELLULE_VAULT_PASSPHRASE",
+    ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)

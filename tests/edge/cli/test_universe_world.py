@@ -141,8 +141,15 @@ def test_a_running_world_is_paused_through_its_inbox(running: Cellule) -> None:
     assert running("event", "send", "Counted", '{"number": 1}', "--json").json["steps"][0]["version"] == 1
 
 
+def test_a_running_world_takes_the_snapshot_that_another_process_asks_for(running: Cellule) -> None:
+    taken = running.process("world", "snapshot", "--why", "before the update", "--json").json
+    assert running("world", "show", "--json").json["baseline"] == taken["height"]
+    told = running("journal", "tail", "--no-follow", "--json").lines
+    assert any(each.get("why") == "before the update" for each in told)
+
+
 def test_what_only_the_owner_can_do_says_who_that_is(running: Cellule) -> None:
-    for command in (["create", "other", "--app", running.app], ["delete", "main", "--yes"], ["snapshot"]):
+    for command in (["create", "other", "--app", running.app], ["delete", "main", "--yes"]):
         error = running("world", *command, "--json", code=3).error
         assert error["code"] == "host.not_owner"
         assert error["fields"]["owner"].isdigit()

@@ -1,0 +1,234 @@
+"""`testing.World`: effects are held until the test answers them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from cellule import App, Receipt, Step, TimerFired
+from cellule.app.effects import timer
+from cellule.app.rules import rule
+from cellule.effects.outcomes import Failed, Retry
+from cellule.errors import InvariantBroken, Rejected
+from cellule.testing import Recording, simulate_app
+
+
+class Charge(msgspec.Struct, frozen=True):
+    order: str
+    cents: int
+
+
+class Charged(msgspec.Struct, frozen=True):
+    id: str
+
+
+class Order(msgspec.Struct, frozen=True):
+    status: str
+    charge: str = ""
+    reminders: int = 0
+
+
+class Placed(msgspec.Struct, frozen=True):
+    order: str
+    cents: int
+
+
+def make_shop(*, approve_over: int | None = None) -> App:
+    app = App("shop")
+    app.event(key="order")(Placed)
+    charge = app.effect("shop.charge", params=Charge, receipt=Charged, attempts=3)
+    if approve_over is not None:
+        app.policy(rule(when=f"effect.params.cents > {approve_over}", then="require_approval", reason="much"))
+
+    def order(state: Order | None, event: Placed | Receipt[Charged] | TimerFired) -> Step[Order]:
+        match event:
+            case Placed(order=name, cents=cents):
+                ask = [charge(Charge(name, cents)), timer(after=timedelta(days=3), key="remind")]
+                return Step(Order("placed"), effects=ask)
+            case Receipt(status="ok", value=Charged(id=found)):
+                return Step(Order("paid", found, state.reminders))
+            case Receipt():
+                return Step(Order(event.status, event.code or "", state.reminders))
+            case TimerFired():
+                return Step(Order(state.status, state.charge, state.reminders + 1))
+
+    app.reducer(effects=[charge, timer])(order)
+    return app
+
+
+@pytest.fixture
+def world(make_world):
+    return make_world(make_shop(), live=True)
+
+
+def placed(world, name="o1", cents=30):
+    sent = world.send(Placed(name, cents))
+    assert sent.applied
+    [intent] = [each for each in world.intents.of("shop.charge") if each.params.order == name]
+    return intent
+
+
+def test_requests_are_held_with_typed_params(world):
+    intent = placed(world)
+    assert (intent.kind, intent.params, intent.status) == ("shop.charge", Charge("o1", 30), "open")
+    assert intent.cell == ("shop/order", "o1")
+    assert [each.kind for each in world.intents] == ["shop.charge", "timer.set"]
+    assert world.intents.of("timer.set")[0].due == world.now + timedelta(days=3)
+    assert world.state("order", "o1") == Order("placed")
+
+
+def test_a_sent_event_tells_what_its_steps_asked_for(world):
+    sent = world.send(Placed("o1", 30))
+    assert [kind for kind, _ in sent.effects] == ["shop.charge", "timer.set"]
+    assert sent.effects[0][1] == Charge("o1", 30)
+
+
+def test_a_completed_request_reaches_its_cell(world):
+    world.complete(placed(world), Charged("c-1"))
+    assert world.state("order", "o1") == Order("paid", "c-1")
+    assert world.effects[0].status == "ok"
+
+
+def test_a_failed_and_a_late_request_reach_their_cells(world):
+    first, second = placed(world, "o1"), placed(world, "o2")
+    world.time_out(second)
+    world.fail(first, "bank.closed", "closed")
+    assert world.state("order", "o1") == Order("failed", "bank.closed")
+    assert world.state("order", "o2") == Order("timeout", "effects.timeout")
+
+
+def test_a_receipt_may_take_its_time(world):
+    intent = placed(world)
+    world.complete(intent, Charged("c-1"), after=timedelta(hours=5))
+    world.advance(hours=4)
+    assert world.state("order", "o1").status == "placed"
+    world.advance(hours=2)
+    assert world.state("order", "o1").status == "paid"
+
+
+def test_time_fires_timers_and_delayed_receipts_in_their_order(world):
+    world.complete(placed(world), Charged("c-1"), after=timedelta(days=4))
+    world.advance(days=365)
+    history = [step.event for step in world.cell("order", "o1").history()]
+    assert [type(each).__name__ for each in history] == ["Placed", "TimerFired", "Receipt"]
+
+
+def test_a_repeated_receipt_is_refused_and_changes_nothing(world):
+    intent = placed(world)
+    world.complete(intent, Charged("c-1"))
+    assert world.repeat(intent).code == "kernel.receipt_late"
+    assert world.state("order", "o1") == Order("paid", "c-1")
+    assert world.cell("order", "o1").version == 2
+
+
+def test_a_value_of_the_wrong_class_is_refused_before_it_is_sent(world):
+    intent = placed(world)
+    with pytest.raises(Rejected):
+        world.complete(intent, {"id": 7})
+    assert world.intents.of("shop.charge") == [intent]
+
+
+def test_nothing_can_be_repeated_that_was_never_answered(world):
+    with pytest.raises(Rejected, match="has had no receipt"):
+        world.repeat(placed(world))
+
+
+def test_a_cancelled_request_tells_its_cell(world):
+    world.cancel(placed(world), why="never mind")
+    assert world.state("order", "o1").status == "cancelled"
+
+
+def test_a_kind_can_answer_itself(world):
+    placed(world, "o0")
+    world.on("shop.charge", lambda params: Charged(f"auto-{params.order}"))
+    assert world.state("order", "o0").charge == "auto-o0"
+    world.send(Placed("o1", 5))
+    assert world.state("order", "o1").charge == "auto-o1"
+
+
+@pytest.mark.parametrize("error", [Failed("bank.no", "no"), Retry("busy")])
+def test_an_answer_may_fail(world, error):
+    def answer(_):
+        raise error
+
+    world.on("shop.charge", answer)
+    world.send(Placed("o1", 5))
+    assert world.state("order", "o1").status == "failed"
+
+
+def test_approvals_are_listed_approved_and_denied(make_world):
+    world = make_world(make_shop(approve_over=100), live=True)
+    first, second = placed(world, "o1", 500), placed(world, "o2", 700)
+    assert [each.status for each in world.approvals] == ["parked", "parked"]
+    world.approve(first)
+    world.deny(second, why="too much")
+    assert world.state("order", "o2") == Order("denied", "kernel.approval_denied")
+    [left] = world.intents.of("shop.charge")
+    world.complete(left, Charged("c-1"))
+    assert world.state("order", "o1").status == "paid"
+
+
+def test_requests_survive_a_restart(world):
+    intent = placed(world)
+    world.restart()
+    world.complete(intent, Charged("c-1"))
+    assert world.state("order", "o1").status == "paid"
+
+
+def test_recorded_receipts_answer_another_world(make_world, tmp_path):
+    first = make_world(make_shop(), live=True)
+    for name, found in (("o1", "c-1"), ("o2", "c-2")):
+        first.complete(placed(first, name), Charged(found))
+    Recording.of(first).save(tmp_path / "charges")
+    second = make_world(make_shop(), live=True)
+    second.replay(Recording.load(tmp_path / "charges"))
+    second.send(Placed("o2", 30))
+    second.send(Placed("o1", 30))
+    assert [second.state("order", name).charge for name in ("o1", "o2")] == ["c-1", "c-2"]
+    third = make_world(make_shop(), live=True)
+    third.replay(Recording.load(tmp_path / "charges"))
+    third.send(Placed("o1", 31))
+    assert third.state("order", "o1").status == "placed"
+
+
+def test_a_file_that_is_no_recording_is_refused(tmp_path):
+    (tmp_path / "x").write_bytes(b"\x00")
+    with pytest.raises(Rejected, match="no recording"):
+        Recording.load(tmp_path / "x")
+
+
+# Simulation
+
+
+def only_known_states(world):
+    for cell in world.cells("order"):
+        assert cell.state.status in ("placed", "paid", "failed", "timeout", "denied")
+
+
+def test_simulation_answers_loses_and_repeats_receipts():
+    runs = simulate_app(
+        make_shop(approve_over=50),
+        [[Placed("o1", 10), Placed("o2", 90)], [Placed("o3", 60), Placed("o4", 5)]],
+        answers={"shop.charge": lambda params, chance: Charged(f"c-{params.order}-{chance.below(10)}")},
+        check=only_known_states,
+        seeds=range(15),
+        live=True,
+    )
+    assert len({run.digest for run in runs}) == 15
+
+
+def test_simulation_finds_a_check_that_effects_break():
+    def never_paid(world):
+        assert all(cell.state.status != "paid" for cell in world.cells("order"))
+
+    with pytest.raises(InvariantBroken, match="it fails identically"):
+        simulate_app(
+            make_shop(),
+            [Placed("o1", 10)],
+            answers={"shop.charge": lambda params, chance: Charged("c")},
+            check=never_paid,
+            seeds=range(20),
+            live=True,
+        )
