@@ -1,30 +1,35 @@
 """Events from this process into a world over 1,000 keys, durable before they are acknowledged. Wall time.
 
+Records      a small one (a key and a number) and an order (a dozen fields, lines, a time, a map).
 In flight    so many events are handed over by `send_nowait` and not yet acknowledged; as soon as the oldest
              is, new ones follow. Typed events in, encoded inside the clock.
 Tasks        as many tasks, each awaiting `send` for one event after another.
 Alone        `send` (`applied`), the next one after its answer.
-Floor        see `ingest_floor`: the same events, in the same batches, the same bytes.
+Floor        see `ingest_floor`: the same events, in the same batches, the same bytes; one for each record.
 Others       see `ingest_others`: one after another, as that library works.
 
 All take turns on files of their own in one folder, and the best round of each counts. Rounds are short and
-many, so that each side meets the quiet moments of a busy machine.
+many, so that each side meets the quiet moments of a busy machine. Where there are none the ratios say
+nothing: the floor is one thread that waits for the disk, and suffers most. So the load is shown; it should
+be below 1.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import cellule
-from bench.ingest_app import Added, app, key_of
 from bench.ingest_floor import Floor, commits_since
-from bench.ingest_others import Accounts
+from bench.ingest_jobs import JOBS, Job
+from bench.ingest_others import Others
 from bench.ingest_rows import at_most
 from bench.report import Row, measured, ratio, stream
 from cellule.host.handles import WorldHandle
@@ -36,22 +41,24 @@ ROUNDS = 25
 OTHERS_EVENTS = 100
 FLOOR_MIN, OTHERS_MIN, ALONE_MAX = 1 / 3, 30.0, 3.0
 
-Send = Callable[[WorldHandle, list[Added]], Awaitable[None]]
+Send = Callable[[WorldHandle, list[Any]], Awaitable[None]]
 
 
 def run(*, quick: bool) -> Iterator[Row]:
-    """Windows of several sizes, tasks, one at a time, and the other library."""
-    return stream(_measure(quick=quick))
+    """For each record: windows of several sizes, tasks, one at a time, and the other library."""
+    for job in JOBS:
+        yield from stream(_measure(job, quick=quick))
 
 
-async def _measure(*, quick: bool) -> AsyncGenerator[Row, None]:
+async def _measure(job: Job, *, quick: bool) -> AsyncGenerator[Row, None]:
     share, rounds = (50, 1) if quick else (1, ROUNDS)
     keys = KEYS // share
+    yield measured("ingest", f"{job.name}, the machine", "load before", os.getloadavg()[0], "")
     with tempfile.TemporaryDirectory() as folder:
-        floor, others = Floor(Path(folder) / "floor.db"), Accounts(Path(folder) / "others.db", keys)
+        floor, others = Floor(Path(folder) / "floor.db", job), Others(Path(folder) / "others.db", keys, job)
         with floor.closing(), closing(others):
-            async with cellule.open(Path(folder) / "data", app) as node:
-                turns = _Turns(await node.world("bench"), floor, keys)
+            async with cellule.open(Path(folder) / "data", job.app) as node:
+                turns = _Turns(await node.world("bench"), floor, keys, job)
                 await turns.one(_windowed(keys), keys)
                 for size, events in IN_FLIGHT.items():
                     count = max(events // share, size // share, 1)
@@ -65,7 +72,8 @@ async def _measure(*, quick: bool) -> AsyncGenerator[Row, None]:
 class _Turns:
     """Cellule and its floor on the same events."""
 
-    def __init__(self, world: WorldHandle, floor: Floor, keys: int) -> None:
+    def __init__(self, world: WorldHandle, floor: Floor, keys: int, job: Job) -> None:
+        self.job = job
         self._world = world
         self._floor = floor
         self._keys = keys
@@ -74,15 +82,18 @@ class _Turns:
     async def one(self, send: Send, count: int) -> tuple[float, float, int]:
         """Seconds of both sides for `count` events, and into how many frames they went."""
         first, self._next = self._next, self._next + count
-        events = [Added(key_of(number % self._keys), number) for number in range(first, self._next)]
+        job, keys = self.job, self._keys
+        events = [job.event(job.key(number % keys), number) for number in range(first, self._next)]
         before = (await self._world.head()).height
         start = time.perf_counter()
         await send(self._world, events)
         ours_s = time.perf_counter() - start
-        commits = await commits_since(self._world, before, events)
+        commits = await commits_since(self._world, before, events, job)
         start = time.perf_counter()
         self._floor.run(commits)
-        return ours_s, time.perf_counter() - start, len(commits)
+        floor_s = time.perf_counter() - start
+        self._floor.check(commits)
+        return ours_s, floor_s, len(commits)
 
     async def best(self, send: Send, count: int, rounds: int) -> tuple[float, float, float]:
         """Seconds an event in the best round of each side, and events a frame in all rounds."""
@@ -91,8 +102,8 @@ class _Turns:
         return min(t[0] for t in taken) / count, min(t[1] for t in taken) / count, count * rounds / frames
 
 
-async def _in_flight(turns: _Turns, others: Accounts, size: int, count: int, rounds: int) -> list[Row]:
-    case = f"{size:,} in flight"
+async def _in_flight(turns: _Turns, others: Others, size: int, count: int, rounds: int) -> list[Row]:
+    case = f"{turns.job.name}, {size:,} in flight"
     ours_s = floor_s = others_s = float("inf")
     batches = []
     for _ in range(rounds):
@@ -115,7 +126,7 @@ async def _in_flight(turns: _Turns, others: Accounts, size: int, count: int, rou
     return rows
 
 
-def _others(others: Accounts, count: int) -> float:
+def _others(others: Others, count: int) -> float:
     start = time.perf_counter()
     others.run(range(count))
     return (time.perf_counter() - start) / count
@@ -123,11 +134,11 @@ def _others(others: Accounts, count: int) -> float:
 
 async def _tasks(turns: _Turns, size: int, count: int, rounds: int) -> Row:
     ours_s, _, _ = await turns.best(_by_tasks(size), count, rounds)
-    return measured("ingest", f"{size:,} tasks awaiting send", "events", 1 / ours_s, "/s")
+    return measured("ingest", f"{turns.job.name}, {size:,} tasks awaiting send", "events", 1 / ours_s, "/s")
 
 
 async def _alone(turns: _Turns, count: int, rounds: int) -> list[Row]:
-    case = "one at a time, applied"
+    case = f"{turns.job.name}, one at a time, applied"
     ours_s, floor_s, _ = await turns.best(_one_by_one, count, rounds)
     return [
         at_most("ingest", case, "latency vs floor", ours_s / floor_s, "x", ALONE_MAX),
@@ -137,7 +148,7 @@ async def _alone(turns: _Turns, count: int, rounds: int) -> list[Row]:
 
 
 def _windowed(size: int) -> Send:
-    async def send(world: WorldHandle, events: list[Added]) -> None:
+    async def send(world: WorldHandle, events: list[Any]) -> None:
         under_way: deque[Sent] = deque()
         for event in events:
             if len(under_way) >= size:
@@ -152,8 +163,8 @@ def _windowed(size: int) -> Send:
 
 
 def _by_tasks(size: int) -> Send:
-    async def send(world: WorldHandle, events: list[Added]) -> None:
-        async def work(mine: list[Added]) -> None:
+    async def send(world: WorldHandle, events: list[Any]) -> None:
+        async def work(mine: list[Any]) -> None:
             for event in mine:
                 await world.send(event)
 
@@ -164,6 +175,6 @@ def _by_tasks(size: int) -> Send:
     return send
 
 
-async def _one_by_one(world: WorldHandle, events: list[Added]) -> None:
+async def _one_by_one(world: WorldHandle, events: list[Any]) -> None:
     for event in events:
         await world.send(event)

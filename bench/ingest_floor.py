@@ -1,10 +1,9 @@
 """The floor of `ingest`: a bare loop over a bare SQLite file that does only what cannot be left out.
 
-Per event: decode event and state (`libipld`), convert both (`msgspec`), call the same reducer, `to_builtins`,
-encode, keep the bytes by key. Per batch: one transaction (WAL, `synchronous=FULL`) with the very rows that
-Cellule committed for the same events: the frame in its parts and the head. Which events shared a frame, and
-its bytes, are read back from Cellule's journal outside the clock. No routing, versions, records or hashes;
-nobody waits for an answer, and events come encoded.
+Per event: what `ingest_jobs` says for its record; the bytes are kept by key. Per batch: one transaction (WAL,
+`synchronous=FULL`) with the very rows that Cellule committed for the same events: the frame in its parts and
+the head. Which events shared a frame, and its bytes, are read back from Cellule's journal outside the clock.
+No routing, versions, records or hashes; nobody waits for an answer, and events come encoded.
 """
 
 from __future__ import annotations
@@ -13,59 +12,66 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import libipld
-import msgspec
-
-from bench.ingest_app import Account, Added, account
+from bench.ingest_jobs import Job, States
 from cellule.host.handles import WorldHandle
 from cellule.host.journal import frame_rows
-from cellule.kernel.frame import decode_frame, encode_frame
+from cellule.kernel.frame import Frame, decode_frame, encode_frame
+from cellule.kernel.records import STEP
 from cellule.store import keys
 
 _UPSERT = "INSERT INTO rows (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
 
 class Commit(NamedTuple):
-    """One batch: the events that go into it, and the rows it writes."""
+    """One batch: the events that go into it, the rows it writes, and the states Cellule made of them."""
 
     events: Sequence[bytes]
     rows: list[tuple[bytes, bytes]]
+    states: dict[bytes, bytes]
 
 
-async def commits_since(world: WorldHandle, height: int, events: Sequence[Added]) -> list[Commit]:
+async def commits_since(world: WorldHandle, height: int, events: Sequence[Any], job: Job) -> list[Commit]:
     """What Cellule committed for these events, which are all that came after `height`."""
-    encoded = [libipld.encode_dag_cbor(msgspec.to_builtins(event)) for event in events]
+    encoded = [job.encode(event) for event in events]
     head_key = keys.world_head(world.info.universe, world.id)
     head = (await world.head()).row()
     commits: list[Commit] = []
     start = 0
-    async for frame, count in _frames(world, height + 1):
-        rows = frame_rows(world.info.universe, world.id, frame[0], frame[1])
-        commits.append(Commit(encoded[start : start + count], [*rows.items(), (head_key, head)]))
+    async for frame, data, count in _frames(world, height + 1):
+        rows = frame_rows(world.info.universe, world.id, frame.header.last, data)
+        commits.append(
+            Commit(encoded[start : start + count], [*rows.items(), (head_key, head)], _states(frame))
+        )
         start += count
     assert start == len(encoded)
     return commits
 
 
-async def _frames(world: WorldHandle, first: int) -> AsyncIterator[tuple[tuple[int, bytes], int]]:
-    """Each frame with its last height, and how many events it holds."""
+async def _frames(world: WorldHandle, first: int) -> AsyncIterator[tuple[Frame, bytes, int]]:
+    """Each frame with its bytes, and how many events it holds."""
     async for frame in world.frames(first):
         data = encode_frame(frame.header, frame.names, frame.records, linked=False)
         assert decode_frame(data).cid == frame.cid
-        yield (frame.header.last, data), len(frame.records) // 2  # each event has its record and a step's
+        yield frame, data, len(frame.records) // 2  # each event has its record and a step's
+
+
+def _states(frame: Frame) -> dict[bytes, bytes]:
+    """The newest state of each cell that stepped."""
+    return {record[3]: record[9][0] for record in frame.records if record[0] == STEP}
 
 
 class Floor:
     """The bare loop and its file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, job: Job) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL").fetchall()
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.execute("CREATE TABLE rows (key BLOB PRIMARY KEY, value BLOB NOT NULL)")
-        self._states: dict[str, bytes] = {}
+        self._step = job.step
+        self._states: States = {}
 
     def closing(self) -> AbstractContextManager[sqlite3.Connection]:
         """Close the file at the end of the block."""
@@ -74,18 +80,14 @@ class Floor:
     def run(self, commits: list[Commit]) -> None:
         """Do all batches, one after another."""
         execute, executemany = self._connection.execute, self._connection.executemany
-        for events, rows in commits:
-            self._step(events)
+        step, states = self._step, self._states
+        for events, rows, _ in commits:
+            step(events, states)
             execute("BEGIN IMMEDIATE")
             executemany(_UPSERT, rows)
             execute("COMMIT")
 
-    def _step(self, events: Sequence[bytes]) -> None:
-        read, write = libipld.decode_dag_cbor, libipld.encode_dag_cbor
-        convert, to_builtins = msgspec.convert, msgspec.to_builtins
-        states = self._states
-        for value in events:
-            event = convert(read(value), Added)
-            stored = states.get(event.account)
-            state = None if stored is None else convert(read(stored), Account)
-            states[event.account] = write(to_builtins(account(state, event).state))
+    def check(self, commits: list[Commit]) -> None:
+        """Prove that both sides came to the same bytes."""
+        for key, state in commits[-1].states.items():
+            assert self._states[key.decode()] == state, key

@@ -1,0 +1,37 @@
+"""What stands for the language model: it knows two questions, asks for tools, and answers word by word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.testing.servers.openai import Asked, Reply, ScriptedCall
+
+CRATES = "What do 12 crates at 37.50 cost, and which system do you run on?"
+FILES = "Please remove all files of this machine."
+PAUSE_S = 0.04  # between words
+
+
+def answer(asked: Asked) -> Reply:
+    """The next turn of a conversation, by what was said in it so far."""
+    spoken = asked.messages
+    results = _results(spoken)
+    if spoken[1]["content"] == CRATES:
+        if not results:
+            price = ScriptedCall("calculate", {"expression": "12 * 37.50"}, id="call_price")
+            system = ScriptedCall("run", {"command": "uname", "args": ["-s"]}, id="call_system")
+            return Reply(tool_calls=(price, system))
+        return Reply(
+            f"Twelve crates at 37.50 cost {results['call_price']} in all. I asked the machine what it is, and"
+            f" it answered {results['call_system']}. Shall I order them?",
+            pause_s=PAUSE_S,
+        )
+    if not results:
+        return Reply(
+            tool_calls=(ScriptedCall("run", {"command": "rm", "args": ["-rf", "/"]}, id="call_remove"),)
+        )
+    return Reply(f"I may not do that ({results['call_remove']}).", pause_s=PAUSE_S)
+
+
+def _results(spoken: list[dict[str, Any]]) -> dict[str, str]:
+    """What the tools said, by the ids of their calls."""
+    return {each["tool_call_id"]: each["content"] for each in spoken if each["role"] == "tool"}
