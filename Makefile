@@ -20,7 +20,7 @@ lock: setup
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements/runtime.txt
 
 fmt: setup
-	$(BIN)/python tools/generate_sync.py && $(BIN)/ruff format . && $(BIN)/ruff check --fix .
+	$(BIN)/python tools/generate_sync.py && $(BIN)/python tools/generate_api.py && $(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 check: setup
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports

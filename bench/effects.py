@@ -79,7 +79,7 @@ class _Turns:
         engine, pool = node.node.engine, node.node.pool
         assert isinstance(engine, SqliteEngine)
         assert isinstance(pool, Pool)
-        self._engine, self._pool = engine, pool
+        self._node, self._engine, self._pool = node, engine, pool
         self._world = world
         self._floor = floor
         self._jobs = jobs
@@ -104,11 +104,19 @@ class _Turns:
         return ours_s, floor_s, len(commits)
 
     async def _ask(self, events: list[Wanted]) -> None:
-        """Send all, and wait until every receipt has been stepped on: an event behind them is applied."""
+        """Send all, and wait until the step of every receipt is durable."""
         for sent in [await self._world.send_nowait(event) for event in events]:
             await sent.wait()
         await self._pool.wait_idle()
-        await self._world.send(Ping(0))
+        await _settled(self._node, self._world)
+
+
+async def _settled(node: Cellule, world: WorldHandle) -> None:
+    """Wait until nothing is open, no cell has work, and all of that is durable: an event behind it is."""
+    ledger = (await node.node.hosted(world.info)).world.ledger
+    while ledger.book.counts or ledger.book.timers or ledger.ring:
+        await world.send(Ping(0))
+    await world.send(Ping(0))
 
 
 # Timers
@@ -149,9 +157,7 @@ async def _fired(node: Cellule, world: WorldHandle, clock: _Clock, timers: int) 
     assert book.timers == timers
     clock.ahead_ns += round(TIMER_SPAN.total_seconds() * 1e9)
     start = time.perf_counter()
-    while book.timers:
-        await world.send(Ping(0))
-    await world.send(Ping(0))
+    await _settled(node, world)
     return time.perf_counter() - start
 
 

@@ -2,20 +2,22 @@
 
 Every group of batches that Cellule's writer committed is one transaction here, with the same rows set and
 deleted: frames, heads, outbox rows, receipts in the inbox, and their clearing. They are taken down as they
-are committed, and done again later (WAL, `synchronous=FULL`). Per intent: the event is decoded, converted and
-stepped, the state and the params are encoded; the params are decoded, the adapter's function is awaited, the
-receipt encoded; the receipt is decoded and stepped, the state encoded. No routing, records, hashes,
-signatures, grants, retries, timeouts, tasks or ids.
+are committed, and done again later (WAL, `synchronous=FULL`), in a thread, as whoever has other things to
+do on the loop would. Per intent: the event is decoded, converted and stepped, the state and the params are
+encoded; a task decodes the params, awaits the adapter's function under a timeout, at most 16 at once as in
+the pool, and encodes the receipt; the receipt is decoded and stepped, the state encoded. No routing,
+records, hashes, signatures, grants, retries, queues or ids.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import libipld
 import msgspec
@@ -33,6 +35,7 @@ _UPSERT = "INSERT INTO rows (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDA
 _DELETE = "DELETE FROM rows WHERE key = ?"
 
 Rows = dict[bytes, bytes | None]
+CONCURRENCY, TIMEOUT_S = 16, 60.0  # as the pool treats an adapter that says nothing else
 
 
 class Commit(NamedTuple):
@@ -102,15 +105,25 @@ def _states(records: list[tuple[Any, Any]]) -> dict[str, bytes]:
 class _WireReceipt(msgspec.Struct, frozen=True):
     intent_id: str
     kind: str
-    status: str
+    status: Literal["ok"]
     value: Answer
+
+
+async def _attempt(params: bytes, limit: asyncio.Semaphore) -> None:
+    """What stands for an attempt: the adapter's function under a timeout."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            given = msgspec.convert(libipld.decode_dag_cbor(params), Ask)
+            libipld.encode_dag_cbor(msgspec.to_builtins(await nothing.function(given)))
+    finally:
+        limit.release()
 
 
 class Floor:
     """The bare loop and its file."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL").fetchall()
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.execute("CREATE TABLE rows (key BLOB PRIMARY KEY, value BLOB NOT NULL)")
@@ -123,15 +136,18 @@ class Floor:
 
     async def run(self, commits: list[Commit]) -> None:
         """Do all transactions, one after another."""
-        execute, executemany = self._connection.execute, self._connection.executemany
         for events, answers, receipts, rows, cleared, _ in commits:
             self._ask(events)
             await self._answer(answers)
             self._receive(receipts)
-            execute("BEGIN IMMEDIATE")
-            executemany(_DELETE, cleared)
-            executemany(_UPSERT, rows)
-            execute("COMMIT")
+            await asyncio.to_thread(self._commit, cleared, rows)
+
+    def _commit(self, cleared: list[tuple[bytes]], rows: list[tuple[bytes, bytes]]) -> None:
+        execute, executemany = self._connection.execute, self._connection.executemany
+        execute("BEGIN IMMEDIATE")
+        executemany(_DELETE, cleared)
+        executemany(_UPSERT, rows)
+        execute("COMMIT")
 
     def _ask(self, events: list[bytes]) -> None:
         read, write = libipld.decode_dag_cbor, libipld.encode_dag_cbor
@@ -149,10 +165,11 @@ class Floor:
             params.append(write(to_builtins(step.effects[0].params)))
 
     async def _answer(self, count: int) -> None:
-        read, write = libipld.decode_dag_cbor, libipld.encode_dag_cbor
-        for _ in range(count):
-            params = msgspec.convert(read(self._params.popleft()), Ask)
-            write(msgspec.to_builtins(await nothing.function(params)))
+        limit = asyncio.Semaphore(CONCURRENCY)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(count):
+                await limit.acquire()
+                tasks.create_task(_attempt(self._params.popleft(), limit))
 
     def _receive(self, receipts: list[tuple[str, bytes]]) -> None:
         read, write = libipld.decode_dag_cbor, libipld.encode_dag_cbor

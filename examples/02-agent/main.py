@@ -20,7 +20,7 @@ from pathlib import Path
 
 from agent import Talk, app
 from converse import WORLD, converse
-from model import answer
+from model import Model, answer
 from rich.console import Console
 from rich.markup import escape
 
@@ -28,7 +28,6 @@ import cellule
 from cellule import Options
 from cellule.host.folder import FolderLock
 from cellule.host.verification import verify_world
-from cellule.testing.servers.openai import OpenAiServer
 
 HERE = Path(__file__).parent
 MARK = "# Made by the agent example, which starts it anew each time. Delete it whenever you like.\n*\n"
@@ -52,7 +51,7 @@ def main() -> int:
 
 async def run(folder: Path, key: str, *, ask: bool) -> bool:
     """The story, in its order."""
-    async with OpenAiServer(answer, api_key=key) as server:
+    async with Model(answer, api_key=key) as server:
         console.print(f"\n[bold]Two conversations[/] with a model at {server.base_url}.\n")
         await until_killed(folder, server.base_url, ask=ask)
         heading(2, "Going on in another process, from the history in the cell")
@@ -98,7 +97,7 @@ async def person(folder: Path, *, ask: bool) -> None:
                 return
 
 
-async def prove(folder: Path, server: OpenAiServer, ends: dict[str, Talk]) -> bool:
+async def prove(folder: Path, server: Model, ends: dict[str, Talk]) -> bool:
     """Look at what was said, how often the model was asked, and run every step again."""
     heading(3, "Proving it")
     for name, state in ends.items():

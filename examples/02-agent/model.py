@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
-from cellule.testing.servers.openai import Asked, Reply, ScriptedCall
+from cellule.testing.servers.openai import Asked, OpenAiServer, Reply, ScriptedCall
 
 CRATES = "What do 12 crates at 37.50 cost, and which system do you run on?"
 FILES = "Please remove all files of this machine."
@@ -23,15 +24,34 @@ def answer(asked: Asked) -> Reply:
         return Reply(
             f"Twelve crates at 37.50 cost {results['call_price']} in all. I asked the machine what it is, and"
             f" it answered {results['call_system']}. Shall I order them?",
-            pause_s=PAUSE_S,
         )
     if not results:
         return Reply(
             tool_calls=(ScriptedCall("run", {"command": "rm", "args": ["-rf", "/"]}, id="call_remove"),)
         )
-    return Reply(f"I may not do that ({results['call_remove']}).", pause_s=PAUSE_S)
+    return Reply(f"I may not do that ({results['call_remove']}).")
 
 
 def _results(spoken: list[dict[str, Any]]) -> dict[str, str]:
     """What the tools said, by the ids of their calls."""
     return {each["tool_call_id"]: each["content"] for each in spoken if each["role"] == "tool"}
+
+
+class Model(OpenAiServer):
+    """The server of the model: it speaks no faster than people read."""
+
+    async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await super()._answer(asked, cast("asyncio.StreamWriter", _Unhurried(writer)))
+
+
+class _Unhurried:
+    """A connection that pauses after each piece it sends."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.write = writer.write
+        self.transport = writer.transport
+        self._drain = writer.drain
+
+    async def drain(self) -> None:
+        await self._drain()
+        await asyncio.sleep(PAUSE_S)

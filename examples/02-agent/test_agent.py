@@ -17,7 +17,6 @@ from main import person
 from cellule.effects.llm.types import LlmGenerated, Message, ToolCall
 from cellule.effects.process.types import ProcessEnded
 from cellule.testing import World
-from cellule.testing.servers.openai import OpenAiServer
 
 SERVER = "http://127.0.0.1:8080/v1"
 QUESTION = "What do 12 crates at 37.50 cost?"
@@ -185,7 +184,7 @@ def test_conversations_with_a_real_server_are_approved_from_elsewhere_and_shown_
 
     async def run() -> dict[str, Talk]:
         begun = asyncio.Event()
-        async with OpenAiServer(model.answer, api_key="the-key") as server, asyncio.TaskGroup() as tasks:
+        async with model.Model(model.answer, api_key="the-key") as server, asyncio.TaskGroup() as tasks:
             talking = tasks.create_task(converse(tmp_path, server.base_url, show, begun.set))
             await begun.wait()
             tasks.create_task(person(tmp_path, ask=False))

@@ -12,7 +12,7 @@ import pytest
 from cellule.testing.servers.postgres import missing_reason
 
 ROOT = Path(__file__).parents[2]
-BENCHES = ("values", "engines", "cas", "kernel", "ingest", "growth")
+BENCHES = ("values", "engines", "cas", "kernel", "ingest", "effects", "growth")
 KEYS = ["bench", "case", "metric", "value", "unit", "target", "ok"]
 REASON = missing_reason()
 NEEDS_SERVER = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -33,7 +33,8 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_told():
 
 
 @pytest.mark.parametrize(
-    "name", ["values", pytest.param("engines", marks=NEEDS_SERVER), "cas", "kernel", "ingest", "growth"]
+    "name",
+    ["values", pytest.param("engines", marks=NEEDS_SERVER), "cas", "kernel", "ingest", "effects", "growth"],
 )
 def test_a_benchmark_prints_one_json_object_a_line_with_exactly_the_agreed_keys(name):
     done = bench(name, "--json", "--quick")

@@ -1,4 +1,4 @@
-"""The stories of the examples with effects: each is killed, goes on, ends by itself, and proves what it says."""
+"""The stories of the examples with effects: each is killed, goes on, ends by itself, and proves its point."""
 
 from __future__ import annotations
 

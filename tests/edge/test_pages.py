@@ -1,8 +1,9 @@
-"""The pages hold together: links and anchors lead somewhere, every page is found, files and commands exist."""
+"""The pages hold together: links and anchors lead somewhere, every page is found, what they name exists."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -19,6 +20,7 @@ WITH_COMMANDS = [page for page in PAGES if page.parent.name != "formats"]  # tho
 _CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+_SECTION = re.compile(r"^## ([a-z]+\.[a-z0-9_]+)$", re.MULTILINE)
 _FILE = re.compile(r"`((?:docs|src|tests|examples|bench|tools|requirements)/[\w./-]+)`")
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^cellule ((?:[a-z|-]+ ?)*)", re.MULTILINE)
@@ -89,11 +91,19 @@ def test_every_page_is_found_from_the_first_one():
         page = left.pop()
         for link in links_of(page):
             target = (page.parent / link.partition("#")[0]).resolve()
-            if target.suffix == ".md" and target.is_file() and target not in found:
+            target = target / "README.md" if target.is_dir() else target
+            if target in PAGES and target not in found:
                 found.add(target)
                 left.append(target)
     lost = [str(page.relative_to(ROOT)) for page in PAGES if page not in found]
     assert lost == []
+
+
+def test_a_code_has_one_section_on_the_page_of_its_area():
+    pages = (ROOT / "docs" / "errors").glob("*.md")
+    found = [(code, page.stem) for page in pages for code in _SECTION.findall(page.read_text())]
+    assert [code for code, count in Counter(code for code, _ in found).items() if count > 1] == []
+    assert [code for code, area in found if code.partition(".")[0] != area] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

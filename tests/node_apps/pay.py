@@ -41,6 +41,11 @@ class Placed(msgspec.Struct, frozen=True):
     how: str = "charge"
 
 
+@app.event(key="list")
+class Mailed(msgspec.Struct, frozen=True):
+    list: str
+
+
 @app.event
 class Audited(msgspec.Struct, frozen=True):
     note: str
@@ -99,6 +104,11 @@ def order(state: Order | None, event: Placed | Receipt[Charged] | Receipt[Sent] 
             return Step(Order(f"{event.kind} {event.status}", found))
         case TimerFired():
             return Step(Order("rested"))
+
+
+@app.reducer(effects=[mail], open_max=1)
+def mailing(state: Order | None, event: Mailed) -> Step[Order]:
+    return Step(Order("mailing"), effects=[mail(Mail(event.list))])
 
 
 @app.reducer(keyed=False)

@@ -29,6 +29,7 @@ from cellule.kernel.items import Admitted, ControlItem, EventItem, ReceiptItem
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.ordered.keys import pair_of
+from cellule.kernel.records import Settled
 from cellule.kernel.rounds import Pace
 from cellule.kernel.waiting import find_stuck, find_waiting
 from cellule.testing.kernel_audit import IntentAudit
@@ -39,7 +40,6 @@ from cellule.values.link import Link
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "60"))
 STEPS = 40
-PHASES = [Phase.generate] if os.environ.get("NOSHRINK") else [Phase.generate, Phase.shrink]
 WINDOW = 2 * HOUR
 BASES = ["bank/Order", "bank/Clerk"]
 ORDERS = ["a", "b", "c", "s"]
@@ -207,9 +207,8 @@ class IntentMachine(RuleBasedStateMachine):
             {"intent_id": "x", "due_ns": 1, "fired_ns": 1}
         )  # fmt: skip
         item = ReceiptItem(entry[0], height, status, value, by="k1", who="ada", why="the bank called")
-        beat = self.do([item])
-        assert isinstance(beat.outcomes[0], Admitted)
-        assert height in self.audit.settled
+        self.do([item])
+        assert height in self.audit.settled  # by this, or because its time came in this very beat
 
     # People
 
@@ -220,16 +219,19 @@ class IntentMachine(RuleBasedStateMachine):
         height = heights[at % len(heights)]
         status, kind = self.audit.open[height].status, self.audit.open[height].kind
         outcome = self.do([ControlItem(f"effect.{verb}", "ada", "why not", {"intent": height})]).outcomes[0]
-        if verb == "cancel":
-            assert self.audit.settled[height] == 3
-        elif status != "parked":
-            assert outcome.error.code == "kernel.intent_not_parked"
-        elif verb == "deny":
-            assert self.audit.settled[height] == 4
-        elif isinstance(outcome, Admitted):
-            assert height in self.audit.settled or self.audit.open[height].status == (
-                "timer" if kind == TIMER else "open"
-            )
+        if not isinstance(outcome, Admitted):
+            code = outcome.error.code
+            if code == "kernel.intent_not_open":  # its time came in this very beat
+                assert height in self.audit.settled
+            elif status == "parked":
+                assert verb == "approve"
+                assert code in ("kernel.grant_gone", "kernel.effect_unknown")
+            else:
+                assert code == "kernel.intent_not_parked"
+        elif verb != "approve":
+            assert self.audit.settled[height] == {"cancel": Settled.CANCELLED, "deny": Settled.DENIED}[verb]
+        elif height in self.audit.open:
+            assert self.audit.open[height].status == ("timer" if kind == TIMER else "open")
 
     @rule(verb=st.sampled_from(["approve", "deny", "cancel"]), height=st.sampled_from([0, 1, 5, 1 << 64]))
     def operate_nothing(self, verb, height):
@@ -305,7 +307,7 @@ class IntentMachine(RuleBasedStateMachine):
         self.kernel.now_ns += WINDOW
         for _ in range(40):
             self.end_all()
-            if not self.audit.open:
+            if not self.audit.open and not self.kernel.world.ledger.ring:
                 break
         assert self.audit.statuses() == {}
         assert (self.book.over, self.kernel.world.ledger.held) == (set(), {})
@@ -409,6 +411,6 @@ def test_random_banks_settle_every_intent_once(small_limits):
         database=None,
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
-        phases=PHASES,
+        phases=[Phase.generate, Phase.shrink],
     )
     run_state_machine_as_test(IntentMachine, settings=options)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from cellule.cli.controls import Timeout, Why
-from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effects_table
+from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effect_line
 from cellule.cli.output import facts
 from cellule.cli.session import Session, operator, patience, session_of, teller_of
 from cellule.host.effects.world_effects import LIST_MAX
@@ -100,8 +100,9 @@ async def _list(
         data = {
             "world": world.name, "as_of": {"height": head.height}, "effects": effects, "next": following,
         }  # fmt: skip
-        shown = effects_table(effects) if effects else "no effect is open"
-        session.output.document(data, shown)
+        session.output.document(data, *map(effect_line, effects))
+        if not effects:
+            session.output.note("no effect is open")
         if following is not None:
             session.output.note(f"there may be more: --after {following}")
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellule.cli.lines import cell_text, moment_text
-from cellule.cli.output import compact, facts, table
+from rich.text import Text
+
+from cellule.cli.lines import cell_text, moment_text, outcome_text
+from cellule.cli.output import compact, facts
 from cellule.host.effects.model import DecisionView, EffectDetail, EffectView, Letter, ReceiptView
 from cellule.host.telling import Teller
 from cellule.values.schema.text_forms import time_text
 
-COLUMNS = ("height", "status", "kind", "cell", "since", "reason", "id")
+_STYLES = {
+    "open": "bright_blue", "parked": "magenta", "timer": "yellow", "waiting": "yellow", "failed": "red",
+    "timeout": "red", "denied": "red", "abandoned": "red",
+}  # fmt: skip
 
 
 async def effect_json(teller: Teller, view: EffectView) -> dict[str, Any]:
@@ -50,10 +55,13 @@ async def letter_json(teller: Teller, letter: Letter) -> dict[str, Any]:
     return {name: value for name, value in data.items() if value is not None}
 
 
-def effects_table(effects: list[dict[str, Any]], title: str | None = None) -> Any:
-    """Effects for people, one a line."""
-    rows = [[{**each, "cell": cell_text(each)}[name] for name in COLUMNS] for each in effects]
-    return table([name.upper() for name in COLUMNS], rows, title=title)
+def effect_line(effect: dict[str, Any]) -> Text:
+    """One effect for people: where it stands, its id on a line of its own to be copied, and why it waits."""
+    line = Text(f"{effect['height']:>8}  ")
+    line.append(f"{effect['status']:<9}", style=_STYLES.get(effect["status"], "green"))
+    line.append(f"{effect['kind']} of {cell_text(effect)} since {effect['since'][:23]}")
+    line.append(f"\n{'':>10}{effect['id']}", style="dim")
+    return line.append(f"\n{'':>10}{effect['reason']}") if effect["reason"] else line
 
 
 def detail_facts(data: dict[str, Any]) -> list[Any]:
@@ -109,11 +117,12 @@ def _attempts_text(attempts: dict[str, Any]) -> str:
 
 
 def _receipt_text(receipt: dict[str, Any]) -> str:
-    text = f"height {receipt['height']}, {receipt['time']}: {receipt['status']} after {receipt['attempts']}"
-    text += " attempts" + (", given up" if receipt["exhausted"] else "")
+    text = f"height {receipt['height']}, {receipt['time']}: {receipt['status']}"
+    if receipt["attempts"]:
+        text += f" at attempt {receipt['attempts']}" + (", given up" if receipt["exhausted"] else "")
     if "who" in receipt:
         text += f", by {receipt['who']}: {receipt.get('why', '')}"
-    return f"{text} {compact(receipt['value'])}"
+    return f"{text}\n{outcome_text(receipt)}"
 
 
 def schedule_text(data: dict[str, Any]) -> str:

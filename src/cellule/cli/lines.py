@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cellule.cli.output import compact
 from cellule.host.telling import Told
+from cellule.kernel.manifest.system import EFFECTS
 from cellule.values.schema.text_forms import time_text
 
 _STYLES = {
@@ -96,5 +97,15 @@ def _receipt(fields: dict[str, Any]) -> str:
         text += f" after {fields['attempts']} attempts"
     if "who" in fields:
         text += f" by {fields['who']}: {fields.get('why', '')}"
-    text += f" {compact(fields['value'])} -> {cell_text(fields)}"
+    text += f" {outcome_text(fields)} -> {cell_text(fields)}"
     return text if fields["told"] != "nobody" else f"{text} (not told)"
+
+
+def outcome_text(receipt: dict[str, Any]) -> str:
+    """What an effect gave, or why it did not; what stands around that in its event is left out."""
+    value = receipt["value"]
+    if not receipt["schema"].startswith(EFFECTS):
+        return compact(value)
+    if "code" in receipt:
+        return f"{receipt.get('text', '')} [{receipt['code']}]"
+    return compact(value.get("value"))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.effect_lines import effect_json, effects_table, letter_json
+from cellule.cli.effect_lines import effect_json, effect_line, letter_json
 from cellule.cli.output import table
 from cellule.cli.session import Session, owner_of, session_of, teller_of
 from cellule.host.effects.model import EffectView
@@ -101,7 +101,7 @@ def _shown(data: dict[str, Any]) -> list[Any]:
         for each in data["over_budget"]
     ]
     if data["effects"]:
-        shown.append(effects_table(data["effects"], title="effects"))
+        shown += ["effects", *(effect_line(each) for each in data["effects"])]
         shown.append("decide: cellule effect approve|deny|cancel ID; try at once: cellule effect retry ID")
     if data["dead_letters"]:
         fields = ("height", "module", "key", "what", "text")

@@ -14,7 +14,6 @@ PRIORITY_MAX = 9  # the last to be served
 BACKOFF_S = 0.5  # first pause between attempts
 BACKOFF_MAX_S = 60.0
 KIND_CHARS_MAX = 128
-KEY_CHARS_MAX = 512  # an idempotency key
 
 # http.request
 HTTP_INLINE_BYTES = 32_000  # a longer body is put into the CAS

@@ -21,21 +21,19 @@ from cellule.host.effects.schedules import check_schedule, list_schedules, previ
 from cellule.host.effects.world_effects import WorldEffects
 from cellule.host.following import Follower
 from cellule.host.hosted import Hosted
-from cellule.host.inbox import check_event_size, control_row, enqueue, event_row
+from cellule.host.inbox import check_event_size
 from cellule.host.journal import Head, read_frames
 from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
 from cellule.host.loading import Progress, read_head
 from cellule.host.node import Node
 from cellule.host.outbox.repair import Report
 from cellule.host.reading import Reader, Version
-from cellule.host.requests import Request
+from cellule.host.remote import Remote, check_reply
 from cellule.host.sends import Sent, Wait, check_steps, parked, readable
 from cellule.host.times import height_at, nanoseconds_of
 from cellule.host.typing import Types
 from cellule.kernel.frame import Frame, decode_frame
 from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
-from cellule.kernel.manifest.routes import Router
-from cellule.sources import uuid7
 from cellule.store import keys
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
@@ -76,7 +74,7 @@ class WorldHandle:
         self.types = types
         self._reader = reader or Reader(node, info)
         self._effects = WorldEffects(node, info, self._reader, lambda: self.types, self._controlled)
-        self._router: Router | None = None
+        self._remote = Remote(node, info, self._reader)
         self._at_work: Hosted | None = None
 
     @property
@@ -107,7 +105,7 @@ class WorldHandle:
             return await self._send_remote(item, wait)
         sent = Sent(item)
         if wait == "reply":
-            _check_reply(item, (await self._hosted()).world.eras.current.router)
+            check_reply(item, (await self._hosted()).world.eras.current.router)
         hosted = self._at_work
         if hosted is None or not hosted.offer(sent):
             (await self._hosted()).submit(sent)
@@ -213,15 +211,7 @@ class WorldHandle:
         """
         if self._node.is_owner:
             return await (await self._hosted()).snapshot_now()
-        before, given = await self.head(), self._fresh_id().bytes
-        request = Request(who, why, given)
-        engine, universe = self._node.engine, self.info.universe
-        [row] = await enqueue(engine, universe, self.info.id, [request.row()], given)
-        noted = ControlItem("snapshot", who, why, {"request": given})
-        height = await self._reader.await_control(noted, before.height, row)
-        frame = await self._reader.frame(height)
-        arguments = frame.records[height - frame.header.first][5]
-        return arguments["height"], arguments["snapshot"].cid
+        return await self._remote.snapshot(who, why)
 
     # Effects
 
@@ -235,7 +225,7 @@ class WorldHandle:
         height led to, settled ones too.
         """
         if cause is not None:
-            return (await self._effects.caused_by(cause, status, kind))[:limit]
+            return await self._effects.caused_by(cause, status, kind, limit)
         return await self._effects.listed(status, kind, limit, after)
 
     async def effect(self, intent: EffectRef, *, progress: Progress | None = None) -> EffectDetail:
@@ -373,56 +363,20 @@ class WorldHandle:
 
     async def _send_remote(self, item: EventItem, wait: Wait) -> Applied:
         """Send through the inbox, and read the outcome from the journal."""
-        if item.id is None:
-            item.id, item.explicit = self._fresh_id(), True
-            item.issued_ns = self._node.clock.now_ns()
-        self._check_edge(item, wait)
-        before = await self.head()
-        cas = self._node.cas(self.info.universe)
-        [row] = await enqueue(
-            self._node.engine, self.info.universe, self.info.id, [await event_row(item, cas)],
-            self._fresh_id().bytes,
-        )  # fmt: skip
+        height, duplicate = await self._remote.send(item, self.types.manifest, wait)
         if wait == "durable":
             return Applied(0, item.id, False, ())
-        height, duplicate = await self._reader.await_event(item.id, before.height, row)
         return await self._outcome_of(height, item.id, duplicate=duplicate)
-
-    def _check_edge(self, item: EventItem, wait: Wait) -> None:
-        """Refuse here what the owner would refuse, without a record."""
-        if self._router is None:
-            self._router = Router(self.types.manifest)
-        assert isinstance(item.value, bytes)
-        targets = self._router.route(item.schema, item.value, item.key)
-        if item.expected_version is not None and len(targets) != 1:
-            raise Rejected(
-                "host.expected_version_targets",
-                "event {schema} has {count} targets; expected_version needs exactly one",
-                schema=item.schema, count=len(targets),
-            )  # fmt: skip
-        if wait == "reply":
-            _check_reply(item, self._router)
 
     async def _controlled(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> int:
         """Do an operator's verb, and return the height of its record."""
         item = ControlItem(verb, who, why, arguments)
         if not self._node.is_owner:
-            return await self._control_remote(item)
+            return await self._remote.control(item)
         sent = Sent(item)
         (await self._node.hosted(self.info)).submit(sent)
         await sent.wait("durable")
         return sent.height
-
-    async def _control_remote(self, item: ControlItem) -> int:
-        before = await self.head()
-        given = self._fresh_id().bytes
-        [row] = await enqueue(
-            self._node.engine, self.info.universe, self.info.id, [control_row(item, given)], given
-        )
-        return await self._reader.await_control(item, before.height, row)
-
-    def _fresh_id(self) -> UUID:
-        return uuid7(self._node.clock.now_ns(), self._node.entropy.bytes(10))
 
 
 class CellHandle:
@@ -469,15 +423,4 @@ def _check_wait(wait: Wait) -> None:
     if wait not in ("durable", "applied", "reply"):
         raise Rejected(
             "host.wait", "wait is {wait!r}; it is durable, applied or reply", wait=wait
-        )  # fmt: skip
-
-
-def _check_reply(item: EventItem, router: Router) -> None:
-    """A reply comes from exactly one cell."""
-    assert isinstance(item.value, bytes)
-    targets = router.route(item.schema, item.value, item.key)
-    if len(targets) != 1:
-        raise Rejected(
-            "host.reply_targets", "event {schema} goes to {count} cells; a reply needs exactly one",
-            schema=item.schema, count=len(targets), hint='Send it with wait="applied".',
         )  # fmt: skip

@@ -140,6 +140,11 @@ class Hosted:
         found: Entry | None = await self.ask(lambda: self.world.look(base, key))
         return found
 
+    async def count(self, base: str) -> int:
+        """How many cells a module has."""
+        found: int = await self.ask(lambda: self.world.ledger.cells(base).live.count())
+        return found
+
     async def find(self, dedupe_key: bytes) -> int | None:
         """The height at which an id was admitted, if it is still remembered; durable."""
         ledger = self.world.ledger

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from cellule.errors import OutcomeUnknown, Rejected
 from cellule.host.limits import ATTEMPTS_MAX, BEAT_BYTES_MAX, EVENT_INLINE_MAX, INBOX_PAGE
-from cellule.host.outbox.receipts import read_receipt
+from cellule.host.outbox.receipts import read_receipt, trusted_receipt
 from cellule.host.outbox.signing import NodeKey
 from cellule.host.requests import Request
 from cellule.host.sends import Sent
@@ -111,7 +111,7 @@ class Inbox:
         try:
             row: Any = decode(stored)
             if row["kind"] == "receipt":
-                return await self._receipt(row)
+                return await self._receipt(row, stored)
             if row["kind"] == "request":
                 return Request.of_row(row)
             item = _item(row)
@@ -121,11 +121,12 @@ class Inbox:
             return EventItem(UNREADABLE, b"", durable=True)
         return item
 
-    async def _receipt(self, row: Any) -> Item:
-        receipt = read_receipt(row)
-        if self._key is None or not self._key.verify(*self._owner, row):
-            text = f"the receipt of {intent_text(receipt.intent)} is not signed by this node's key"
-            return RefusalItem("receipt", "host.receipt_forged", text, intent_text(receipt.intent))
+    async def _receipt(self, row: Any, stored: bytes) -> Item:
+        if self._key is None or not self._key.vouches(*self._owner, stored):
+            intent = intent_text(read_receipt(row).intent)
+            text = f"the receipt of {intent} is not signed by this node's key"
+            return RefusalItem("receipt", "host.receipt_forged", text, intent)
+        receipt = trusted_receipt(row)
         value = await self._cas.get(receipt.value.cid) if isinstance(receipt.value, Link) else receipt.value
         return ReceiptItem(
             receipt.intent, receipt.height, receipt.status, value, receipt.code, receipt.text, receipt.by,

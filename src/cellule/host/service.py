@@ -110,11 +110,19 @@ class Cellule:
             types = AppTypes(self._built)
         return WorldHandle(self.node, info, types, reader)
 
+    async def _inhabited(self, info: WorldInfo, modules: list[str]) -> list[str]:
+        """Those of a world's modules that have cells; only its owner knows, and only its owner deploys."""
+        if not modules or not self.is_owner:
+            return []
+        hosted = await self.node.hosted(info)
+        return [base for base in modules if await hosted.count(base)]
+
     async def _deployed(self, info: WorldInfo, stored: Manifest, built: Built) -> None:
         """Bring the app's manifest into the world, as far as `deploy` allows."""
         if stored.cid == built.manifest.cid or self._deploy == "never":
             return
-        change = compare_manifests(stored, built.manifest)
+        removed = [base for base in stored.modules if base not in built.manifest.modules]
+        change = compare_manifests(stored, built.manifest, await self._inhabited(info, removed))
         if self._deploy == "require":
             raise Rejected(
                 "host.deploy_required", "world {world} runs another manifest than the app: {changes}",

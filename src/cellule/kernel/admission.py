@@ -14,6 +14,7 @@ from cellule.errors import CelluleError, Rejected, TooOld
 from cellule.kernel import controls
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.dedupe import dedupe_key, payload_check
+from cellule.kernel.express import admit_plain
 from cellule.kernel.intents import settling
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import (
@@ -75,7 +76,9 @@ class Admission:
             stop = start
             while stop < len(items) and type(items[stop]) is EventItem:
                 stop += 1
-            yield from self._admit_events(items[start:stop])
+            start = admit_plain(self.desk, items, start, stop, self.outcomes)
+            if start < stop:
+                yield from self._admit_events(items[start:stop])
             start = stop
 
     def _expect_receipts(self, receipts: Sequence[ReceiptItem]) -> Generator[Need, None, None]:

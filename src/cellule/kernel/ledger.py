@@ -471,8 +471,9 @@ class Ledger:
                     cells.live.put(slot.key, slot.entry)
             cells.slots.pop(slot.key, None)
         self.active.clear()
-        for base in [base for base in self.held if base not in self.book.over]:
-            self._release_held(base)
+        for base in sorted(self.held):  # a restored world has them in another order
+            if base not in self.book.over:
+                self._release_held(base)
         self.book.open.cool()
         self.height = height
         self.dedupe.roll(self.now_ns)

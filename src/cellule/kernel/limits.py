@@ -25,7 +25,6 @@ APPROVALS_OPEN_MAX = 100_000  # parked intents of a world; further ones are deni
 TIMERS_OPEN_MAX = 10_000_000  # timers that steps have set and that have not fired; further ones are denied
 WAITERS_MAX = 100  # open intents that may wait for one idempotency key
 HELD_RELEASE_MAX = 1_000  # cells a beat brings back when their module is below its limit again
-BACKFILL_MAX = 1_000  # events a schedule may catch up in one beat
 IDEMPOTENCY_FORGET_PER_ADD = 2  # old idempotency keys forgotten for each new one
 RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control tells how many are left
 

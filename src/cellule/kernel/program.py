@@ -26,6 +26,15 @@ class Emit(NamedTuple):
     key: bytes | None = None
 
 
+class Proven(NamedTuple):
+    """A request for an effect whose params were written by a codec of the schema that the kind declares."""
+
+    kind: str
+    params: bytes
+    cap_slot: str | None = None
+    idempotency_key: str | None = None
+
+
 class Output(NamedTuple):
     """What a step answers. `state=None` deletes the cell; a log module's state is the entries to append."""
 

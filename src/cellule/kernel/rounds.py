@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from cellule.errors import Corrupted
 from cellule.kernel import expiry
-from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.cells import EVENT_MESSAGE, RECEIPT_MESSAGE, Message, Slot
 from cellule.kernel.intents import opening
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.intents.gate import Asked
@@ -95,8 +95,8 @@ class Rounds:
         def plain(slot: Slot) -> bool:
             base, queue, entry = slot.cells.base, slot.queue, slot.entry
             fast = modules.get(base)
-            cause, _, schema, value, _, expected = queue[0]
-            if fast is None or expected is not None or schema not in fast.schemas or type(value) is not bytes:
+            cause, kind, schema, value, _, expected = queue[0]
+            if fast is None or schema not in fast.schemas or type(value) is not bytes:
                 return False
             state: Any = None
             version = born = prev = 0
@@ -104,6 +104,8 @@ class Rounds:
                 state, version, born, cell_era, _, prev, more = entry
                 if cell_era != number or type(state) is not bytes or more is not None:
                     return False
+            if expected is not None and (kind != RECEIPT_MESSAGE or expected != born):
+                return False  # a receipt for this incarnation of the cell is as plain as an event
             key, step = slot.key, first + len(records)
             context = None
             if fast.context:

@@ -70,7 +70,7 @@ def is_message(value: Any) -> bool:
 
 def is_held(value: Any) -> bool:
     """Tell whether this is a stored value: a link or an envelope."""
-    if isinstance(value, Link):
+    if isinstance(value, Link) or (type(value) is list and len(value) == 1 and type(value[0]) is bytes):
         return True
     try:
         open_envelope(value)
@@ -144,17 +144,26 @@ _INTENT_FIELDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
+_INTENT_STATUSES = frozenset(("open", "parked", "waiting", "timer", "denied"))
+
+
 def is_intent(value: Any) -> bool:
-    """Tell whether this is [id, module, key, born, kind, status, more]."""
-    if not isinstance(value, list) or len(value) != 7:
+    """Tell whether this is [id, module, key, born, kind, status, more]; asked whenever one is read."""
+    if type(value) is not list or len(value) != 7:
         return False
     given, base, key, born, kind, status, more = value
-    return (
-        type(given) is bytes and len(given) == 32 and is_cell([base, key]) and is_count(born)
-        and type(kind) is str and status in ("open", "parked", "waiting", "timer", "denied")
-        and isinstance(more, dict) and "params" in more and "since_ns" in more
-        and all(name in _INTENT_FIELDS and _INTENT_FIELDS[name](field) for name, field in more.items())
-    )  # fmt: skip
+    if (
+        type(given) is not bytes or len(given) != 32 or type(base) is not str or type(key) is not bytes
+        or type(born) is not int or born < 0 or type(kind) is not str or type(status) is not str
+        or status not in _INTENT_STATUSES or type(more) is not dict
+        or "params" not in more or "since_ns" not in more
+    ):  # fmt: skip
+        return False
+    for name, field in more.items():
+        fits = _INTENT_FIELDS.get(name)
+        if fits is None or not fits(field):
+            return False
+    return True
 
 
 def is_place(value: Any) -> bool:

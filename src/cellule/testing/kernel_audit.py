@@ -79,7 +79,7 @@ class IntentAudit:
             assert beat.opened == []
             assert beat.closed == []
             return
-        before = set(self.open)
+        before = {height for height, each in self.open.items() if each.status == "timer"}
         was_paused = self.paused
         self.frame(decode_frame(beat.frame, prove=True))
         for opening in beat.opened:
@@ -89,7 +89,7 @@ class IntentAudit:
         waiting = {height for height, each in self.open.items() if each.status == "open"}
         assert all(self.open[height].dispatched == 1 for height in waiting), "an open intent has not left"
         if not was_paused and not self.paused:
-            late = [h for h in before & set(self.open) if self.open[h].status == "timer" and self._is_due(h)]
+            late = [height for height in before & set(self.open) if self._is_due(height)]
             assert late == [], f"timers {late} have not fired"
 
     def frame(self, frame: Frame) -> None:

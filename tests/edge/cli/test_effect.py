@@ -54,7 +54,7 @@ def test_the_list_is_filtered_and_paged(pay: Cellule) -> None:
     assert [each["key"] for each in first["effects"] + rest["effects"]] == ["big", "later1", "m", "t"]
     assert rest["next"] is None
     assert "--after" in pay("effect", "list", "--limit", "3").err
-    assert pay("effect", "list", "--after", "9999").out.strip() == "no effect is open"
+    assert pay("effect", "list", "--after", "9999").err.strip() == "no effect is open"
 
 
 def test_effects_of_a_cause_are_listed_settled_or_not(pay: Cellule) -> None:
@@ -182,3 +182,21 @@ def test_stuck_names_approvals_retries_and_what_nobody_performs(pay: Cellule) ->
 def test_a_cell_shows_what_it_waits_for(pay: Cellule) -> None:
     assert "approval since" in pay("cell", "show", "order", "big").out
     assert pay("cell", "show", "order", "t", "--json").json["reason"].startswith("timer.set: timer at")
+
+
+def test_stuck_names_modules_over_budget(pay: Cellule) -> None:
+    for name in ("a", "b"):
+        pay("event", "send", "Mailed", json.dumps({"list": name}), "--wait", "durable")
+    found = pay("stuck", "--json").json["over_budget"]
+    assert found == [{"module": "pay/mailing", "open": 1, "held": 1}]
+    assert "pay/mailing is over budget: 1 effects are open, and 1 cells wait" in pay("stuck").out
+
+
+def test_a_receipt_needs_the_key_of_the_folder(paying: Cellule) -> None:
+    mail = effect_of(paying, "m")["id"]
+    key = paying.data / "node.key"
+    key.chmod(0o644)
+    told = paying("receipt", "inject", mail, "--value", '{"id": "x"}', "--why", "x", "--json", code=1)
+    assert told.error["code"] == "effects.node_key"
+    key.chmod(0o600)
+    paying("receipt", "inject", mail, "--value", '{"id": "x"}', "--why", "x")

@@ -106,10 +106,10 @@ def test_every_refusal_of_secrets_has_its_code(empty: Cellule, tmp_path: Path, m
 
 COMMANDS = (
     "world list", "world show", "cell list", "cell show order o1", "cell history order o1",
-    "cell history order tired1", "cell export order broke1", "effect list", "effect repair --dry-run", "stuck",
-    "stuck --waiting", "schedule list", "schedule preview nightly", "why order/o1@2", "why order/tired1@2",
-    "why order/broke1@2", "why id-tired1 --effects", "journal tail --no-follow -n 9999", "verify", "check",
-    "doctor", "secret list", "universe list",
+    "cell history order tired1", "cell export order broke1", "effect list", "effect repair --dry-run",
+    "stuck", "stuck --waiting", "schedule list", "schedule preview nightly", "why order/o1@2",
+    "why order/tired1@2", "why order/broke1@2", "why id-tired1 --effects", "verify", "check", "doctor",
+    "journal tail --no-follow -n 9999", "secret list", "universe list",
 )  # fmt: skip
 
 

@@ -72,13 +72,16 @@ class WorldEffects:
             raise Rejected("host.effect_after", "{after} is no height", after=after)
         return await self._opened.listed(status, kind, limit, after)
 
-    async def caused_by(self, cause: int, status: str | None, kind: str | None) -> list[EffectView]:
-        """The intents that the record at a height led to, open or settled, in order."""
+    async def caused_by(
+        self, cause: int, status: str | None, kind: str | None, limit: int
+    ) -> list[EffectView]:
+        """The first intents that the record at a height led to, open or settled, in order."""
+        check_limit(limit)
         await self._reader.frame(cause)
         following = await following_of(self._node.engine, self._info, cause)
         found: list[EffectView] = []
         for height, record in following.found:
-            if record == INTENT:
+            if record == INTENT and len(found) < limit:
                 view = (await self.at(height)).view
                 if status in (None, view.status) and kind in (None, view.kind):
                     found.append(view)

@@ -26,7 +26,7 @@ from cellule.host.outbox.limits import CLOSE_MAX, GRACE_S, SCAN_S
 from cellule.host.outbox.notes import Notes
 from cellule.host.outbox.pacing import asked_ns, jitter_ns
 from cellule.host.outbox.performing import Again, Performer, Surroundings
-from cellule.host.outbox.receipts import Receipt, receipt_item
+from cellule.host.outbox.receipts import Receipt, sealed_receipt
 from cellule.host.outbox.rows import Row, Stored, read_row, store_row
 from cellule.host.outbox.running import Runner
 from cellule.host.outbox.searching import Searcher
@@ -38,7 +38,6 @@ from cellule.sources import Clock, Entropy
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
-from cellule.values.cbor import encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +201,7 @@ class Pool:
                 self._settle(Change(row.intent, entry.stored, entry, moved=moved))
                 return
             outcome = entry.lane.performer.gave_up(row, outcome)
-        item = encode(receipt_item(self._key, row.universe, row.world, outcome))
+        item = sealed_receipt(self._key, row.universe, row.world, outcome)
         self._settle(Change(row.intent, entry.stored, entry, item=item))
 
     def _moved(self, entry: Entry, again: Again) -> Row:

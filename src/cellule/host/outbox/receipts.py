@@ -42,6 +42,15 @@ class Receipt(NamedTuple):
 
 def receipt_item(key: NodeKey, universe: UUID, world: UUID, receipt: Receipt) -> dict[str, Any]:
     """A receipt as an inbox stores it, signed for this world."""
+    return key.sign(universe, world, _fields(receipt))
+
+
+def sealed_receipt(key: NodeKey, universe: UUID, world: UUID, receipt: Receipt) -> bytes:
+    """The bytes of `receipt_item`."""
+    return key.sealed(universe, world, _fields(receipt))
+
+
+def _fields(receipt: Receipt) -> dict[str, Any]:
     item: dict[str, Any] = {
         "kind": KIND, "intent": receipt.intent, "height": receipt.height, "status": receipt.status,
         "attempts": receipt.attempts, "exhausted": receipt.exhausted,
@@ -57,7 +66,7 @@ def receipt_item(key: NodeKey, universe: UUID, world: UUID, receipt: Receipt) ->
         item["who"] = receipt.who
     if receipt.why is not None:
         item["why"] = receipt.why
-    return key.sign(universe, world, item)
+    return item
 
 
 def read_receipt(item: Any) -> Receipt:
@@ -69,6 +78,16 @@ def read_receipt(item: Any) -> Receipt:
             "effects.receipt_item", "an inbox item is no receipt: {why}", why=error,
             hint="Receipts are made by a node or by `cellule receipt inject`.",
         ) from error  # fmt: skip
+
+
+def trusted_receipt(item: dict[str, Any]) -> Receipt:
+    """The receipt of an item whose mac is this node's: it was well formed when it was signed."""
+    value = item.get("value")
+    return Receipt(
+        item["intent"], item["height"], item["status"], value[0] if type(value) is list else value,
+        item.get("code", ""), item.get("text", ""), item["attempts"], item["exhausted"], item.get("who"),
+        item.get("why"), item["by"],
+    )  # fmt: skip
 
 
 def _receipt(item: Any) -> Receipt:

@@ -4,6 +4,11 @@ A receipt in an inbox carries the key's id and an HMAC-SHA256 over the universe,
 canonical bytes without the mac. The key is 32 bytes in the data folder, readable by its owner only, made
 once; a universe in memory has one of its own. What a receipt holds does not matter here.
 
+    a4..  62 "by" 70 <16 hex digits>  63 "mac" 58 20 <32 bytes>  the other fields
+
+No field has a shorter name, so `by` and `mac` stand at the front of every signed item. The bytes that are
+signed are those without the second, and one less in the head: they are cut out, not encoded again.
+
 Rejected: signing without universe and world. A receipt copied into another world's inbox would be believed.
 """
 
@@ -25,14 +30,19 @@ from cellule.sources import Entropy
 from cellule.values.cbor import encode
 
 KEY_BYTES = 32
+MAC_BYTES = 32
 KEY_FILE = "node.key"
 _TEMPORARY_BYTES = 8
+_BLOCK_BYTES = 64  # of SHA-256
+_MAC_AT = 1 + 3 + 1 + 16  # behind the head of the map and `by`
+_MAC_HEAD = b"\x63mac\x58\x20"
+_MAC_BEGIN, _MAC_END = _MAC_AT + len(_MAC_HEAD), _MAC_AT + len(_MAC_HEAD) + MAC_BYTES
 
 
 class NodeKey:
     """A secret of 32 bytes; `id` names it in receipts and tells nothing about it."""
 
-    __slots__ = ("_secret", "id")
+    __slots__ = ("_inner", "_outer", "id")
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != KEY_BYTES:
@@ -42,7 +52,9 @@ class NodeKey:
                 most=KEY_BYTES,
                 size=len(secret),
             )
-        self._secret = secret
+        padded = secret.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = sha256(bytes(byte ^ 0x36 for byte in padded))  # HMAC's two hashes, begun once: every
+        self._outer = sha256(bytes(byte ^ 0x5C for byte in padded))  # receipt needs two macs
         self.id = sha256(secret).digest()[:8].hex()
 
     def __repr__(self) -> str:
@@ -53,6 +65,12 @@ class NodeKey:
         signed = {**item, "by": self.id}
         signed["mac"] = self._mac(universe, world, signed)
         return signed
+
+    def sealed(self, universe: UUID, world: UUID, item: dict[str, Any]) -> bytes:
+        """The canonical bytes of the signed item."""
+        bare = encode({**item, "by": self.id})
+        mac = self._digest(universe, world, bare)
+        return b"".join((bytes((bare[0] + 1,)), bare[1:_MAC_AT], _MAC_HEAD, mac, bare[_MAC_AT:]))
 
     def verify(self, universe: UUID, world: UUID, item: Mapping[str, Any]) -> bool:
         """Tell whether this node signed the item for this world."""
@@ -65,8 +83,22 @@ class NodeKey:
         except Rejected:
             return False
 
+    def vouches(self, universe: UUID, world: UUID, stored: bytes) -> bool:
+        """Tell whether this node signed these bytes, as they are, for this world."""
+        if stored[_MAC_AT:_MAC_BEGIN] != _MAC_HEAD:
+            return False
+        bare = b"".join((bytes(((stored[0] - 1) & 0xFF,)), stored[1:_MAC_AT], stored[_MAC_END:]))
+        return hmac.compare_digest(stored[_MAC_BEGIN:_MAC_END], self._digest(universe, world, bare))
+
     def _mac(self, universe: UUID, world: UUID, item: dict[str, Any]) -> bytes:
-        return hmac.digest(self._secret, universe.bytes + world.bytes + encode(item), "sha256")
+        return self._digest(universe, world, encode(item))
+
+    def _digest(self, universe: UUID, world: UUID, bare: bytes) -> bytes:
+        """HMAC-SHA256."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(universe.bytes + world.bytes + bare)
+        outer.update(inner.digest())
+        return outer.digest()
 
 
 def memory_key(entropy: Entropy) -> NodeKey:

@@ -2,7 +2,8 @@
 
 What does not fit stays in the store and is found by the next search, which is asked for when there is room
 again. Rows that wait for a far retry take at most half of a lane. A row that left memory while a search was
-under way is not taken in by that search: it was read before.
+under way is not taken in by that search: it was read before. One that a person made due earlier replaces the
+one that waits here.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from cellule.errors import Corrupted
+from cellule.kernel.index.layer import MISSING
 from cellule.kernel.intents.identity import idempotency_hash
 from cellule.kernel.limits import DEDUPE_WINDOW_NS, IDEMPOTENCY_FORGET_PER_ADD
 from cellule.kernel.need import Need, Nodes
@@ -62,7 +63,12 @@ class Book:
         """The open intent whose record stands at `height`, or None; `height` may be anything."""
         if not _is_height(height):
             return None
-        found: list[Any] | None = yield from self.open.get(pair_key(height, 0))
+        key = pair_key(height, 0)
+        held: Any = self.open.held(key)
+        if held is not MISSING:  # it was made here, and needs no proof
+            made: list[Any] | None = held
+            return made
+        found: list[Any] | None = yield from self.open.get(key)
         if found is not None and not is_intent(found):
             raise Corrupted(
                 "kernel.intent_damaged", "intent {height} is not what it should be", height=height

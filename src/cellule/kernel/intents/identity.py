@@ -39,7 +39,7 @@ def intent_cid(digest: bytes) -> Cid:
 
 def intent_text(digest: bytes) -> str:
     """The id of an intent as text."""
-    return str(intent_cid(digest))
+    return str(Cid(_CID_HEAD + digest))
 
 
 def parse_intent(text: str) -> bytes:

@@ -22,7 +22,7 @@ from cellule.kernel.intents.identity import intent_digest
 from cellule.kernel.limits import CELL_INTENTS_MAX, OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, WAITERS_MAX
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.need import Need
-from cellule.kernel.program import StepFault
+from cellule.kernel.program import Proven, StepFault
 from cellule.kernel.records import ALLOW, DECISION, DENY, INTENT, NEXT_BEAT, SAME, Settled
 from cellule.values.cbor import decode_trusted
 
@@ -50,7 +50,7 @@ def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[Asked]:
             raise StepFault(
                 "kernel.effect_shape", f"effects[{at}] is not (kind, params, slot, key): {effect!r}"
             )
-    return [_checked(era, module, at, *effect) for at, effect in enumerate(effects)]
+    return [_checked(era, module, at, effect) for at, effect in enumerate(effects)]
 
 
 def _is_request(effect: Any) -> bool:
@@ -63,9 +63,8 @@ def _is_request(effect: Any) -> bool:
     )  # fmt: skip
 
 
-def _checked(
-    era: Compiled, module: Module, at: int, kind: str, params: bytes, slot: str | None, key: str | None
-) -> Asked:
+def _checked(era: Compiled, module: Module, at: int, request: Any) -> Asked:
+    kind, params, slot, key = request
     effect = era.manifest.effects.get(kind)
     if effect is None or kind not in module.effects_emitted:
         known = ", ".join(module.effects_emitted) or "none"
@@ -82,6 +81,8 @@ def _checked(
     if key is not None and not _is_text(key):
         text = f"the idempotency key of effects[{at}] ({kind}) cannot be written as UTF-8: {key!r}"
         raise StepFault("kernel.effect_key", text)
+    if type(request) is Proven and effect.external:
+        return Asked(effect, params, slot, key)
     try:
         value: Any = era.fits(effect.params).decode(params)
     except CelluleError as error:
@@ -186,6 +187,7 @@ def _answer_same(
 
 def abandon(desk: Desk, slot: Slot, step: Step, heights: Sequence[int]) -> Generator[Need, None, None]:
     """The cell is gone: what it waited for is settled, and only those are told that waited for the same."""
+    entries: list[tuple[int, list[Any]]] = []
     for height in heights:
         entry = yield from desk.ledger.book.find(height)
         if entry is None:
@@ -193,9 +195,12 @@ def abandon(desk: Desk, slot: Slot, step: Step, heights: Sequence[int]) -> Gener
                 "kernel.intent_missing", "cell {module} {key} waits for intent {height}, which is not open",
                 module=slot.cells.base, key=slot.key, height=height,
             )  # fmt: skip
+        entries.append((height, entry))
+    entries.sort(key=lambda row: row[1][5] != books.WAITING)  # one may wait for another of the same cell
+    told = settling.Told("kernel.abandoned", "the cell that asked was deleted")
+    for height, entry in entries:
         if entry[5] == books.OPEN:
             desk.writer.close(entry[0], height)
-        told = settling.Told("kernel.abandoned", "the cell that asked was deleted")
         yield from settling.settle(
             desk, slot, height, entry, Settled.ABANDONED, None, told, NEXT_BEAT, {"depth": step.depth + 1}
         )

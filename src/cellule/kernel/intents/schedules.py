@@ -17,7 +17,6 @@ from cellule.kernel.cells import EVENT_MESSAGE, Message
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.ledger import Ledger
-from cellule.kernel.limits import BACKFILL_MAX
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key, pair_of
@@ -100,7 +99,7 @@ def _times(schedule: Schedule, due_ns: int, now_ns: int) -> tuple[list[int], int
     if not following or following > now_ns:
         return [due_ns], following
     times = [] if schedule.catch_up == "skip" else [due_ns]
-    most = min(schedule.limit, BACKFILL_MAX) if schedule.catch_up == "backfill" else 0
+    most = schedule.limit if schedule.catch_up == "backfill" else 0
     while following and following <= now_ns and len(times) < most:
         times.append(following)
         following = next_due(schedule, following)

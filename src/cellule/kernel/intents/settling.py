@@ -34,6 +34,10 @@ BY_NAME: Final = {name: status for status, name in NAMES.items()}
 _GIVEN: Final = frozenset(("ok", "failed", "timeout", "cancelled", "denied"))
 
 
+Payload = tuple[Any] | None
+"""What an adapter answered, as plain data that is known to fit; None where it answered nothing."""
+
+
 class Told(NamedTuple):
     """Why an intent did not end well."""
 
@@ -42,12 +46,13 @@ class Told(NamedTuple):
 
 
 def settle(
-    desk: Desk, slot: Slot, height: int, entry: list[Any], status: Settled, payload: bytes | None, told: Told,
+    desk: Desk, slot: Slot, height: int, entry: list[Any], status: Settled, payload: Payload, told: Told,
     how: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Write the receipt of the intent at `height` and make it so; returns the receipt's height.
 
-    `how` is how its cell hears of it, if it is there and takes such an event.
+    `payload` holds the value where there is one. `how` is how its cell hears of it, if it is there and takes
+    such an event.
     """
     schema = receipt_event(entry[4])
     value = _event(entry, status, payload, told)
@@ -68,7 +73,7 @@ def repeat(
         return (yield from _write(
             desk, slot, height, entry, Settled(status), schema, event, Told(), how, extra
         ))  # fmt: skip
-    payload = encode(first["value"]) if "value" in first else None
+    payload = (first["value"],) if "value" in first else None
     told = Told(first.get("code", ""), first.get("text", ""))
     return (yield from settle(desk, slot, height, entry, Settled(status), payload, told, how, extra))
 
@@ -193,7 +198,7 @@ def _shown(intent: bytes) -> str:
 
 def _proven(
     desk: Desk, slot: Slot, kind: str, item: ReceiptItem
-) -> Generator[Need, None, tuple[Settled, bytes | None, Told]]:
+) -> Generator[Need, None, tuple[Settled, Payload, Told]]:
     """How the intent ends: a payload that does not fit makes it fail."""
     status = BY_NAME[item.status]
     if status != Settled.OK:
@@ -207,13 +212,13 @@ def _proven(
                 _INVALID, "it has {size} bytes; at most {most}", size=len(item.value), most=RECEIPT_BYTES_MAX
             )
         if known is None:  # no manifest says any more what it has to be: it has to be a value
-            decode(item.value)
+            value: Any = decode(item.value)
         else:
             era, effect = known
-            era.fits(effect.receipt).decode(item.value)
+            value = era.fits(effect.receipt).decode(item.value)
     except CelluleError as error:
         return Settled.FAILED, None, Told(_INVALID, _written(f"invalid receipt: {error}"))
-    return status, item.value, Told()
+    return status, (value,), Told()
 
 
 def _written(text: str) -> str:
@@ -256,12 +261,10 @@ def fire(desk: Desk, fired: bytes, value: list[Any]) -> Generator[Need, None, No
 _INVALID: Final = "kernel.receipt_invalid"
 
 
-def _event(entry: list[Any], status: Settled, payload: bytes | None, told: Told) -> bytes:
+def _event(entry: list[Any], status: Settled, payload: Payload, told: Told) -> bytes:
     event: dict[str, Any] = {"intent_id": intent_text(entry[0]), "kind": entry[4], "status": NAMES[status]}
-    if payload is not None:
-        event["value"] = decode(payload)
-        if event["value"] is None:
-            del event["value"]
+    if payload is not None and payload[0] is not None:
+        event["value"] = payload[0]
     if told.code:
         event["code"], event["text"] = told
     if "key" in entry[6]:

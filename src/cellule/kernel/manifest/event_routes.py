@@ -26,7 +26,7 @@ from cellule.values.schema.keys import check_key_path
 Targets = list[tuple[str, bytes]]
 Compiled = Callable[[bytes, bytes | None], Targets]
 
-_UNREADABLE: Final = (CelluleError, LookupError, TypeError, AttributeError, ValueError)
+UNREADABLE: Final = (CelluleError, LookupError, TypeError, AttributeError, ValueError)
 
 
 class _Way(NamedTuple):
@@ -75,6 +75,13 @@ class EventRoutes:
             return self.targets
         return self._one_text() if len(self._ways) == 1 else self._many_text()
 
+    def single_text(self) -> tuple[str, str] | None:
+        """Module and field, where one text field is all there is to the event's routes; else None."""
+        way = self._ways[0]
+        if len(self._ways) != 1 or way.key_only or len(way.steps) != 1 or not self._is_typed(way, t.Text):
+            return None
+        return way.base, way.steps[0]
+
     def _is_typed(self, way: _Way, kind: type) -> bool:
         """Tell whether the event's schema alone promises a key of that kind in the module's bounds."""
         if way.form is None or way.form.kind is not kind:
@@ -100,7 +107,7 @@ class EventRoutes:
             if key is None:
                 try:
                     found = decode_linked(value)[field].encode()  # type: ignore[index, union-attr, call-overload]
-                except _UNREADABLE:
+                except UNREADABLE:
                     return targets(value, key)
                 if 0 < len(found) <= KEY_BYTES_MAX:
                     return [(base, found)]

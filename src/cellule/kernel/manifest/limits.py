@@ -46,7 +46,7 @@ COUNT_MAX: Final = 10**12
 BACKFILL_DEFAULT: Final = 100
 """Missed times that a schedule with `backfill` makes up for, if it does not say another number."""
 
-BACKFILL_MAX: Final = 10_000
+BACKFILL_MAX: Final = 1_000
 """Format: most missed times that a schedule makes up for."""
 
 RULES_MAX: Final = 1_000

@@ -46,7 +46,7 @@ SHIPPED: Final[Mapping[str, tuple[Rule, ...]]] = {
         Rule("micro-effects of reducers", f'module.style == "reducer" && ({_MICRO})', "allow"),
         Rule(
             "reducers-micro-only", 'module.style == "reducer"', "deny",
-            "reducers may only set timers and keep blobs; a workflow may ask for more",
+            "reducers may only set timers and keep blobs",
         ),
     ),
 }  # fmt: skip

@@ -22,9 +22,11 @@ class Router:
 
     def __init__(self, manifest: Manifest) -> None:
         self._schemas = manifest.schemas
-        self._events = {
-            event: EventRoutes(manifest, event, routes).fastest() for event, routes in manifest.routes.items()
-        }
+        compiled = {event: EventRoutes(manifest, event, routes) for event, routes in manifest.routes.items()}
+        self._events = {event: routes.fastest() for event, routes in compiled.items()}
+        singles = {event: routes.single_text() for event, routes in compiled.items()}
+        self.singles = {event: single for event, single in singles.items() if single is not None}
+        """Events that go to one module by one text field: both names."""
         self._inboxes = {
             source: EventRoutes(manifest, FABRIC_MESSAGE, (route,)).fastest()
             for source, route in manifest.inboxes.items()

@@ -126,6 +126,10 @@ class OrderedIndex:
 
     # Reads
 
+    def held(self, key: bytes) -> Any:
+        """The value of a key that changed since the root was written, None if removed; else `MISSING`."""
+        return self._in_memory(key)
+
     def get(self, key: bytes) -> Generator[Need, None, Any]:
         """The value of `key`, or None."""
         value = self._in_memory(key)

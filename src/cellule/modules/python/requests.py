@@ -12,7 +12,7 @@ from typing import Any
 from cellule.errors import CelluleError
 from cellule.kernel.manifest.problems import near
 from cellule.kernel.manifest.system import VALUE
-from cellule.kernel.program import StepFault
+from cellule.kernel.program import Proven, StepFault
 from cellule.modules.python.failure import Places
 from cellule.modules.python.interface import Interface
 from cellule.modules.python.naming import Naming
@@ -37,13 +37,13 @@ class Requests:
         self._places = places
         self._writers: dict[tuple[str, type], Write] = {}
 
-    def encoded(self, effects: Sequence[Request]) -> list[Request]:
+    def encoded(self, effects: Sequence[Request]) -> list[Proven]:
         """The same requests with params as canonical bytes; raises `StepFault` naming the first wrong one."""
         if isinstance(effects, Request) or not isinstance(effects, list | tuple):
             raise StepFault("modules.effect_invalid", f"effects is a list of requests, not {_kind(effects)}")
         return [self._encoded(at, effect) for at, effect in enumerate(effects)]
 
-    def _encoded(self, at: int, effect: object) -> Request:
+    def _encoded(self, at: int, effect: object) -> Proven:
         if not isinstance(effect, Request):
             if getattr(effect, "kind", None) in self._interface.effects:
                 text = f"effects[{at}] is the effect itself: call it with its params to make a request"
@@ -60,7 +60,7 @@ class Requests:
                 raise StepFault("modules.effect_invalid", f"effects[{at}].{name} is {_kind(given)}, not text")
         write = self._writers.get((kind, params.__class__)) or self._writer(at, kind, params.__class__)
         try:
-            return Request(kind, write(params), slot, key)
+            return Proven(kind, write(params), slot, key)
         except CelluleError as error:
             text = self._places.cleaned(f"effects[{at}].params of {kind}: {error}")
             raise StepFault("modules.params_invalid", text) from error

@@ -72,10 +72,11 @@ class Here(SimpleNamespace):
     async def stepped(self, order, status):
         """Wait until an order has a status."""
         cell = self.world.cell(PAY.order, order)
+        head = await self.world.head()  # before the look: what happens after it is in the tail
         state = await cell.state()
         if state is not None and state.status == status:
             return state
-        async for _ in self.world.tail((await self.world.head()).height):
+        async for _ in self.world.tail(head.height):
             state = await cell.state()
             if state.status == status:
                 return state

@@ -8,12 +8,14 @@ from uuid import UUID
 import pytest
 
 from cellule.errors import Rejected, Unavailable
-from cellule.host.outbox.receipts import Receipt, read_receipt, receipt_item
+from cellule.host.outbox.receipts import Receipt, read_receipt, receipt_item, sealed_receipt, trusted_receipt
 from cellule.host.outbox.signing import KEY_FILE, NodeKey, folder_key, memory_key
 from cellule.sources import SystemEntropy
 from cellule.testing.entropy import SeededEntropy
 from cellule.testing.outbox import UNIVERSE, WORLD
 from cellule.values.cbor import decode, encode
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
 
 KEY = NodeKey(bytes(range(32)))
 RECEIPT = Receipt(b"i" * 32, 7, "ok", encode({"a": 1}), attempts=2)
@@ -114,6 +116,39 @@ def test_a_receipt_of_another_world_universe_or_key_is_not_believed():
     assert not KEY.verify(UNIVERSE, WORLD, {**item, "text": object()})
     del item["mac"]
     assert not KEY.verify(UNIVERSE, WORLD, item)
+
+
+RECEIPTS = (
+    RECEIPT, RECEIPT._replace(value=None, status="failed", code="a.b", text="no"),
+    RECEIPT._replace(value=Link(cid_of(b"long")), attempts=3), RECEIPT._replace(who="ada", why="by hand"),
+    RECEIPT._replace(intent=cid_of(b"")[:32]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("receipt", RECEIPTS)
+def test_sealed_bytes_are_those_of_the_signed_item_and_are_vouched_for(receipt):
+    sealed = sealed_receipt(KEY, UNIVERSE, WORLD, receipt)
+    assert sealed == encode(receipt_item(KEY, UNIVERSE, WORLD, receipt))
+    assert KEY.vouches(UNIVERSE, WORLD, sealed)
+    assert KEY.verify(UNIVERSE, WORLD, decode(sealed))
+    assert trusted_receipt(decode(sealed)) == read_receipt(decode(sealed)) == receipt._replace(by=KEY.id)
+
+
+def test_sealed_bytes_with_any_byte_changed_or_missing_are_not_vouched_for():
+    sealed = sealed_receipt(KEY, UNIVERSE, WORLD, RECEIPT)
+    for at in range(len(sealed)):
+        changed = bytearray(sealed)
+        changed[at] ^= 1
+        assert not KEY.vouches(UNIVERSE, WORLD, bytes(changed))
+        assert not KEY.vouches(UNIVERSE, WORLD, sealed[:at])
+    assert not KEY.vouches(UNIVERSE, UUID(int=9), sealed)
+    assert not KEY.vouches(UUID(int=9), WORLD, sealed)
+    assert not NodeKey(bytes(32)).vouches(UNIVERSE, WORLD, sealed)
+
+
+@pytest.mark.parametrize("other", [b"", b"\x00", encode({}), encode({"kind": "event"}), encode([1, 2])])
+def test_other_bytes_are_not_vouched_for(other):
+    assert not KEY.vouches(UNIVERSE, WORLD, other)
 
 
 @pytest.mark.parametrize(

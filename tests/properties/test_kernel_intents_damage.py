@@ -1,0 +1,363 @@
+"""Journals that lie about intents: a changed record is found, or gives a sound world; never a wrong one.
+
+A bank lives through everything its records can tell. Then each field of each Intent, Decision, Receipt and
+schedule Timer is changed in turn, in a frame made to hash right again. The whole chain of proofs is asked:
+`check` of the frames, restore, `check` of the state, and running the steps again.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cellule.errors import Corrupted
+from cellule.kernel.check import Position, check_frames, check_snapshot, reachable
+from cellule.kernel.frame import decode_frame
+from cellule.kernel.items import EventItem
+from cellule.kernel.need import Need, Nodes, drive
+from cellule.kernel.records import CONTROL, DECISION, INTENT, RECEIPT, TIMER
+from cellule.kernel.verify import Verifier
+from cellule.kernel.world import World
+from cellule.testing.kernel_bank import HOUR, MINUTE, PROGRAMS, SECOND, Bank, document, every
+from cellule.testing.kernel_world import KernelWorld
+from cellule.values.cbor import decode, encode, links_of
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
+
+EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "150"))
+KINDS = {INTENT: "Intent", DECISION: "Decision", RECEIPT: "Receipt", TIMER: "Timer", CONTROL: "Control"}
+NOWHERE = Link(cid_of(encode("nobody has this block")))
+JUNK = [
+    None,
+    True,
+    0,
+    1,
+    2,
+    3,
+    7,
+    999,
+    -1,
+    1.5,
+    "",
+    "x",
+    b"",
+    b"x",
+    b"x" * 16,
+    [],
+    [b"\xa0"],
+    {},
+    {"a": 1},
+    NOWHERE,
+]
+POLICY = {"rules": [
+    {"name": "no", "when": 'effect.kind == "bank.charge" && effect.params.amount > 100', "then": "deny"},
+    {"name": "ask", "when": 'effect.kind == "bank.charge" && effect.params.amount > 10',
+     "then": "require_approval", "reason": "over 10", "expires_ns": HOUR},
+]}  # fmt: skip
+
+
+@lru_cache
+def lived() -> Bank:
+    """One bank for all examples; it is only read."""
+    options = {
+        "order": {"open_max": 3, "cap_slots": {"pay": "till"}}, "clerk": {"open_max": 3, "cap_slots": {}},
+        "policy": POLICY,
+        "capabilities": {"till": {"effects": ["bank.charge"], "budget": {"count": 50, "period_ns": HOUR}}},
+    }  # fmt: skip
+    bank = Bank(KernelWorld(document(**options, schedules=every(HOUR)), PROGRAMS))
+    bank.ask(("bank.charge", {"amount": 1}), schema="bank/Tell@1")
+    both = (("bank.charge", {"amount": 1}, "pay"), ("bank.charge", {"amount": 2}, None, "k"))
+    first, second = bank.ask(*both).opened
+    bank.charge(2, key="k", order="b")
+    bank.receive(first, "failed", code="bank.down", text="503", exhausted=True, attempts=3, by="k1")
+    bank.receive(second, by="k1", attempts=1)
+    bank.charge(2, key="k", order="c")
+    bank.charge(500, order="c")
+    timers = (("timer.set", {"after_ns": SECOND, "key": "t"}), ("timer.set", {"after_ns": 99 * HOUR}))
+    bank.ask(*timers, order="b")
+    for order in "bcd":
+        bank.charge(50, order=order)
+    bank.world.control("effect.approve", intent=bank.intents("b")[-1])
+    bank.world.control("effect.deny", intent=bank.intents("c")[-1])
+    bank.world.advance(2 * MINUTE)
+    bank.ask(delete=True, order="d")
+    letter = next(height for height, record in enumerate(bank.records(), 1) if _is_letter(record))
+    [again] = bank.world.control("effect.retry", letter=letter).opened
+    for order in "efgh":
+        bank.charge(1, order=order, pad="x" * 2_000)
+    bank.receive(again, value={"id": 7})
+    bank.charge(1, order="d", key="later", slot="pay")
+    bank.world.control("schedule.pause", name="tick")
+    bank.world.control("schedule.resume", name="tick")
+    bank.world.advance(HOUR + MINUTE)
+    bank.world.deploy(document(**{**options, "order": {**options["order"], "open_max": 9}}))
+    bank.world.snapshot()
+    return bank
+
+
+def _is_letter(record):
+    return record[0] == RECEIPT and "exhausted" in (record[9] or {})
+
+
+def places():
+    """Where records about intents stand: (frame, record, field or field of `more`)."""
+    found = []
+    for at, data in enumerate(lived().world.frames):
+        for position, record in enumerate(decode_frame(data).records):
+            if record[0] not in KINDS or (record[0] == TIMER and record[4][0] != "schedule"):
+                continue
+            for field in range(1, len(record)):
+                found.append((at, position, (field,)))
+                if isinstance(record[field], dict):
+                    found += [(at, position, (field, name)) for name in record[field]]
+                if record[0] == TIMER and field == 4:
+                    found += [(at, position, (field, part)) for part in range(4)]
+    return found
+
+
+def lying(place, change):
+    """The journal up to a frame in which one place is changed; nothing follows that could tell."""
+    at, position, path = place
+    frames = lived().world.frames
+    value = decode(frames[at])
+    record = value[2][position]
+    holder, name = (record, path[0]) if len(path) == 1 else (record[path[0]], path[1])
+    change(holder, name)
+    if isinstance(holder, dict) and not holder:
+        record[path[0]] = None
+    return [*frames[:at], encode(value)]
+
+
+def verdict(frames):
+    """What the chain of proofs says of a journal: who found it, or the restored world."""
+    world = lived().world
+    try:
+        list(check_frames(frames, Position(0, None)))
+    except Corrupted as error:
+        return "check", error
+    try:
+        restored = world.restored(frames=frames)
+    except Corrupted as error:
+        return "restore", error
+    nodes = Nodes(10_000_000)
+    drive(check_snapshot(world.snapshot(restored), nodes), nodes, world.fetch)
+    verifier = Verifier()
+    try:
+        world._restore(0, frames, verifier.witness)
+    except Corrupted as error:  # a value that nobody has, which only a step reads
+        return "verify", error
+    return ("verify", verifier.difference) if verifier.difference is not None else ("sound", None)
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None, database=None)
+@given(data=st.data(), junk=st.sampled_from(JUNK))
+def test_a_changed_field_is_found_or_the_world_is_sound(data, junk):
+    def change(holder, name):
+        holder[name] = junk
+
+    verdict(lying(data.draw(st.sampled_from(places())), change))
+
+
+@settings(max_examples=EXAMPLES, deadline=None, database=None)
+@given(data=st.data())
+def test_a_field_that_is_cut_is_found_or_the_world_is_sound(data):
+    def change(holder, name):
+        if isinstance(holder, dict):
+            del holder[name]
+        else:
+            holder.pop(name)
+
+    place = data.draw(st.sampled_from(places()))
+    found, _ = verdict(lying(place, change))
+    if len(place[2]) == 1:
+        assert found == "check"
+
+
+@settings(max_examples=EXAMPLES, deadline=None, database=None)
+@given(data=st.data())
+def test_a_record_that_is_left_out_is_found_or_the_world_is_sound(data):
+    at, position, _ = data.draw(st.sampled_from(places()))
+    frames = lived().world.frames
+    header, names, records = decode(frames[at])
+    if len(records) == 1:
+        return
+    kept = [record for index, record in enumerate(records) if index != position]
+    header["last"] -= 1
+    verdict([*frames[:at], encode([header, names, kept])])
+
+
+# What must be found, field by field: a world that looks right would be wrong
+
+
+def _first(kind, where=lambda record: True):
+    for at, data in enumerate(lived().world.frames):
+        for position, record in enumerate(decode_frame(data).records):
+            if record[0] == kind and where(record):
+                return at, position, record
+    raise AssertionError("the bank has lived through no such record")
+
+
+def _more(name):
+    return lambda record: name in (record[-1] or {})
+
+
+def _put(field, value):
+    return lambda record: record.__setitem__(field, value)
+
+
+def _ends(status, how=None):
+    return lambda record: record[5] == status and how in (None, record[8])
+
+
+def _armed(record):
+    return record[2] is not None
+
+
+def _verb(verb):
+    return lambda record: record[2] == verb
+
+
+def _timed(record):
+    return record[2] == 0 and "due_ns" in (record[3] or {})
+
+
+def _kept(record):
+    return record[2] == 0 and record[3] is None
+
+
+CASES = {
+    "intent: another step": (INTENT, None, lambda r: r.__setitem__(1, r[1] - 1)),
+    "intent: another place": (INTENT, None, _put(2, 5)),
+    "intent: another module": (INTENT, None, lambda r: r.__setitem__(3, r[6])),
+    "intent: another cell": (INTENT, None, _put(4, b"zz")),
+    "intent: another incarnation": (INTENT, None, lambda r: r.__setitem__(5, r[5] + 1)),
+    "intent: another kind": (INTENT, None, lambda r: r.__setitem__(6, r[3])),
+    "intent: other params": (INTENT, None, _put(7, [encode({"amount": 9})])),
+    "intent: another key": (INTENT, _more("key"), lambda r: r[8].__setitem__("key", "kk")),
+    "intent: another slot": (INTENT, _more("slot"), lambda r: r[8].__setitem__("slot", "odd")),
+    "decision: of another intent": (DECISION, None, lambda r: r.__setitem__(1, r[1] - 1)),
+    "decision: denied without a receipt": (DECISION, _kept, _put(2, 1)),
+    "decision: the same as nobody": (DECISION, _kept, _put(2, 3)),
+    "decision: unknown": (DECISION, None, _put(2, 9)),
+    "decision: a charge with a time": (DECISION, _kept, _put(3, {"due_ns": 1 << 62})),
+    "decision: a timer without": (DECISION, _timed, _put(3, None)),
+    "decision: the same as another": (DECISION, _more("same"), lambda r: r[3].__setitem__("same", 1)),
+    "decision: a period without a grant": (DECISION, _more("period"), lambda r: r[3].pop("grant")),
+    "receipt: of another intent": (RECEIPT, None, lambda r: r.__setitem__(1, r[1] - 1)),
+    "receipt: another module": (RECEIPT, None, lambda r: r.__setitem__(2, r[6])),
+    "receipt: another cell": (RECEIPT, None, _put(3, b"zz")),
+    "receipt: another incarnation": (RECEIPT, None, lambda r: r.__setitem__(4, r[4] + 1)),
+    "receipt: an unknown end": (RECEIPT, None, _put(5, 9)),
+    "receipt: a denied one that went well": (RECEIPT, _ends(4, 2), _put(5, 0)),
+    "receipt: another schema": (RECEIPT, None, lambda r: r.__setitem__(6, r[2])),
+    "receipt: no value": (RECEIPT, None, _put(7, [b"\xff"])),
+    "receipt: told in another way": (RECEIPT, _ends(0, 1), _put(8, 2)),
+    "receipt: told to nobody": (RECEIPT, _ends(0, 1), _put(8, 0)),
+    "receipt: told to a cell that is gone": (RECEIPT, _ends(5), _put(8, 1)),
+    "receipt: another timer": (RECEIPT, _more("fired"), lambda r: r[9].__setitem__("fired", b"x" * 16)),
+    "receipt: no timer": (RECEIPT, _more("fired"), _put(9, None)),
+    "receipt: a letter of what went well": (RECEIPT, _ends(0), _put(9, {"exhausted": True})),
+    "receipt: below no limit": (RECEIPT, _ends(0), _put(9, {"under": True})),
+    "schedule: another name": (TIMER, _armed, lambda r: r[4].__setitem__(1, r[4][1] + 1)),
+    "schedule: armed twice": (TIMER, _armed, _put(2, None)),
+    "schedule: another timer": (TIMER, _armed, _put(2, b"x" * 16)),
+    "retry: another letter": (CONTROL, _verb("effect.retry"), lambda r: r[5].__setitem__("letter", 1)),
+    "deploy: below no limit": (CONTROL, _verb("deploy"), lambda r: r[5].__setitem__("under", ["x"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_record_that_would_give_a_wrong_world_is_found(case):
+    kind, where, change = CASES[case]
+    at, position, _ = _first(kind, where or (lambda record: True))
+    frames = lived().world.frames
+    value = decode(frames[at])
+    change(value[2][position])
+    journal = [*frames[:at], encode(value)]
+    found, what = verdict(journal)
+    assert found != "sound"
+    if found in ("check", "restore"):
+        assert "height" in str(what)
+    else:
+        assert what.field.startswith("effects[")
+
+
+# Snapshots
+
+
+def replaced(cas, root, old, data):
+    """Put changed bytes in the place of `old`, and everything above it anew; returns the new root."""
+    new = cid_of(data)
+    cas[new] = data
+    if old == root:
+        return new
+    for cid, held in list(cas.items()):
+        if cid not in (old, new) and cid.codec == "dag-cbor" and old in links_of(held):
+            return replaced(cas, root, cid, encode(relinked(decode(held), old, new)))
+    return root
+
+
+def relinked(value, old, new):
+    if isinstance(value, Link):
+        return Link(new) if value.cid == old else value
+    if isinstance(value, list):
+        return [relinked(item, old, new) for item in value]
+    if isinstance(value, dict):
+        return {name: relinked(item, old, new) for name, item in value.items()}
+    return value
+
+
+def walk(value, path=()):
+    yield path
+    items = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
+    for at, item in items:
+        yield from walk(item, (*path, at))
+
+
+def put(value, path, junk):
+    if not path:
+        return junk
+    copy = list(value) if isinstance(value, list) else dict(value)
+    copy[path[0]] = put(value[path[0]], path[1:], junk)
+    return copy
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None, database=None)
+@given(data=st.data(), junk=st.sampled_from(JUNK))
+def test_a_changed_snapshot_of_intents_is_corrupted_or_works(data, junk):
+    world = lived().world
+    root = world.snapshots[-1][1]
+    nodes = Nodes(10_000_000)
+    graph = drive(reachable([root], nodes), nodes, world.fetch)
+    saved = decode(world.cas[root])
+    indexes = [saved[name] for name in ("intents", "timers", "dead_letters")] + [
+        *saved["idempotency"].values()
+    ]
+    parts = [root, *(index[0].cid for index in indexes if index is not None)]
+    parts += [saved[name].cid for name in ("budgets", "schedules") if saved[name] is not None]
+    cid = data.draw(st.sampled_from(parts))
+    value = decode(world.cas[cid])
+    path = data.draw(st.sampled_from(list(walk(value))))
+    cas = {cid: world.cas[cid] for cid in graph}
+    bad = replaced(cas, root, cid, encode(put(value, path, junk)))
+
+    def fetch(cids):
+        return {cid: cas[cid] for cid in cids if cid in cas}
+
+    nodes = Nodes(10_000_000)
+    try:
+        drive(check_snapshot(bad, nodes), nodes, fetch)
+        restoring = World.restore(bad, world.world_id, world.programs)
+        opened = drive(restoring.open(), restoring.nodes, fetch)
+        found = drive(opened.world(), restoring.nodes, fetch)
+        tick = EventItem("bank/Tick@1", encode({"order": "new"}))
+        answer = found.beat([tick], world.now_ns + 200 * HOUR, bytes(16))
+        while isinstance(answer, Need):
+            answer = found.resume(fetch(answer.cids))
+    except Corrupted:
+        return
+    assert answer.frame is not None

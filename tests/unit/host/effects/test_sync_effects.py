@@ -1,0 +1,24 @@
+"""Effects through the synchronous API."""
+
+from __future__ import annotations
+
+import cellule
+from cellule.assembly import Options
+
+
+def test_effects_are_seen_and_steered_without_a_loop(pay, tmp_path):
+    options = Options(tune_process=False)
+    with cellule.open_sync(tmp_path / "data", pay.app, options=options) as node:
+        world = node.world()
+        world.send(pay.Placed("big", 5_000))
+        [parked] = world.effects(status="parked")
+        world.deny(parked.id, who="ann", why="no")
+        assert world.effect(parked.id).receipt.status == "denied"
+        running = world.send(pay.Placed("hold1", 5))
+        [view] = world.effects(cause=running.height)
+        notes = world.notes(view.id)
+        assert next(notes) == "charging hold1 with Bearer <secret bank>"
+        notes.close()
+        world.cancel(view.id, who="ann", why="enough")
+        assert world.effects() == []
+        assert [each.name for each in world.schedules()] == ["nightly", "often"]
