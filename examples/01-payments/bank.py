@@ -62,7 +62,11 @@ class Bank:
                     super().handle()
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                size = int(self.headers["Content-Length"])
+                data = self.rfile.read(size)
+                if len(data) < size:  # whoever asked was killed while asking
+                    return
+                body = json.loads(data)
                 given = self.headers.get("Authorization", ""), self.headers.get("Idempotency-Key", "")
                 status, said = bank.answer(*given, body)
                 data = json.dumps(said).encode()

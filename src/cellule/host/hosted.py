@@ -142,7 +142,7 @@ class Hosted:
 
     async def count(self, base: str) -> int:
         """How many cells a module has."""
-        found: int = await self.ask(lambda: self.world.ledger.cells(base).live.count())
+        found: int = await self.ask(self.world.ledger.cells(base).live.count)
         return found
 
     async def find(self, dedupe_key: bytes) -> int | None:
