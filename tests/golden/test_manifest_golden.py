@@ -91,7 +91,7 @@ def test_the_normal_form_of_a_small_manifest_is_frozen():
 
 def test_the_normal_form_of_a_manifest_with_everything_is_frozen():
     manifest = load_manifest(WHOLE)
-    assert str(manifest.cid) == "bafyreifzk3gr2its4ov2idqoeo7mxxkfy7gyqinnldajsm3qbuvoerfjki"
+    assert str(manifest.cid) == "bafyreif5jydua263wrknfuvwbtxdujc4kam4r7a6ygb6xbyetyosbhcgha"
     assert decode(manifest.data)["modules"]["a/Sum@1"] == {
         "kind": "pure", "style": "reducer", "state": "sys/Log@1", "log": True, "failure": "halt",
         "upgrade": "follow", "event": ["a/Add@1", "sys/StepFailed@1"],
