@@ -264,15 +264,19 @@ class Stepper:
         return emissions
 
     def stopped_cascade(self, slot: Slot, height: int, emission: Emission) -> Emission | None:
-        """What is written instead of an event that is too many emits away from the outside."""
+        """What is written instead of an event that is too many emits away from the outside.
+
+        It is delivered; what comes of handling it is beyond the limit too, and told to nobody.
+        """
         if emission.depth <= DEPTH_MAX:
             return None
         value = encode({
             "module": slot.cells.base, "key": slot.key, "height": height, "depth": emission.depth,
             "schema": emission.schema,
         })  # fmt: skip
+        targets = self._eras.current.router.targets(CASCADE_STOPPED, value, None)
         return Emission(
-            0, CASCADE_STOPPED, value, self._eras.current.router.targets(CASCADE_STOPPED, value, None)
+            emission.depth, CASCADE_STOPPED, value, targets if emission.depth == DEPTH_MAX + 1 else []
         )
 
     def failed(self, slot: Slot, fault: StepFault) -> Result:

@@ -209,7 +209,10 @@ def effect_range(shard: int, priority: int, until_ns: int = INT_MAX) -> Range:
 
 def effect_at(intent: bytes) -> bytes:
     """`effects/at/<intent>`: the key its outbox row has now."""
-    return pack("effects", "at", _intent(intent))
+    return _EFFECT_AT + pack(_intent(intent))
+
+
+_EFFECT_AT = pack("effects", "at")
 
 
 def effect_cancel(intent: bytes) -> bytes:

@@ -229,7 +229,7 @@ class ModelWorld:
                 self._emit_one(height, depth, schema, value, targets)
                 continue
             told = {"module": base, "key": key, "height": height, "depth": depth, "schema": schema}
-            self._emit_one(height, 0, CASCADE_STOPPED, told)
+            self._emit_one(height, depth, CASCADE_STOPPED, told, None if depth == self.depth_max + 1 else [])
 
     def _emit_one(
         self, cause: int, depth: int, schema: str, value: Any, targets: list[Address] | None = None

@@ -123,6 +123,30 @@ def test_an_endless_cascade_is_stopped_and_told(make_world, shop):
     assert world.entry("shop/Pinger", b"a")[1] == DEPTH_MAX + 1
 
 
+def test_a_module_that_answers_a_stopped_cascade_by_emitting_cannot_go_on_for_ever(
+    make_world, shop, monkeypatch
+):
+    monkeypatch.setattr("cellule.kernel.steps.DEPTH_MAX", 3)
+    document = shop()
+    document["modules"]["shop/Pinger@1"]["event"] = ["shop/Ping@1"]
+    document["modules"]["shop/Stats@1"]["event"] = ["sys/CascadeStopped@1"]
+    subscriptions = document["routing"]["subscriptions"]
+    document["routing"]["subscriptions"] = [
+        *(row for row in subscriptions if row["module"] != "shop/Stats@1"),
+        {"event": "sys/CascadeStopped@1", "module": "shop/Stats@1"},
+    ]
+
+    def stubborn(state, schema, event, ctx):
+        count = (state or {"placed": 0, "failures": 0})["placed"] + 1
+        ping = ("shop/Ping@1", {"to": f"again{count}", "left": 100})
+        return Did({"placed": count, "failures": 0}, emit=[ping])
+
+    world = make_world(document, FunctionPrograms({"shop/Stats": stubborn}))
+    world.send("shop/Ping@1", {"to": "p", "left": 100})
+    assert len(world.settle()) < 20
+    assert world.state("shop/Stats") == {"placed": 1, "failures": 0}
+
+
 def test_entropy_and_height_of_a_step_come_from_the_journal(make_world, shop):
     seen = []
 

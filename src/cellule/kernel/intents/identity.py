@@ -10,6 +10,7 @@ would look for it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -37,8 +38,9 @@ def intent_cid(digest: bytes) -> Cid:
     return Cid.of_bytes(_CID_HEAD + digest)
 
 
+@lru_cache(maxsize=4_096)
 def intent_text(digest: bytes) -> str:
-    """The id of an intent as text."""
+    """The id of an intent as text; asked several times while one is under way."""
     return str(Cid(_CID_HEAD + digest))
 
 

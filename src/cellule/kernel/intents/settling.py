@@ -119,13 +119,14 @@ def _stop_cascade(desk: Desk, slot: Slot, outcome: applying.Outcome) -> None:
         "module": base, "key": slot.key, "height": outcome.height, "depth": outcome.more["depth"],
         "schema": outcome.schema,
     })  # fmt: skip
-    targets = desk.eras.current.router.targets(CASCADE_STOPPED, value, None)
+    depth: int = outcome.more["depth"]
+    targets = desk.eras.current.router.targets(CASCADE_STOPPED, value, None) if depth == DEPTH_MAX + 1 else []
     named = [[writer.name(module), key] for module, key in targets]
     at = writer.append(
-        [EMITTED, outcome.height, 0, writer.name(CASCADE_STOPPED), writer.value(value), named], len(value)
+        [EMITTED, outcome.height, depth, writer.name(CASCADE_STOPPED), writer.value(value), named], len(value)
     )
     if targets:
-        message = Message(at, EVENT_MESSAGE, CASCADE_STOPPED, value, 0, None)
+        message = Message(at, EVENT_MESSAGE, CASCADE_STOPPED, value, depth, None)
         desk.ledger.pending.append((message, targets))
 
 
