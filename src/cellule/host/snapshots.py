@@ -104,8 +104,12 @@ class Snapshots:
 
     async def at_close(self, hosted: Hosted) -> None:
         """Finish, and take a last one if the tail is long enough to make the next start slower."""
+        await self._finish(hosted)
         if self._job is None and (self._asked or self._tail > SNAPSHOT_CLOSE_BYTES):
             self._begin(hosted)
+            await self._finish(hosted)
+
+    async def _finish(self, hosted: Hosted) -> None:
         while self._job is not None and self._retry_ns is None:
             await self._slice(hosted)
 
