@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -74,8 +75,15 @@ class Performer:
     def __init__(self, adapter: Adapter, around: Surroundings) -> None:
         self.adapter = adapter
         self._around = around
-        self._params: Codec[Any] = codec_for(derive(adapter.params, namespace=NAMESPACE))
-        self._receipt: Codec[Any] = codec_for(derive(adapter.receipt, namespace=NAMESPACE))
+
+    @cached_property
+    def _params(self) -> Codec[Any]:
+        """Made at the first attempt: most nodes perform few of the kinds they could."""
+        return codec_for(derive(self.adapter.params, namespace=NAMESPACE))
+
+    @cached_property
+    def _receipt(self) -> Codec[Any]:
+        return codec_for(derive(self.adapter.receipt, namespace=NAMESPACE))
 
     async def perform(self, row: Row) -> Receipt | Again:
         """Make one attempt."""
