@@ -23,7 +23,7 @@ from cellule.cli.dev import dev
 from cellule.cli.doctor import doctor
 from cellule.cli.errors import Exit, error_json, usage
 from cellule.cli.init import init
-from cellule.cli.output import Output
+from cellule.cli.output import Output, close_broken_pipe
 from cellule.cli.session import Session
 from cellule.cli.stuck import stuck
 from cellule.cli.verify import verify
@@ -117,6 +117,10 @@ def main() -> None:
         traceback.print_exc()
         sys.stderr.write("This is a bug in Cellule: please report it with the lines above.\n")
         code = Exit.BUG
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has left, with something still to be told
+        close_broken_pipe()
     sys.exit(code)
 
 
