@@ -9,7 +9,7 @@ RECEIPT_BYTES_MAX = 1_000_000  # a longer one fails its effect: large data belon
 ERROR_CHARS_MAX = 1_000  # of the last error, kept in a row or told by a receipt
 
 # The pool
-WINDOW_ROWS = 2_000  # rows of one kind held in memory; more wait in the store
+WINDOW_ROWS = 10_000  # rows of one kind held in memory; more wait in the store
 WINDOW_BYTES = 64_000_000  # of rows of all kinds held in memory
 TAKE_MAX = 256  # attempts begun after one look at the markers
 SCAN_PAGE = 1_000  # rows read at once
