@@ -92,7 +92,9 @@ class Settler:
     async def wait_idle(self) -> None:
         """Wait until everything is written; raises what made it impossible."""
         while self._tasks:
-            await asyncio.gather(*self._tasks)
+            tasks = list(self._tasks)
+            await asyncio.gather(*tasks)  # does not let the loop turn if all are done: nobody discards them
+            self._tasks.difference_update(tasks)
 
     async def _drain(self, world: UUID | None) -> None:
         queue = self._waiting[world]
