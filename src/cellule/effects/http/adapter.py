@@ -15,11 +15,12 @@ import httpx
 
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.attempt import Attempt
-from cellule.effects.http.incoming import received, retry_after_s
+from cellule.effects.http.incoming import received
 from cellule.effects.http.outgoing import Outgoing, outgoing, redirected
 from cellule.effects.http.params import KIND, HttpRequest, HttpResponse
 from cellule.effects.http.target import check_grant
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
+from cellule.effects.http.waiting import retry_after_s
 from cellule.effects.limits import HTTP_CONNECT_S, HTTP_ERROR_CHARS_MAX
 from cellule.effects.outcomes import Failed, Retry
 from cellule.sources import Clock, SystemClock
@@ -101,7 +102,7 @@ class HttpAdapter:
         self, answer: httpx.Response, request: Outgoing, body_max: int, attempt: Attempt
     ) -> HttpResponse:
         if answer.status_code in TRY_AGAIN:
-            after_s = retry_after_s(answer, self.options.clock.now_ns())
+            after_s = retry_after_s(answer.headers, self.options.clock.now_ns())
             raise Retry(f"{request.target.host} answered {answer.status_code}", after_s)
         return await received(answer, request.shown, body_max, attempt)
 

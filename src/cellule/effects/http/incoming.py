@@ -10,17 +10,14 @@ Rejected: unpacking gzip. A few bytes can become gigabytes, and `content-encodin
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from email.utils import parsedate_to_datetime
 
 import httpx
 
 from cellule.effects.attempt import Attempt
 from cellule.effects.http.params import HttpResponse
-from cellule.effects.limits import HTTP_INLINE_BYTES, HTTP_RETRY_AFTER_S_MAX
+from cellule.effects.limits import HTTP_INLINE_BYTES
 from cellule.effects.outcomes import Failed
 from cellule.values.cid import Cid
-
-_NS = 1_000_000_000
 
 
 async def received(answer: httpx.Response, shown: str, body_max: int, attempt: Attempt) -> HttpResponse:
@@ -37,18 +34,6 @@ async def received(answer: httpx.Response, shown: str, body_max: int, attempt: A
         blob=blob,
         size=size,
     )
-
-
-def retry_after_s(answer: httpx.Response, now_ns: int) -> float | None:
-    """What `Retry-After` asks for, in seconds or as a date, within our bounds; None when it says nothing."""
-    text = answer.headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text), HTTP_RETRY_AFTER_S_MAX)
-    try:
-        due_s = parsedate_to_datetime(text).timestamp()
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return min(max(0.0, due_s - now_ns / _NS), HTTP_RETRY_AFTER_S_MAX)
 
 
 async def _body(answer: httpx.Response, most: int, attempt: Attempt) -> tuple[bytes | None, Cid | None, int]:

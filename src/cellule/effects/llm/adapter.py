@@ -27,6 +27,7 @@ from cellule.effects.llm.refusal import ERROR_BYTES_MAX, outcome_in_stream, outc
 from cellule.effects.llm.stream import STREAM_BYTES_MAX, events
 from cellule.effects.llm.types import LlmGenerate, LlmGenerated
 from cellule.effects.outcomes import Failed, Retry
+from cellule.sources import Clock, SystemClock
 
 PATH = "/chat/completions"
 _OURS = {"host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"}
@@ -41,10 +42,12 @@ class LlmAdapter:
     limits = BUILT_IN["llm"].limits
 
     def __init__(
-        self, *, resolver: Resolver = resolve_by_system, verify: ssl.SSLContext | None = None
-    ) -> None:
+        self, *, resolver: Resolver = resolve_by_system, verify: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+    ) -> None:  # fmt: skip
         self._resolver = resolver
         self._verify = verify
+        self._clock = clock or SystemClock()
         self._clients: dict[bool, httpx.AsyncClient] = {}
 
     async def perform(self, params: LlmGenerate, attempt: Attempt) -> LlmGenerated:
@@ -56,7 +59,7 @@ class LlmAdapter:
         try:
             response = await self._client(attempt).send(request, stream=True)
             try:
-                return await _answer(response, params, attempt)
+                return await _answer(response, params, attempt, self._clock.now_ns())
             finally:
                 await response.aclose()
         except httpx.LocalProtocolError as error:
@@ -112,10 +115,12 @@ async def _api_key(params: LlmGenerate, attempt: Attempt) -> str:
     return value
 
 
-async def _answer(response: httpx.Response, params: LlmGenerate, attempt: Attempt) -> LlmGenerated:
+async def _answer(
+    response: httpx.Response, params: LlmGenerate, attempt: Attempt, now_ns: int
+) -> LlmGenerated:
     if response.status_code != 200:
         body = await _bounded(response.aiter_raw(), ERROR_BYTES_MAX, cut=True)
-        raise outcome_of(response.status_code, response.headers, body, attempt)
+        raise outcome_of(response.status_code, response.headers, body, attempt, now_ns)
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         return await _streamed(response, params, attempt)
     answer = Answer(params.model)

@@ -8,21 +8,23 @@ from typing import Any
 import msgspec
 
 from cellule.effects.attempt import Attempt
+from cellule.effects.http.waiting import retry_after_s
 from cellule.effects.outcomes import Failed, Retry
 
 ERROR_BYTES_MAX = 64_000
 ERROR_CHARS_MAX = 300
-RETRY_AFTER_S_MAX = 3_600.0
 _MAY_PASS = {408, 409, 425, 429}
 _WILL_NOT_PASS = {"insufficient_quota", "billing_hard_limit_reached"}
 
 
-def outcome_of(status: int, headers: Mapping[str, str], body: bytes, attempt: Attempt) -> Retry | Failed:
+def outcome_of(
+    status: int, headers: Mapping[str, str], body: bytes, attempt: Attempt, now_ns: int
+) -> Retry | Failed:
     """Return what to raise for an answer with this status."""
     error = _error(body)
     said = f"the server answered {status}: {_said(error, attempt)}"
     if (status in _MAY_PASS or status >= 500) and _code(error) not in _WILL_NOT_PASS:
-        return Retry(said, retry_after_s(headers))
+        return Retry(said, retry_after_s(headers, now_ns))
     return Failed("effects.llm_refused", said)
 
 
@@ -34,15 +36,6 @@ def outcome_in_stream(error: Any, attempt: Attempt) -> Retry | Failed:
     ):
         return Failed("effects.llm_refused", said)
     return Retry(said)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how long the server asks to wait, when it says so in numbers."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        text = headers.get(name, "")
-        if text.isascii() and text.replace(".", "", 1).isdigit():
-            return min(float(text) * unit, RETRY_AFTER_S_MAX)
-    return None
 
 
 def _error(body: bytes) -> Any:

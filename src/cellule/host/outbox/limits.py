@@ -5,7 +5,6 @@ from __future__ import annotations
 # Rows and receipts
 PARAMS_INLINE_MAX = 32_000  # format: longer params are put into the CAS and linked from the row
 RECEIPT_INLINE_MAX = 32_000  # format: so are longer receipts, from the inbox item
-RECEIPT_BYTES_MAX = 1_000_000  # a longer one fails its effect: large data belongs into a blob
 ERROR_CHARS_MAX = 1_000  # of the last error, kept in a row or told by a receipt
 
 # The pool

@@ -18,11 +18,12 @@ from cellule.effects.attempt import Attempt
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.secrets import Secrets
 from cellule.errors import Corrupted, Rejected
-from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_BYTES_MAX, RECEIPT_INLINE_MAX
+from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
 from cellule.host.patience import Patience
 from cellule.kernel.intents.identity import intent_text
+from cellule.kernel.limits import RECEIPT_BYTES_MAX
 from cellule.store.cas import Cas
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid

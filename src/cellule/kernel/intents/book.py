@@ -38,8 +38,6 @@ WAITING = "waiting"
 TIMER = "timer"
 DENIED = "denied"
 
-INDEXES = ("open", "keys", "ages")
-
 
 class Book:
     """All that is kept of intents and schedules."""

@@ -46,11 +46,6 @@ class PythonCode:
         return parts
 
 
-def is_python(code: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest's code is for this package."""
-    return code.get("kind") in (PYTHON, LIVE)
-
-
 def read_code(code: Mapping[str, Any], what: str) -> PythonCode:
     """Read the code of a module or upcaster; raises `modules.code_invalid` naming the field."""
     kind = code.get("kind")

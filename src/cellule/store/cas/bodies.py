@@ -50,12 +50,6 @@ class Made:
         """The generation in which it was begun; None if it is in its row and cannot be left behind."""
         return None if isinstance(self.place, Inline) else body_generation(self.place.body)
 
-    @property
-    def batch_bytes(self) -> int:
-        """What it adds to a batch, roughly."""
-        row = len(self.place.data) if isinstance(self.place, Inline) else 0
-        return row + sum(map(len, self.beside.values()))
-
 
 class Bodies:
     """Writes, reads and removes the bodies of one universe."""

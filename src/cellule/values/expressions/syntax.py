@@ -121,5 +121,3 @@ RANKS: tuple[frozenset[str], ...] = (
     frozenset({"*", "/", "%"}),
 )
 """Operators from the weakest to the strongest."""
-
-ARITHMETIC = RANKS[3] | RANKS[4]
