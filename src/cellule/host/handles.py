@@ -144,11 +144,7 @@ class WorldHandle:
         _check_wait(wait)
         sents: list[Sent] = []
         coming = iter(events)
-        known, item = self.types.makers, self.types.item
-        while part := [
-            Sent(known[event.__class__](event) if event.__class__ in known else item(event))
-            for event in islice(coming, SEND_SLICE)
-        ]:
+        while part := self._sents(list(islice(coming, SEND_SLICE))):
             await self._hand_over(*part)
             sents += part
         for sent in sents:
@@ -316,6 +312,12 @@ class WorldHandle:
         """The world at work here; it is remembered, because every event asks."""
         self._at_work = found = await self._node.hosted(self.info)
         return found
+
+    def _sents(self, events: list[Any]) -> list[Sent]:
+        """The handles of many events, which are mostly of one class that was sent before."""
+        classes = set(map(type, events))
+        make = self.types.makers.get(classes.pop()) if len(classes) == 1 else None
+        return list(map(Sent, map(make or self.types.item, events)))
 
     async def _hand_over(self, *sents: Sent) -> None:
         hosted = await self._hosted()

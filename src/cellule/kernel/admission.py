@@ -28,7 +28,7 @@ from cellule.kernel.items import (
     RefusalItem,
     RefusedItem,
 )
-from cellule.kernel.lane import Lane
+from cellule.kernel.lane.lane import Lane
 from cellule.kernel.ledger import Target
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need

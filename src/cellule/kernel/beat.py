@@ -16,7 +16,7 @@ from cellule.kernel.eras import Eras
 from cellule.kernel.intents import schedules
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import LATER, Beat, Item
-from cellule.kernel.lane import Lane
+from cellule.kernel.lane.lane import Lane
 from cellule.kernel.ledger import Ledger
 from cellule.kernel.need import Need
 from cellule.kernel.rounds import Pace, Rounds

@@ -56,9 +56,9 @@ class Frame:
 
 def encode_frame(
     header: Header, names: Sequence[str], records: Sequence[Record], *, linked: bool,
-    encoded: Sequence[bytes] = (),
+    encoded: bytes = b"",
 ) -> bytes:  # fmt: skip
-    """Encode a frame, of which the records `encoded` come first.
+    """Encode a frame; `encoded` are the records that come before `records`, one after the other.
 
     `linked` tells that some record holds a link, which only the exact writer can write. Then the records are
     encoded one by one, so that only those with links pay for it.
@@ -70,8 +70,8 @@ def encode_frame(
     }  # fmt: skip
     if not linked and not encoded:
         return encode_flat([head, list(names), list(records)])
-    parts = [b"\x83", encode_flat(head), encode_flat(list(names)), list_head(len(encoded) + len(records))]
-    parts.extend(encoded)
+    count = header.last - header.first + 1
+    parts = [b"\x83", encode_flat(head), encode_flat(list(names)), list_head(count), encoded]
     if linked:
         parts.extend(encode_flat(record) for record in records)
     else:

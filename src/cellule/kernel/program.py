@@ -108,7 +108,11 @@ def way_of(program: Program, schema: str) -> Way:
     def step(
         state: bytes | None, value: bytes, _fields: object, key: bytes, context: Context | None
     ) -> Output | bytes:
-        return program.step(state, schema, value, key, context)
+        output = program.step(state, schema, value, key, context)
+        new, events, effects, reply, ann = output
+        if new is None or events or effects or reply is not None or ann is not None:
+            return output
+        return new
 
     return step
 

@@ -19,13 +19,13 @@ from cellule.kernel.intents import opening
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.intents.gate import Asked
 from cellule.kernel.items import Laid, StepRow
-from cellule.kernel.lane import Lane
+from cellule.kernel.lane.lane import Lane
+from cellule.kernel.lane.walk import Answer, Walk
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.program import Output, StepFault
 from cellule.kernel.records import DELETED, EMITTED, OK, STEP, UPCAST
 from cellule.kernel.steps import Emission, Result, Stepper
-from cellule.kernel.walk import Answer, Walk
 from cellule.kernel.writer import LINK_MARK, RECORD_BYTES, FrameWriter
 
 
@@ -179,7 +179,7 @@ class Rounds:
                 context = stepper.context(key, fast.module, number, step, entropy, version)
             try:
                 output = way(state, value, None, key, context)
-                state = output if isinstance(output, bytes) else _bare(output)
+                state = output if isinstance(output, bytes) else None
                 if state is None or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state:
                     output = Output(output) if isinstance(output, bytes) else output
                     write(slot, stepper.accepted(slot, era, fast.module, output))
@@ -291,12 +291,6 @@ class Rounds:
         )
         if targets:
             self._ledger.pending.append((Message(height, EVENT_MESSAGE, schema, value, depth, None), targets))
-
-
-def _bare(output: Output) -> bytes | None:
-    """The state of an output that has nothing else."""
-    state, events, effects, reply, ann = output
-    return None if events or effects or reply is not None or ann is not None else state
 
 
 def _has_more(result: Result) -> bool:

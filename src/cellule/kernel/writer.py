@@ -6,7 +6,6 @@ with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from cellule.kernel.frame import Header, Record, encode_frame
@@ -33,7 +32,7 @@ class FrameWriter:
     def __init__(self, first: int) -> None:
         self.start = self.first = first
         self.records: list[Record] = []
-        self._encoded: Sequence[bytes] = ()
+        self._encoded = b""
         self.blocks: dict[Cid, bytes] = {}
         self.linked = False
         self.names: dict[str, int] = {}
@@ -41,10 +40,10 @@ class FrameWriter:
         self.opened: list[Opening] = []
         self.closed: list[bytes] = []
 
-    def begin(self, encoded: Sequence[bytes], size: int) -> None:
-        """Let the frame begin with these records; it then holds `size` bytes. None may be written before."""
+    def begin(self, encoded: bytes, count: int, size: int) -> None:
+        """Let the frame begin with these records; it then holds `size` bytes. None may be there before."""
         self._encoded = encoded
-        self.first = self.start + len(encoded)
+        self.first = self.start + count
         self.size = size
 
     def next_height(self) -> int:

@@ -17,61 +17,24 @@ at the end of the beat, costs as much as the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from cellule.kernel.cells import EVENT_MESSAGE, Entry, Message, Slot
+from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import EventItem, Item
-from cellule.kernel.ledger import Cells
+from cellule.kernel.lane.columns import lay_columns
+from cellule.kernel.lane.track import HEADS, NULL, SHORT_MAX, Row, Track
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.manifest.event_routes import UNREADABLE
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
-from cellule.kernel.manifest.model import Module
 from cellule.kernel.need import Need
-from cellule.kernel.program import Way
-from cellule.kernel.records import EVENT
 from cellule.kernel.writer import LINK_MARK, RECORD_BYTES
 from cellule.values import cbor
 from cellule.values.writer import BYTES, head
 
 decode_linked: Callable[[bytes], Any] = cbor.decode_linked
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor
-_SHORT: Final = [head(BYTES, size) for size in range(KEY_BYTES_MAX + 1)]  # heads of byte strings
-_EVENT: Final = bytes((EVENT,))
-_ONE: Final = b"\x81"  # the head of a list of one
-_NULL: Final = b"\xf6"
-
-
-@dataclass(slots=True)
-class Track:
-    """Where the events of one schema go in this beat, and what their records have in common.
-
-    `step` is the way of their module, None where the lane cannot take its steps. `taken` has the position of
-    the row of each cell, for all schemas of a module. `recent` are the newest changes of its index, where an
-    entry is replaced by one that weighs `grown` more; other entries wait in `changes` to be written back.
-    `opening` and `middle` are what stands before the value and before the key in a record.
-    """
-
-    cells: Cells
-    base: str
-    field: str
-    schema: str
-    step: Way | None
-    module: Module | None
-    takes_context: bool
-    retains: bool
-    taken: dict[bytes, int]
-    recent: dict[bytes, Entry | None]
-    changes: dict[bytes, Entry]
-    grown: int = 0
-    opening: bytes = b""
-    middle: bytes = b""
-
-
-Row = tuple[int, Track, bytes, Any, bytes, dict[str, Any] | None]
-"""The height of an event, its track and key, the entry of its cell, its value, and that decoded or None."""
 
 
 class Lane:
@@ -98,13 +61,26 @@ class Lane:
         if not items or writer.records or self._desk.ledger.paused:
             return 0
         self.first = writer.next_height()
-        raw: list[bytes] = []
-        size = self._lay(items, raw)
-        writer.begin(raw, size)
+        if not self._lay_columns(items):
+            raw: list[bytes] = []
+            size = self._lay(items, raw)
+            writer.begin(b"".join(raw), len(raw), size)
         self.stop = writer.next_height()
         if self._cold:
             yield from self._load()
-        return len(raw)
+        return self.stop - self.first
+
+    def _lay_columns(self, items: Sequence[Any]) -> bool:
+        """Lay out everything at once, if it is all alike."""
+        if set(map(type, items)) != {tuple}:
+            return False
+        track = self._track(items[0][0])
+        laid = None if track is None else lay_columns(items, track, self._desk.writer)
+        if laid is None:
+            return False
+        self.rows, records, size = laid  # type: ignore[assignment]
+        self._desk.writer.begin(records, len(items), size)
+        return True
 
     def _lay(self, items: Sequence[Any], raw: list[bytes]) -> int:  # noqa: C901 - see below
         """Write down and lay out what is plain; returns the bytes it takes.
@@ -112,7 +88,7 @@ class Lane:
         The hot path of admission: in one piece, because each call from it would cost a tenth of it.
         """
         rows, first, cold, tracks = self.rows, self.first, self._cold, self._tracks
-        size, join, short = self._desk.writer.size, b"".join, _SHORT
+        size, join, short = self._desk.writer.size, b"".join, HEADS
         track: Any = None
         known = field = ""
         opening = middle = b""
@@ -136,7 +112,9 @@ class Lane:
             if size >= FRAME_BYTES_ADMIT or length > EVENT_BYTES_MAX or LINK_MARK in value:
                 break
             try:
-                key = (decode_linked(value) if fields is None else fields)[field].encode()
+                if fields is None:
+                    fields = decode_linked(value)
+                key = fields[field].encode()
             except UNREADABLE:
                 break
             height = first + len(raw)
@@ -153,10 +131,10 @@ class Lane:
                 taken[key] = len(rows)
                 rows.append((height, track, key, entry, value, fields))
             if not opening:
-                size += self._name(track)
+                size += track.begin(self._desk.writer)
                 opening, middle = track.opening, track.middle
-            heading = short[length] if length <= KEY_BYTES_MAX else head(BYTES, length)
-            raw.append(join((opening, heading, value, middle, short[len(key)], key, _NULL)))
+            heading = short[length] if length <= SHORT_MAX else head(BYTES, length)
+            raw.append(join((opening, heading, value, middle, short[len(key)], key, NULL)))
             size += RECORD_BYTES + length
         return size
 
@@ -176,14 +154,6 @@ class Lane:
             )  # fmt: skip
         self._tracks[schema] = track
         return track
-
-    def _name(self, track: Track) -> int:
-        """Begin the records of a track, whose names enter the frame's table; returns the bytes they take."""
-        writer = self._desk.writer
-        before = writer.size
-        track.opening = b"".join((b"\x87", _EVENT, b"\0", _NULL, head(0, writer.name(track.schema)), _ONE))
-        track.middle = b"".join((_ONE, b"\x82", head(0, writer.name(track.base))))
-        return writer.size - before
 
     def _again(self, track: Track, key: bytes, height: int, value: bytes) -> None:
         """One more event for a cell of the lane: the cell becomes a slot with its events in its queue."""

@@ -12,7 +12,7 @@ from typing import Any
 from cellule.kernel.cells import Entry, Slot
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import StepRow
-from cellule.kernel.lane import Lane
+from cellule.kernel.lane.lane import Lane
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
 from cellule.kernel.program import Context, Output, StepFault
 from cellule.kernel.records import OK, STEP
