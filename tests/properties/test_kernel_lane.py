@@ -155,7 +155,7 @@ def test_every_way_is_met(monkeypatch):
 
     monkeypatch.setattr(lane, "lay_columns", noted)
     met = Counter()
-    for seed in range(6):
+    for seed in range(10):
         met += live(seed, monkeypatch).met
     assert min(met[way] for way in ("left", "laid", "straight")) > 5, met
     assert 5 < sum(together) < len(together) - 5

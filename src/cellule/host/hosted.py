@@ -210,6 +210,9 @@ class Hosted:
     def _has_work(self) -> bool:
         return bool(self._direct or self._more or self._inbox.has_items or self._questions.waiting)
 
+    def _must_go_on(self) -> bool:
+        return self._has_work() or self._closing or self._snapshots.has_work
+
     async def _beat_loop(self) -> None:
         while True:
             await self._wait_work()
@@ -221,10 +224,11 @@ class Hosted:
                     return
             await self._beat()
             await self._snapshots.advance(self)
-            await asyncio.sleep(0)
+            if self._must_go_on():  # else it waits below
+                await asyncio.sleep(0)
 
     async def _wait_work(self) -> None:
-        while not (self._has_work() or self._closing or self._snapshots.has_work):
+        while not self._must_go_on():
             self._work.silence()
             wait_s = self._snapshots.pause_s()
             if self._wake_ns is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from cellule.errors import Corrupted
@@ -70,7 +71,7 @@ class Rounds:
         if not ring:
             return
         left = self._pace.quota - len(steps)
-        plain = self._plainly()
+        plain = self._plain
         for _ in range(self._pace.burst):
             for _ in range(turns):
                 if not left or (writer.size >= FRAME_BYTES_CLOSE and steps):  # one step at least
@@ -103,8 +104,8 @@ class Rounds:
 
     def _walk(self, lane: Lane) -> Generator[Need, None, int]:
         """Take the steps of the lane's rows, which are the first round; returns how many are left for it."""
-        walk = Walk(self._desk, self._stepper, self._entropy, self.steps)
-        position = walk.run(lane, 0)
+        walk = Walk(self._desk, self._stepper, self._entropy, self.steps, lane)
+        position = walk.run()
         self._is_straight = walk.is_straight
         rest = 0
         while position < len(lane.rows):
@@ -112,22 +113,22 @@ class Rounds:
                 rest = lane.enter_rest(position)
                 break
             slot = lane.promote(position)
-            position += 1
             if not slot.stopped:
                 self._ledger.ring.appendleft(slot)
                 yield from self._step_as(slot, walk.answer)
             if self._asking is not None:
-                rest = lane.enter_rest(position)
+                rest = lane.enter_rest(position + 1)
                 yield from self._ask()
                 break
-            position = walk.run(lane, position)
+            position = walk.run()
         lane.write_back()
         return rest
 
     def _step_as(self, slot: Slot, answer: Answer) -> Generator[Need, None, None]:
         """Take the step of the ring's first slot, whose program answered this; None if it was not called."""
         if answer is None:
-            yield from self._step(slot)
+            if not self._plain(slot):
+                yield from self._step(slot)
             return
         era = self._eras.current
         try:
@@ -144,7 +145,8 @@ class Rounds:
         result = yield from self._stepper.compute(slot, self._writer.next_height(), self._entropy)
         self._write(slot, result)
 
-    def _plainly(self) -> Callable[[Slot], bool]:
+    @cached_property
+    def _plain(self) -> Callable[[Slot], bool]:
         """A function that takes a step if it can be called without a closer look; False where it cannot.
 
         Made once a beat: what it holds does not change while steps are taken, and looking all of it up again

@@ -26,7 +26,8 @@ KERNEL = Path(cellule.kernel.__file__).parent
 SOURCES = sorted(KERNEL.rglob("*.py"))
 PURE = {
     "__future__", "array", "bisect", "cellule", "collections", "dataclasses", "difflib", "enum", "functools",
-    "hashlib", "heapq", "ipaddress", "itertools", "json", "re", "typing", "urllib.parse", "uuid", "zlib",
+    "hashlib", "heapq", "ipaddress", "itertools", "json", "operator", "re", "typing", "urllib.parse", "uuid",
+    "zlib",
 }  # fmt: skip
 IMPURE_CALLS = {
     "open", "print", "input", "hash", "id", "exec", "eval", "compile", "globals", "vars", "__import__",

@@ -93,7 +93,7 @@ async def test_batches_that_wait_together_are_committed_together(engine, spy):
     assert len(wakeups) == 2
 
 
-async def test_a_batch_that_comes_alone_turn_after_turn_is_not_kept_for_company(engine, monkeypatch):
+async def test_a_batch_that_comes_after_the_other_is_not_kept_for_company(engine, monkeypatch):
     handed = []
     submit = engine._writer.submit
     monkeypatch.setattr(engine._writer, "submit", lambda group: (handed.append(len(group)), submit(group)))
@@ -107,7 +107,7 @@ async def test_a_batch_that_comes_alone_turn_after_turn_is_not_kept_for_company(
         return at_once, list(handed)
 
     await together(2)
-    for _ in range(engine_module.SINGLE_TURNS):
+    for _ in range(engine_module.SINGLE_GROUPS):
         assert await together(1) == ([], [1])
     assert await together(1) == ([1], [1])
     assert await together(9) == ([1], [1, 8])

@@ -17,7 +17,7 @@ at the end of the beat, costs as much as the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.index.live import MISSING
@@ -34,6 +34,7 @@ from cellule.values import cbor
 from cellule.values.writer import BYTES, head
 
 decode_linked: Callable[[bytes], Any] = cbor.decode_linked
+COLUMNS_MIN: Final = 4  # events; fewer are laid out sooner one by one
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
@@ -72,7 +73,7 @@ class Lane:
 
     def _lay_columns(self, items: Sequence[Any]) -> bool:
         """Lay out everything at once, if it is all alike."""
-        if set(map(type, items)) != {tuple}:
+        if len(items) < COLUMNS_MIN or set(map(type, items)) != {tuple}:
             return False
         track = self._track(items[0][0])
         laid = None if track is None else lay_columns(items, track, self._desk.writer)

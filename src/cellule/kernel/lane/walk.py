@@ -7,6 +7,7 @@ not so; `Rounds` makes a slot of it, and takes its step with what it answered, i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cellule.kernel.cells import Entry, Slot
@@ -29,21 +30,25 @@ class Walk:
     theirs; otherwise `steps` has what was stepped.
     """
 
-    def __init__(self, desk: Desk, stepper: Stepper, entropy: bytes, steps: list[StepRow]) -> None:
+    def __init__(
+        self, desk: Desk, stepper: Stepper, entropy: bytes, steps: list[StepRow], lane: Lane
+    ) -> None:
         self._ledger = desk.ledger
         self._writer = desk.writer
         self._number = desk.eras.current.number
         self._stepper = stepper
         self._entropy = entropy
         self._steps = steps
+        self._rows: Iterator[Any] = iter(lane.rows)
+        self._position = 0
         self.answer: Answer = None
         self.is_straight = False
 
-    def run(self, lane: Lane, position: int) -> int:  # noqa: C901 - calls would cost a tenth each
-        """Take plain steps from the row at `position` on; returns the position of the first that is not."""
+    def run(self) -> int:  # noqa: C901 - calls would cost a tenth each
+        """Take plain steps, from the row after the last; returns the position of the first that is not."""
         writer, number, now_ns = self._writer, self._number, self._ledger.now_ns
         first, records, size, before = writer.first, writer.records, writer.size, len(writer.records)
-        self.answer = None
+        self.answer, begun = None, self._position
         here, name = None, 0
         call: Any = None
         answer: Any = None
@@ -51,9 +56,8 @@ class Walk:
         context: Context | None = None
         recent: dict[bytes, Entry | None] = {}
         changes: dict[bytes, Entry] = {}
-        rows: Any = lane.rows[position:] if position else lane.rows
-        for row in rows:
-            if row.__class__ is Slot or (size >= FRAME_BYTES_CLOSE and (position or len(records) > before)):
+        for row in self._rows:
+            if row.__class__ is Slot or (size >= FRAME_BYTES_CLOSE and (begun or len(records) > before)):
                 break
             height, track, key, entry, value, fields = row
             if track is not here:
@@ -88,11 +92,13 @@ class Walk:
             else:
                 changes[key] = (answer, version, born, number, now_ns, step, None)
         else:
-            self.is_straight = not position and not before
+            self.is_straight = not begun and not before
         writer.size = size
         if not self.is_straight:
             self._tell(before)
-        return position + len(records) - before
+        position = begun + len(records) - before
+        self._position = position + 1
+        return position
 
     def _tell(self, start: int) -> None:
         """Add the plain steps whose records begin at `start` to the steps of the beat."""
