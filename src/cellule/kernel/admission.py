@@ -17,6 +17,7 @@ from cellule.kernel.dedupe import dedupe_key, payload_check
 from cellule.kernel.express import admit_plain
 from cellule.kernel.intents import settling
 from cellule.kernel.intents.desk import Desk
+from cellule.kernel.intents.express import settle_plain
 from cellule.kernel.items import (
     LATER,
     Admitted,
@@ -53,9 +54,7 @@ class Admission:
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
         """Admit items in order, as many as the frame takes."""
         start = 0
-        receipts = [item for item in items if type(item) is ReceiptItem]
-        if receipts:
-            yield from self._expect_receipts(receipts)
+        expected = False
         while start < len(items):
             if self.writer.size >= FRAME_BYTES_ADMIT:
                 self.outcomes.extend([LATER] * (len(items) - start))
@@ -70,6 +69,13 @@ class Admission:
                 start += 1
                 continue
             if isinstance(item, ReceiptItem):
+                stop = settle_plain(self.desk, items, start, self.outcomes)
+                if stop > start:
+                    start = stop
+                    continue
+                if not expected:
+                    yield from settling.expect(self.desk, items[start:])
+                    expected = True
                 self.outcomes.append((yield from settling.admit(self.desk, item)))
                 start += 1
                 continue
@@ -80,17 +86,6 @@ class Admission:
             if start < stop:
                 yield from self._admit_events(items[start:stop])
             start = stop
-
-    def _expect_receipts(self, receipts: Sequence[ReceiptItem]) -> Generator[Need, None, None]:
-        """Read the intents and cells of all receipts together."""
-        ledger = self.ledger
-        yield from ledger.book.expect(item.height for item in receipts)
-        targets: list[Target] = []
-        for item in receipts:
-            entry = yield from ledger.book.find(item.height)
-            if entry is not None:
-                targets.append((entry[1], entry[2]))
-        yield from ledger.slots(targets)
 
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}

@@ -17,15 +17,17 @@ from cellule.kernel.eras import Compiled
 from cellule.kernel.intents import applying, settling
 from cellule.kernel.intents import book as books
 from cellule.kernel.intents.desk import Desk
+from cellule.kernel.intents.express import open_plain
 from cellule.kernel.intents.gate import Applicant, Asked, Ruling, rule
 from cellule.kernel.intents.identity import intent_digest
 from cellule.kernel.limits import CELL_INTENTS_MAX, OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, WAITERS_MAX
-from cellule.kernel.manifest.model import Module
+from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.need import Need
 from cellule.kernel.program import Proven, StepFault
 from cellule.kernel.records import ALLOW, DECISION, DENY, INTENT, NEXT_BEAT, SAME, Settled
 from cellule.values.cbor import decode_trusted
 
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 KEY_CHARS_MAX = 500  # of an idempotency key
 
 
@@ -46,7 +48,7 @@ def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[Asked]:
         text = f"the step asks for {len(effects)} effects; at most {STEP_EFFECTS_MAX}"
         raise StepFault("kernel.effects_count", text)
     for at, effect in enumerate(effects):
-        if not _is_request(effect):
+        if type(effect) is not Proven and not _is_request(effect):
             raise StepFault(
                 "kernel.effect_shape", f"effects[{at}] is not (kind, params, slot, key): {effect!r}"
             )
@@ -81,8 +83,8 @@ def _checked(era: Compiled, module: Module, at: int, request: Any) -> Asked:
     if key is not None and not _is_text(key):
         text = f"the idempotency key of effects[{at}] ({kind}) cannot be written as UTF-8: {key!r}"
         raise StepFault("kernel.effect_key", text)
-    if type(request) is Proven and effect.external:
-        return Asked(effect, params, slot, key)
+    if type(request) is Proven and kind != TIMER_SET:
+        return _new(Asked, (effect, params, slot, key))
     try:
         value: Any = era.fits(effect.params).decode(params)
     except CelluleError as error:
@@ -100,10 +102,14 @@ def _is_text(key: str) -> bool:
     return True
 
 
-def open_all(desk: Desk, slot: Slot, step: Step, asked: Sequence[Asked]) -> Generator[Need, None, None]:
-    """Write a step's requests down, decide them, and make it so."""
-    for position, each in enumerate(asked):
-        yield from _open(desk, slot, step, position, each)
+def open_all(
+    desk: Desk, slot: Slot, step: Step, asked: Sequence[Asked], opened: int = 0
+) -> Generator[Need, None, None]:
+    """Write a step's requests down, decide them, and make it so; the first `opened` are open already."""
+    if not opened:
+        opened = open_plain(desk, slot, step.height, step.born, step.era, asked)
+    for position in range(opened, len(asked)):
+        yield from _open(desk, slot, step, position, asked[position])
 
 
 def _open(desk: Desk, slot: Slot, step: Step, position: int, asked: Asked) -> Generator[Need, None, None]:
