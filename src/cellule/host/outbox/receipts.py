@@ -51,21 +51,21 @@ def sealed_receipt(key: NodeKey, universe: UUID, world: UUID, receipt: Receipt) 
 
 
 def _fields(receipt: Receipt) -> dict[str, Any]:
+    intent, height, status, value, code, text, attempts, exhausted, who, why, _ = receipt
     item: dict[str, Any] = {
-        "kind": KIND, "intent": receipt.intent, "height": receipt.height, "status": receipt.status,
-        "attempts": receipt.attempts, "exhausted": receipt.exhausted,
+        "kind": KIND, "intent": intent, "height": height, "status": status, "attempts": attempts,
+        "exhausted": exhausted,
     }  # fmt: skip
-    value = receipt.value
     if value is not None:
         item["value"] = value if isinstance(value, Link) else seal(value)
-    if receipt.code:
-        item["code"] = receipt.code
-    if receipt.text:
-        item["text"] = receipt.text
-    if receipt.who is not None:
-        item["who"] = receipt.who
-    if receipt.why is not None:
-        item["why"] = receipt.why
+    if code:
+        item["code"] = code
+    if text:
+        item["text"] = text
+    if who is not None:
+        item["who"] = who
+    if why is not None:
+        item["why"] = why
     return item
 
 
