@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -38,7 +39,7 @@ from cellule.host.requests import Request, Requests
 from cellule.host.sends import Sent, lost
 from cellule.host.snapshots import Snapshots
 from cellule.kernel.cells import Entry
-from cellule.kernel.items import Beat, ControlItem
+from cellule.kernel.items import Beat, ControlItem, ReceiptItem
 from cellule.kernel.need import Need
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy
@@ -178,9 +179,14 @@ class Hosted:
         self._work.ring()
         return await taken
 
-    def ring(self) -> None:
-        """The inbox may have items."""
-        self._inbox.ring()
+    def bring(self, rows: Sequence[tuple[bytes, ReceiptItem | None]], ready: bytes) -> None:
+        """The inbox has these rows, written by this node; see `Inbox.bring`."""
+        self._inbox.bring(rows, ready)
+        self._work.ring()
+
+    def ring(self, ready: bytes | None = None) -> None:
+        """The inbox may have items; see `Inbox.ring`."""
+        self._inbox.ring(ready)
         self._work.ring()
 
     async def run(self) -> None:
@@ -216,6 +222,10 @@ class Hosted:
             if self._questions.waiting:
                 await self._questions.answer(self._newest.beat)
             if self._closing and not self._has_work():
+                if self._inbox.waits:  # for the commit under way; a last look follows
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
                 await self._snapshots.at_close(self)
                 if not self._has_work():
                     return

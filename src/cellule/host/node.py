@@ -24,7 +24,7 @@ from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.repair import repair
 from cellule.host.outbox.signing import NodeKey
 from cellule.host.waking import Waker
-from cellule.kernel.items import Opening
+from cellule.kernel.items import Opening, ReceiptItem
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.snapshot import SnapshotJob
 from cellule.kernel.world import World
@@ -123,11 +123,13 @@ class Node:
         """Tell whether a world may be opened without a caller: not soon after it was found broken."""
         return self.clock.monotonic_ns() >= self._failed.get(world, 0)
 
-    def receipts_arrived(self, _universe: UUID, world: UUID, _rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """The pool put receipts into a world's inbox: one at work looks at once, others hear the bell."""
+    def receipts_arrived(
+        self, _universe: UUID, world: UUID, rows: Sequence[tuple[bytes, ReceiptItem | None]], ready: bytes
+    ) -> None:
+        """The pool put receipts into a world's inbox: one at work gets them at once, others hear the bell."""
         hosted = self.at_work(world)
         if hosted is not None:
-            hosted.ring()
+            hosted.bring(rows, ready)
 
     # Universes and worlds
 

@@ -15,6 +15,7 @@ from uuid import UUID
 from cellule.errors import Rejected
 from cellule.host.outbox.signing import NodeKey
 from cellule.kernel.intents.identity import ID_BYTES
+from cellule.kernel.items import ReceiptItem
 from cellule.values.envelope import check_envelope, open_envelope, seal
 from cellule.values.link import Link
 
@@ -88,6 +89,12 @@ def trusted_receipt(item: dict[str, Any]) -> Receipt:
         item.get("code", ""), item.get("text", ""), item["attempts"], item["exhausted"], item.get("who"),
         item.get("why"), item["by"],
     )  # fmt: skip
+
+
+def inbox_item(receipt: Receipt, by: str, value: bytes | None) -> ReceiptItem:
+    """A receipt as the kernel takes it: signed by the key of this id, its value at hand."""
+    intent, height, status, _, code, text, attempts, exhausted, who, why, _ = receipt
+    return ReceiptItem(intent, height, status, value, code, text, by, attempts, exhausted, who, why)
 
 
 def _receipt(item: Any) -> Receipt:
