@@ -14,7 +14,7 @@ from types import CoroutineType, coroutine
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cellule.effects.adapter import Adapter
+from cellule.effects.adapter import Adapter, FunctionAdapter
 from cellule.effects.attempt import Attempt
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.secrets import Secrets
@@ -32,6 +32,7 @@ from cellule.values.link import Link
 from cellule.values.schema import Codec, codec_for, derive
 
 NAMESPACE = "effect"
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class Again(NamedTuple):
@@ -104,7 +105,7 @@ class Performer:
         except (Rejected, Corrupted) as error:
             return self._unfit(row, error)
         try:
-            work = self.adapter.perform(params, self._attempt(row))
+            work = self._work(params, row)
             if type(work) is not CoroutineType:  # whatever else can be awaited begins when it is
                 return self._wait(row, work, begun_s)
             waited = work.send(None)
@@ -156,6 +157,12 @@ class Performer:
             row.intent, row.height, status, None, code, again.reason, attempts=row.tried + 1, exhausted=True
         )
 
+    def _work(self, params: Any, row: Row) -> Awaitable[Any]:
+        adapter = self.adapter
+        if type(adapter) is FunctionAdapter:
+            return adapter.begin(params, lambda: self._attempt(row))
+        return adapter.perform(params, self._attempt(row))
+
     def _attempt(self, row: Row) -> Attempt:
         around, intent = self._around, row.intent
         return Attempt(
@@ -179,12 +186,12 @@ class Performer:
             return self._failed(row, "effects.receipt", text)
         if len(data) > RECEIPT_INLINE_MAX:
             return self._put(row, data)
-        return Receipt(row.intent, row.height, "ok", data, attempts=row.tried + 1)
+        return _ok(row, data)
 
     async def _put(self, row: Row, data: bytes) -> Receipt:
         cas = self._around.cas_of(row.universe)
         cid = await self._around.patience.insist(lambda: cas.put(data, trusted=True))
-        return Receipt(row.intent, row.height, "ok", Link(cid), attempts=row.tried + 1)
+        return _ok(row, Link(cid))
 
     def _without_secrets(self, data: bytes) -> bytes:
         """A secret that an adapter echoes does not reach the journal."""
@@ -209,6 +216,12 @@ class Performer:
     def _scrubbed(self, text: str) -> str:
         scrubbed = self._around.secrets.redactor.scrub_text(str(text))[:ERROR_CHARS_MAX]
         return scrubbed.encode("utf-8", "replace").decode()
+
+
+def _ok(row: Row, value: bytes | Link) -> Receipt:
+    return _new(Receipt, (
+        row.intent, row.height, "ok", value, "", "", row.tried + 1, False, None, None, "",
+    ))  # fmt: skip
 
 
 @coroutine

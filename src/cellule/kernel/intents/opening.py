@@ -42,17 +42,36 @@ class Step(NamedTuple):
 
 def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[Asked]:
     """The requests of a step; `StepFault` where one is not declared or does not fit."""
+    asked = _proven(era, module, effects)
+    if asked is not None:
+        return asked
     if module.kind == "pure":
         raise StepFault("kernel.effect_pure", f"{module.name} is pure and may ask for no effect")
     if len(effects) > STEP_EFFECTS_MAX:
         text = f"the step asks for {len(effects)} effects; at most {STEP_EFFECTS_MAX}"
         raise StepFault("kernel.effects_count", text)
     for at, effect in enumerate(effects):
-        if type(effect) is not Proven and not _is_request(effect):
+        if not _is_request(effect):
             raise StepFault(
                 "kernel.effect_shape", f"effects[{at}] is not (kind, params, slot, key): {effect!r}"
             )
     return [_checked(era, module, at, effect) for at, effect in enumerate(effects)]
+
+
+def _proven(era: Compiled, module: Module, effects: Sequence[Any]) -> list[Asked] | None:
+    """The requests of a step if all are proven, declared and for adapters; None where one takes a look."""
+    kinds, emitted, asked = era.manifest.effects, module.effects_emitted, []
+    for request in effects:
+        if type(request) is not Proven:
+            return None
+        kind, params, slot, key = request
+        if kind not in emitted or kind == TIMER_SET or key is not None or len(params) > OUTPUT_BYTES_MAX:
+            return None
+        effect = kinds.get(kind)
+        if effect is None:
+            return None
+        asked.append(_new(Asked, (effect, params, slot, None)))
+    return asked if len(asked) <= STEP_EFFECTS_MAX and module.kind != "pure" else None
 
 
 def _is_request(effect: Any) -> bool:
@@ -83,8 +102,8 @@ def _checked(era: Compiled, module: Module, at: int, request: Any) -> Asked:
     if key is not None and not _is_text(key):
         text = f"the idempotency key of effects[{at}] ({kind}) cannot be written as UTF-8: {key!r}"
         raise StepFault("kernel.effect_key", text)
-    if type(request) is Proven and kind != TIMER_SET:
-        return _new(Asked, (effect, params, slot, key))
+    if type(request) is Proven and effect.external:
+        return Asked(effect, params, slot, key)
     try:
         value: Any = era.fits(effect.params).decode(params)
     except CelluleError as error:
