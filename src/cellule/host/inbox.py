@@ -45,6 +45,7 @@ from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 from cellule.values.link import Link
 
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 UNREADABLE = "inbox:unreadable"  # stands in a Refused record for the schema of a row that is no item
 
 
@@ -133,7 +134,7 @@ class Inbox:
         for key, item in self._brought.items():
             if len(rows) >= most or size >= BEAT_BYTES_MAX:
                 break
-            rows.append(Row(key, Sent(item)))
+            rows.append(_new(Row, (key, Sent(item))))
             size += len(item.value or b"")
         for row in rows:
             del self._brought[row.key]

@@ -194,6 +194,11 @@ def _settle(desk: Desk, slot: Slot, place: bytes, intent: list[Any], item: Recei
     records.append([RECEIPT, item.height, at, key, born, _OK, named, [event], AT_ONCE, more or None])
     writer.size += RECORD_BYTES + len(event)
     ledger.book.settled(place, intent)
-    ledger.detach(slot, born, item.height)
+    cell: Any = slot.entry
+    if len(cell[6]) == 1 and len(cell[6]["intents"]) == 1:  # this one, and nothing else is kept of the cell
+        slot.entry = (*cell[:6], None)
+        slot.dirty = True
+    else:
+        ledger.detach(slot, born, item.height)
     ledger.deliver(slot, _new(Message, (height, RECEIPT_MESSAGE, schema, event, 0, born)))
     return height
