@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, InvariantBroken, Unavailable
 from cellule.host.bell import Bell
+from cellule.host.brought import Rows
 from cellule.host.commits import Committer, Finished
 from cellule.host.deliveries import Deliveries
 from cellule.host.inbox import Inbox, Taken
@@ -39,7 +39,7 @@ from cellule.host.requests import Request, Requests
 from cellule.host.sends import Sent, lost
 from cellule.host.snapshots import Snapshots
 from cellule.kernel.cells import Entry
-from cellule.kernel.items import Beat, ControlItem, ReceiptItem
+from cellule.kernel.items import Beat, ControlItem
 from cellule.kernel.need import Need
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy
@@ -179,7 +179,7 @@ class Hosted:
         self._work.ring()
         return await taken
 
-    def bring(self, rows: Sequence[tuple[bytes, ReceiptItem | None]], ready: bytes) -> None:
+    def bring(self, rows: Rows, ready: bytes) -> None:
         """The inbox has these rows, written by this node; see `Inbox.bring`."""
         self._inbox.bring(rows, ready)
         self._work.ring()

@@ -19,15 +19,14 @@ after some beats at the latest.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from cellule.errors import OutcomeUnknown, Rejected
+from cellule.host.brought import Brought, Rows
 from cellule.host.limits import (
     ATTEMPTS_MAX,
     BEAT_BYTES_MAX,
-    BROUGHT_MAX,
     EVENT_INLINE_MAX,
     INBOX_PAGE,
     LOOK_PASSES,
@@ -45,7 +44,6 @@ from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 from cellule.values.link import Link
 
-_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 UNREADABLE = "inbox:unreadable"  # stands in a Refused record for the schema of a row that is no item
 
 
@@ -77,7 +75,7 @@ class Inbox:
         self._range = keys.inbox_range(universe, world)
         self._taken: set[bytes] = set()
         self._back: deque[Row] = deque()
-        self._brought: dict[bytes, ReceiptItem] = {}  # rows that this node wrote: they need not be read
+        self._brought = Brought(None if key is None else key.id)
         self._passed = 0  # takes without a look since brought rows wait for one
         self._owed = False  # a look is, when no taken row is left
         self._own_ready = b""  # what `ready` held when rows were last brought
@@ -86,8 +84,10 @@ class Inbox:
 
     @property
     def has_items(self) -> bool:
-        """Tell whether taking is worth it."""
-        return self._rung or bool(self._back or self._brought) or (self._owed and not self._taken)
+        """Tell whether taking is worth it, or under way."""
+        if self._rung or self._back or self._brought or self._gone is not None:
+            return True
+        return self._owed and not self._taken
 
     @property
     def waits(self) -> bool:
@@ -99,17 +99,10 @@ class Inbox:
         if ready is None or ready != self._own_ready:
             self._rung = True
 
-    def bring(self, rows: Sequence[tuple[bytes, ReceiptItem | None]], ready: bytes) -> None:
+    def bring(self, rows: Rows, ready: bytes) -> None:
         """This node's pool has written these rows, and `ready`; those that are not at hand are looked for."""
-        key, brought = self._key, self._brought
-        if key is None or len(brought) > BROUGHT_MAX:
+        if not self._brought.add(rows):
             self._rung = True
-            return
-        for at, item in rows:
-            if item is not None and item.by == key.id:
-                brought[at] = item
-            else:
-                self._rung = True
         self._own_ready, self._owed = ready, True
 
     async def take(self, most: int) -> Taken:
@@ -118,31 +111,24 @@ class Inbox:
             rows = [self._back.popleft() for _ in range(min(most, len(self._back)))]
             return Taken(rows, None)
         if self._brought and self._passed < LOOK_PASSES:
-            return self._take_brought(most)
-        if self._rung or (self._owed and not self._taken) or self._brought:
-            self._gone = set()
-            try:
-                return await self._look(most)
-            finally:
-                self._gone = None
-        return Taken([], None)
-
-    def _take_brought(self, most: int) -> Taken:
-        self._passed += 1
-        rows: list[Row] = []
-        size = 0
-        for key, item in self._brought.items():
-            if len(rows) >= most or size >= BEAT_BYTES_MAX:
-                break
-            rows.append(_new(Row, (key, Sent(item))))
-            size += len(item.value or b"")
-        for row in rows:
-            del self._brought[row.key]
-            self._taken.add(row.key)
-        return Taken(rows, None)
+            self._passed += 1
+            rows = [Row(key, Sent(item)) for key, item in self._brought.take(most)]
+            self._taken.update(row.key for row in rows)
+            return Taken(rows, None)
+        if not self.has_items:
+            return Taken([], None)
+        self._gone, self._rung = set(), False
+        try:
+            return await self._look(most)
+        except BaseException:
+            self._rung = True
+            raise
+        finally:
+            self._gone = None
 
     async def _look(self, most: int) -> Taken:
         """Take what the store holds, oldest first; behind brought rows `ready` is left for a later look."""
+        own_ready = self._own_ready
         [ready] = await self._engine.read([self._ready])
         found: list[tuple[bytes, bytes]] = []
         begin, end = self._range
@@ -156,12 +142,11 @@ class Inbox:
             if not page.more or len(found) >= most or size >= BEAT_BYTES_MAX:
                 break
             begin = page.items[-1][0] + b"\0"
-        rows = [Row(key, Sent(self._brought.get(key) or await self._item(value))) for key, value in found]
-        for row in rows:
-            self._brought.pop(row.key, None)
-        waits = self.waits
+        rows = [Row(key, Sent(self._brought.find(key) or await self._item(value))) for key, value in found]
+        self._brought.looked([row.key for row in rows if isinstance(row.sent.item, ReceiptItem)])
+        waits = self.waits or self._own_ready is not own_ready  # or rows were brought meanwhile
         self._taken.update(row.key for row in rows)
-        self._rung = page.more or len(found) >= most or size >= BEAT_BYTES_MAX
+        self._rung = self._rung or page.more or len(found) >= most or size >= BEAT_BYTES_MAX
         self._owed, self._passed = waits, 0
         return Taken(rows, None if self._rung or waits else ready)
 

@@ -9,12 +9,13 @@ own its store (`is_owner` false) reads and enqueues only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from cellule.errors import CelluleError, Corrupted, InvariantBroken, Rejected, Unavailable
+from cellule.host.brought import Rows
 from cellule.host.commits import put_blocks
 from cellule.host.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.hosted import Hosted
@@ -24,7 +25,7 @@ from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.repair import repair
 from cellule.host.outbox.signing import NodeKey
 from cellule.host.waking import Waker
-from cellule.kernel.items import Opening, ReceiptItem
+from cellule.kernel.items import Opening
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.snapshot import SnapshotJob
 from cellule.kernel.world import World
@@ -123,9 +124,7 @@ class Node:
         """Tell whether a world may be opened without a caller: not soon after it was found broken."""
         return self.clock.monotonic_ns() >= self._failed.get(world, 0)
 
-    def receipts_arrived(
-        self, _universe: UUID, world: UUID, rows: Sequence[tuple[bytes, ReceiptItem | None]], ready: bytes
-    ) -> None:
+    def receipts_arrived(self, _universe: UUID, world: UUID, rows: Rows, ready: bytes) -> None:
         """The pool put receipts into a world's inbox: one at work gets them at once, others hear the bell."""
         hosted = self.at_work(world)
         if hosted is not None:

@@ -172,10 +172,61 @@ async def test_a_row_cleared_while_a_look_is_under_way_is_not_taken_again(post):
     post.inbox.bring(*await post.receipts(2))
     first = await post.inbox.take(10)
     post.inbox.ring()
-    post.pages.clear()
-    look = asyncio.create_task(post.inbox.take(10))
-    await post.looked.wait()
+    look = await under_way(post)
     await post.clear(first)
     post.pages.set()
     assert (await look).rows == []
     assert all(isinstance(row.sent.item, ReceiptItem) for row in first.rows)
+
+
+async def under_way(post):
+    """A look that has read its page, and waits."""
+    post.pages.clear()
+    post.looked.clear()
+    look = asyncio.create_task(post.inbox.take(10))
+    await post.looked.wait()
+    return look
+
+
+async def test_what_is_put_while_a_look_is_under_way_is_looked_for(post):
+    post.inbox.ring()
+    look = await under_way(post)
+    await post.event("late")
+    post.inbox.ring()
+    post.pages.set()
+    assert (await look).rows == []
+    assert [row.sent.item.id for row in (await post.inbox.take(10)).rows] == ["late"]
+
+
+async def test_ready_is_cleared_behind_rows_that_were_brought_while_a_look_was_under_way(post):
+    post.inbox.ring()
+    look = await under_way(post)
+    rows, ready = await post.receipts(1)
+    post.inbox.bring(rows, ready)
+    post.inbox.ring(ready)
+    post.pages.set()
+    assert await look == ([], None)
+    taken = await post.inbox.take(10)
+    assert intents(taken) == [0]
+    await post.clear(taken)
+    assert (await post.inbox.take(10)).ready == ready
+
+
+async def test_a_look_that_fails_is_made_again(post):
+    post.inbox.ring()
+    post.pages.clear()
+    look = await under_way(post)
+    look.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await look
+    assert post.inbox.has_items
+
+
+async def test_a_receipt_that_a_look_took_before_it_was_brought_is_taken_once(post):
+    """The pool hears of its commit when it is answered; a look may have seen the rows before that."""
+    rows, ready = await post.receipts(3)
+    post.inbox.ring()
+    taken = await post.inbox.take(2)
+    await post.clear(taken)
+    post.inbox.bring(rows, ready)
+    assert intents(await post.inbox.take(10)) == [2]

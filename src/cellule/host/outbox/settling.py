@@ -16,6 +16,7 @@ from typing import Literal
 from uuid import UUID
 
 from cellule.errors import Conflict, OutcomeUnknown, Unavailable
+from cellule.host.brought import Rows
 from cellule.host.outbox.lanes import Entry
 from cellule.host.outbox.limits import CHANGES_BYTES_MAX, CHANGES_MAX
 from cellule.host.outbox.rows import Stored
@@ -28,9 +29,8 @@ from cellule.store.engine import Batch, Engine
 READY_BYTES = 16
 ATTEMPT_NUMBERS = 256
 
-Arrived = Callable[[UUID, UUID, Sequence[tuple[bytes, ReceiptItem | None]], bytes], None]
-"""Told the universe, the world, the inbox rows that were written there (key, and item if it is at hand), and
-what its `ready` row holds since."""
+Arrived = Callable[[UUID, UUID, Rows, bytes], None]
+"""Told the universe, the world, the inbox rows written there, and what its `ready` row holds since."""
 
 
 class Change:

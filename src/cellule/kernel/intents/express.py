@@ -122,9 +122,9 @@ def settle_plain(desk: Desk, items: Sequence[Any], start: int, outcomes: list[Ou
         if entry is MISSING or entry is None or entry[0] != item.intent or entry[5] != books.OPEN:
             return position
         kept = entry[6]
-        slot = None if "key" in kept or "due" in kept else _slot(ledger, current.number, entry)
-        event = None if slot is None else _event(current, entry, item)
-        if slot is None or event is None:
+        event = None if "key" in kept or "due" in kept else _event(current, entry, item)
+        slot = None if event is None else _slot(ledger, current.number, entry)
+        if event is None or slot is None:
             return position
         outcomes.append(_new(Admitted, (_settle(desk, slot, place, entry, item, event), ())))
     return len(items)
