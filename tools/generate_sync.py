@@ -53,7 +53,7 @@ SUBJECTS = (
     Subject("cellule.host.handles", "CellHandle", "SyncCell"),
     Subject(
         "cellule.host.sends", "Sent", "SyncSent",
-        frozenset({"item", "left", "rows", "slots", "wake", "fail", "stopped_slot"}),
+        frozenset({"item", "laid", "left", "rows", "slots", "waiters", "wake", "fail", "stopped_slot"}),
     ),
 )  # fmt: skip
 OPENER = ("cellule.assembly", "open")

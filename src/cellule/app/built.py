@@ -18,6 +18,7 @@ from cellule.app.declared import DeclaredEvent, shown_value
 from cellule.app.keys import TypedKey, key_codec
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
+from cellule.kernel.items import Plain
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.problems import near
 from cellule.kernel.manifest.system import receipt_event
@@ -90,6 +91,7 @@ class Built:
         self._by_function = {each.function: base for base, each in self._by_base.items()}
         self._signatures = {base: read_signature(each.function) for base, each in self._by_base.items()}
         self._encoders: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
+        self.makers: dict[type, Callable[[Any], Plain]] = {}  # of the items of events sent before
         self._keys: dict[str, TypedKey] = {}
 
     @property
@@ -113,6 +115,14 @@ class Built:
         """The schema and canonical bytes of an event; raises `Rejected` naming a field that does not fit."""
         name, write = self._encoders.get(event.__class__) or self._encoder(event)
         return name, write(event)
+
+    def item(self, event: object) -> Plain:
+        """An event as the kernel takes it; raises `Rejected` as `encode_event` does."""
+        make = self.makers.get(event.__class__)
+        if make is None:
+            self._encoder(event)
+            make = self.makers[event.__class__] = self.forms.codec(event.__class__).with_decoded
+        return make(event)
 
     def decode_event(self, name: str, data: bytes) -> Any:
         """The object of an event's bytes; of an event that the app does not know, its plain value."""

@@ -18,6 +18,7 @@ from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
 from cellule.host.outgoing import Outgoing
 from cellule.host.patience import Patience
 from cellule.host.sends import Sent
+from cellule.kernel.items import Laid
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
@@ -30,7 +31,8 @@ class Finished:
 
     `frame` is None when all its items were duplicates or refusals: nothing is written for it, but what it
     tells may be no more durable than the beats before it, so it goes the same way. `ready` is what that
-    row held before the inbox was found empty. `outgoing` are the rows of its intents.
+    row held before the inbox was found empty. `outgoing` are the rows of its intents. `laid` is what became
+    of events that were all plain.
     """
 
     frame: bytes | None
@@ -41,6 +43,7 @@ class Finished:
     inbox: list[bytes] = field(default_factory=list)
     ready: bytes | None = None
     outgoing: Outgoing | None = None
+    laid: Laid | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

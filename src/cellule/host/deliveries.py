@@ -11,7 +11,7 @@ from typing import Any
 
 from cellule.host.sends import Sent
 from cellule.kernel.cells import Slot
-from cellule.kernel.items import LATER, Admitted, Beat, Duplicate, RefusedItem
+from cellule.kernel.items import LATER, Admitted, Beat, Duplicate, Laid, RefusedItem
 from cellule.kernel.ledger import Ledger
 from cellule.kernel.records import HALTED, PARKED
 
@@ -28,7 +28,10 @@ class Deliveries:
         settled: list[Sent] = []
         later: list[Sent] = []
         waiting = self.open
-        for sent, outcome in zip(sents, beat.outcomes, strict=True):
+        if beat.laid is not None:
+            self._lay(beat.laid, sents)
+            return sents, later
+        for sent, outcome in zip(sents, beat.told, strict=True):
             if type(outcome) is Admitted:
                 sent.height, slots = outcome
                 sent.left = len(slots)
@@ -45,13 +48,24 @@ class Deliveries:
             settled.append(sent)
         return settled, later
 
+    def _lay(self, laid: Laid, sents: list[Sent]) -> None:
+        """Note the heights of events that were all admitted; where all have their steps, none waits."""
+        if laid.records is not None:
+            return
+        slots, waiting = laid.slots, self.open
+        for height, sent in enumerate(sents, laid.first):
+            sent.height, sent.left = height, 1
+            waiting[height] = sent
+            if height in slots:
+                sent.slots = (slots[height],)
+
     def complete(self, beat: Beat) -> list[Sent]:
         """Match the beat's steps; returns the events of earlier beats that are complete with it."""
         completed: list[Sent] = []
         waiting = self.open
         stops = False
         first = beat.first
-        for row in beat.step_rows:
+        for row in beat.rows:
             cause = row[0]
             sent = waiting.get(cause)
             if row[3] == HALTED or row[3] == PARKED:

@@ -123,10 +123,11 @@ class WorldHandle:
         It waits only while very many items wait for the world. Only the owner of the folder can do this.
         """
         if id is None and key is None and expected_version is None and correlation is None:
-            schema, value = self.types.event(event)
-            if len(value) > EVENT_INLINE_MAX:
-                check_event_size(schema, value)
-            sent = Sent(EventItem(schema, value))
+            make = self.types.makers.get(event.__class__)
+            item = self.types.item(event) if make is None else make(event)
+            if len(item[1]) > EVENT_INLINE_MAX:
+                check_event_size(*item[:2])
+            sent = Sent(item)
         else:
             sent = Sent(self._item(event, id, key, expected_version, correlation))
         hosted = self._at_work
@@ -143,7 +144,7 @@ class WorldHandle:
         _check_wait(wait)
         sents: list[Sent] = []
         coming = iter(events)
-        while part := [Sent(EventItem(*self.types.event(event))) for event in islice(coming, SEND_SLICE)]:
+        while part := self._sents(list(islice(coming, SEND_SLICE))):
             await self._hand_over(*part)
             sents += part
         for sent in sents:
@@ -311,6 +312,12 @@ class WorldHandle:
         """The world at work here; it is remembered, because every event asks."""
         self._at_work = found = await self._node.hosted(self.info)
         return found
+
+    def _sents(self, events: list[Any]) -> list[Sent]:
+        """The handles of many events, which are mostly of one class that was sent before."""
+        classes = set(map(type, events))
+        make = self.types.makers.get(classes.pop()) if len(classes) == 1 else None
+        return list(map(Sent, map(make or self.types.item, events)))
 
     async def _hand_over(self, *sents: Sent) -> None:
         hosted = await self._hosted()

@@ -36,7 +36,7 @@ from cellule.host.outgoing import Dispatch, outgoing_of
 from cellule.host.patience import Patience
 from cellule.host.questions import Question, Questions
 from cellule.host.requests import Request, Requests
-from cellule.host.sends import Sent, lost
+from cellule.host.sends import Sent, lost, release_laid
 from cellule.host.snapshots import Snapshots
 from cellule.kernel.cells import Entry
 from cellule.kernel.items import Beat, ControlItem
@@ -272,6 +272,9 @@ class Hosted:
                 rows = {id(row.sent): row.key for row in taken.rows}
                 sents = [row.sent for row in taken.rows]
             direct = self._direct
+            if len(direct) <= most - len(sents):
+                sents += direct
+                direct.clear()
             while direct and len(sents) < most:
                 sents.append(direct.popleft())
         self._beating = sents
@@ -313,7 +316,7 @@ class Hosted:
             return
         outgoing = outgoing_of(self.universe, self.world.world_id, beat, self._clock.now_ns())
         finished = Finished(
-            beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing
+            beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing, beat.laid
         )
         self._finished.append(finished)
         self._finished_bytes += finished.size
@@ -362,6 +365,9 @@ class Hosted:
             self._snapshots.count(finished.size)
         if finished.outgoing is not None and self._dispatch is not None:
             self._dispatch(finished.outgoing)
+        if finished.laid is not None and finished.laid.records is not None:
+            release_laid(finished.laid, finished.settled)
+            finished.settled = []
         for sent in finished.settled:
             if sent.left >= 0:  # a refused item is nowhere
                 sent.durable = True

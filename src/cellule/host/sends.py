@@ -13,12 +13,10 @@ from typing import Any, Literal
 
 from cellule.errors import CelluleError, OutcomeUnknown, Parked, StepFailed, Unavailable, VersionConflict
 from cellule.kernel.cells import Slot
-from cellule.kernel.items import Stepped
+from cellule.kernel.items import Laid, Stepped, StepRow
 from cellule.kernel.records import CONFLICT, DELETED, HALTED, PARKED, SKIPPED
 
 Wait = Literal["durable", "applied", "reply"]
-StepRow = tuple[int, str, bytes, int, int, int, bytes | None, str, str]
-"""The fields of a `Stepped`, as a beat gives them."""
 
 
 class Sent:
@@ -29,8 +27,18 @@ class Sent:
     """
 
     __slots__ = (
-        "_waiters", "duplicate", "durable", "error", "finished", "height", "item", "left", "parked", "rows",
+        "duplicate",
+        "durable",
+        "error",
+        "finished",
+        "height",
+        "item",
+        "laid",
+        "left",
+        "parked",
+        "rows",
         "slots",
+        "waiters",
     )  # fmt: skip
 
     def __init__(self, item: Any) -> None:
@@ -44,12 +52,14 @@ class Sent:
         self.durable = False
         self.finished = False  # every delivery has a durable step, or never will have one soon
         self.rows: tuple[StepRow, ...] = ()  # of `steps`, which are made only for those who look
-        self._waiters: list[asyncio.Future[None]] | None = None
+        self.laid: Laid | None = None  # which tells the one step of a plain event
+        self.waiters: list[asyncio.Future[None]] | None = None
 
     @property
     def steps(self) -> tuple[Stepped, ...]:
         """What the event's cells made of it, so far."""
-        return tuple(map(Stepped._make, self.rows))
+        rows = self.rows if self.laid is None else (self.laid.step(self.height),)
+        return tuple(map(Stepped._make, rows))
 
     @property
     def complete(self) -> bool:
@@ -60,10 +70,10 @@ class Sent:
         """Wait for the outcome and return this handle, or raise what went wrong."""
         while not (self.finished or (wait == "durable" and self.durable)):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            if self._waiters is None:
-                self._waiters = [future]
+            if self.waiters is None:
+                self.waiters = [future]
             else:
-                self._waiters.append(future)
+                self.waiters.append(future)
             await future
         if self.error is not None and not (wait == "durable" and self.durable):
             raise self.error
@@ -77,11 +87,11 @@ class Sent:
 
     def wake(self) -> None:
         """Let those who wait look again."""
-        if self._waiters is not None:
-            for future in self._waiters:
+        if self.waiters is not None:
+            for future in self.waiters:
                 if not future.done():
                     future.set_result(None)
-            self._waiters = None
+            self.waiters = None
 
     def fail(self, error: CelluleError) -> None:
         """End with an error, unless it has ended."""
@@ -97,6 +107,15 @@ class Sent:
                 found: Slot = slot
                 return found
         return None
+
+
+def release_laid(laid: Laid, sents: list[Sent]) -> None:
+    """Plain events of a beat that is durable now: each has its step."""
+    for height, sent in enumerate(sents, laid.first):
+        sent.height, sent.left, sent.laid = height, 0, laid
+        sent.durable = sent.finished = True
+        if sent.waiters is not None:
+            sent.wake()
 
 
 def check_steps(height: int, steps: Iterable[Stepped]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Protocol
 
 from cellule.app.built import Built
 from cellule.errors import Rejected
+from cellule.kernel.items import Plain
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.cbor import decode_trusted
 from cellule.values.json_view import from_json, to_json
@@ -21,8 +23,15 @@ class Types(Protocol):
     def manifest(self) -> Manifest:
         """The manifest events are checked against before they are sent."""
 
+    @property
+    def makers(self) -> Mapping[type, Callable[[Any], Plain]]:
+        """What makes the items of events of classes that `item` has met."""
+
     def event(self, event: Any) -> tuple[str, bytes]:
         """The schema and canonical bytes of an event; `Rejected` for what is none."""
+
+    def item(self, event: Any) -> Plain:
+        """An event as the kernel takes it."""
 
     def module(self, module: Any) -> str:
         """The base name of the module meant by a function or a name."""
@@ -43,12 +52,17 @@ class AppTypes:
     def __init__(self, built: Built) -> None:
         self.built = built
         self.manifest = built.manifest
+        self.makers = built.makers
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `Types.event`; a pair of name and JSON value will do too."""
         if event.__class__ is tuple and len(event) == 2 and isinstance(event[0], str):
             event = self.built.event_from_json(*event)
         return self.built.encode_event(event)
+
+    def item(self, event: Any) -> Plain:
+        """See `Types.item`."""
+        return (*self.event(event), None) if event.__class__ is tuple else self.built.item(event)
 
     def module(self, module: Any) -> str:
         """See `Types.module`."""
@@ -78,6 +92,7 @@ class StoredTypes:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
+        self.makers: Mapping[type, Callable[[Any], Plain]] = {}
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `Types.event`."""
@@ -92,6 +107,10 @@ class StoredTypes:
         schema = self._schema(name)
         codec = wire_codec(t.Ref(schema), known)
         return schema, codec.encode(from_json(value, t.Ref(schema), known))
+
+    def item(self, event: Any) -> Plain:
+        """See `Types.item`."""
+        return (*self.event(event), None)
 
     def module(self, module: Any) -> str:
         """See `Types.module`."""

@@ -1,8 +1,8 @@
 """Admission: items become records, and messages in queues.
 
 An item is refused, found to be a duplicate, or admitted at a height of its own; refusals of items that were
-acknowledged before (`durable`) are recorded. Events up to the next control are routed first, so that all
-cells they touch are read together.
+acknowledged before (`durable`) are recorded. Plain events at the front go on the `lane`; of what follows,
+events up to the next control are routed first, so that all cells they touch are read together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from cellule.errors import CelluleError, Rejected, TooOld
 from cellule.kernel import controls
 from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.dedupe import dedupe_key, payload_check
-from cellule.kernel.express import admit_plain
 from cellule.kernel.intents import settling
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.intents.express import settle_plain
@@ -30,6 +29,7 @@ from cellule.kernel.items import (
     RefusalItem,
     RefusedItem,
 )
+from cellule.kernel.lane.lane import Lane
 from cellule.kernel.ledger import Target
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need
@@ -41,10 +41,11 @@ _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class Admission:
-    """Admits the items of one beat; `outcomes` has one for each, in order."""
+    """Admits the items of one beat; `outcomes` has one for each, in order, unless all are on the lane."""
 
-    def __init__(self, desk: Desk, stepper: Stepper) -> None:
+    def __init__(self, desk: Desk, stepper: Stepper, lane: Lane) -> None:
         self.desk = desk
+        self.lane = lane
         self.ledger = desk.ledger
         self.eras = desk.eras
         self.stepper = stepper
@@ -53,7 +54,11 @@ class Admission:
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
         """Admit items in order, as many as the frame takes."""
-        start = 0
+        start = yield from self.lane.admit(items)
+        if start == len(items):
+            return
+        if start:
+            self._leave_lane()
         expected = False
         while start < len(items):
             if self.writer.size >= FRAME_BYTES_ADMIT:
@@ -80,12 +85,19 @@ class Admission:
                 start += 1
                 continue
             stop = start
-            while stop < len(items) and type(items[stop]) is EventItem:
+            while stop < len(items) and isinstance(items[stop], EventItem | tuple):
                 stop += 1
-            start = admit_plain(self.desk, items, start, stop, self.outcomes)
-            if start < stop:
-                yield from self._admit_events(items[start:stop])
+            yield from self._admit_events(
+                [EventItem(*item[:2]) if isinstance(item, tuple) else item for item in items[start:stop]]
+            )
             start = stop
+
+    def _leave_lane(self) -> None:
+        """There is more in this beat than plain events: those before it go through the ring as well."""
+        lane = self.lane
+        lane.enter()
+        heights = range(lane.first, lane.stop)
+        self.outcomes.extend(_new(Admitted, (height, (lane.slots[height],))) for height in heights)
 
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}

@@ -16,6 +16,7 @@ from cellule.kernel.eras import Eras
 from cellule.kernel.intents import schedules
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.items import LATER, Beat, Item
+from cellule.kernel.lane.lane import Lane
 from cellule.kernel.ledger import Ledger
 from cellule.kernel.need import Need
 from cellule.kernel.rounds import Pace, Rounds
@@ -37,7 +38,8 @@ class BeatRun:
         self._now_ns = max(now_ns, ledger.now_ns)
         self._writer = FrameWriter(ledger.height + 1)
         self._desk = Desk(ledger, eras, self._writer, stepper.world)
-        self._admission = Admission(self._desk, stepper)
+        self._lane = Lane(self._desk)
+        self._admission = Admission(self._desk, stepper, self._lane)
         self._rounds = Rounds(self._desk, stepper, pace, entropy)
 
     def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
@@ -59,8 +61,8 @@ class BeatRun:
             yield from schedules.align(self._desk, self._writer.next_height() - 1)
             self._eras.is_aligned = True
         if not ledger.paused:
-            yield from self._rounds.run()
-        if not self._writer.records:
+            yield from self._rounds.run(self._lane)
+        if self._writer.next_height() == self._writer.start:
             ledger.now_ns, ledger.beat = before
             ledger.take_back(pending)
             return (yield from self._result(None))
@@ -72,6 +74,7 @@ class BeatRun:
 
     def _result(self, frame: bytes | None) -> Generator[Need, None, Beat]:
         ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes
+        laid = self._rounds.laid(self._lane) if self._lane.stop and not outcomes else None
         cid = None
         if frame is not None:
             cid = cid_of(frame)
@@ -79,6 +82,7 @@ class BeatRun:
         wake = None if ledger.paused else (yield from expiry.next_due(ledger))
         more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
         return Beat(
-            frame, cid, writer.first, writer.next_height() - 1, writer.blocks, outcomes, self._rounds.steps,
-            wake, more or (bool(outcomes) and outcomes[-1] is LATER), writer.opened, writer.closed,
+            frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, laid,
+            self._rounds.steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER), writer.opened,
+            writer.closed,
         )  # fmt: skip

@@ -6,7 +6,7 @@ any time from the CAS. Old eras are compiled only when a pinned cell still runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
 
 from cellule.errors import Corrupted
@@ -16,7 +16,7 @@ from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
 from cellule.kernel.manifest.policies import compile_rule
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import Context, Output, Program, Programs
+from cellule.kernel.program import Program, Programs, Way, way_of
 from cellule.values.cid import Cid
 from cellule.values.expressions import Expression
 from cellule.values.schema.types import Ref
@@ -27,8 +27,7 @@ class Fast(NamedTuple):
     """What the hot path needs to know of a module whose program is loaded."""
 
     module: Module
-    step: Callable[[bytes | None, str, bytes, bytes, Context | None], Output | bytes]  # bytes: a bare state
-    schemas: frozenset[str]  # those it takes as they are
+    ways: Mapping[str, Way]  # by schema, of those it takes as they are
     context: bool
     retains: bool
 
@@ -113,10 +112,10 @@ class Eras:
             program = yield from self._programs.program(era.manifest, module, self._nodes)
             era.programs[module.base] = program
             if not module.log:
-                schemas = frozenset(schema for schema, tag in module.events.items() if tag is None)
+                schemas = [schema for schema, tag in module.events.items() if tag is None]
                 retains = module.retention.ttl_ns is not None or module.retention.idle_ns is not None
-                step = getattr(program, "quick", program.step)
-                era.fast[module.base] = Fast(module, step, schemas, module.context, retains)
+                ways = {schema: way_of(program, schema) for schema in schemas}
+                era.fast[module.base] = Fast(module, ways, module.context, retains)
         return program
 
     def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:

@@ -54,20 +54,28 @@ class Frame:
     cid: Cid
 
 
-def encode_frame(header: Header, names: Sequence[str], records: Sequence[Record], *, linked: bool) -> bytes:
-    """Encode a frame. `linked` tells that some record holds a link, which only the exact writer can write.
+def encode_frame(
+    header: Header, names: Sequence[str], records: Sequence[Record], *, linked: bool,
+    encoded: bytes = b"",
+) -> bytes:  # fmt: skip
+    """Encode a frame; `encoded` are the records that come before `records`, one after the other.
 
-    Then the records are encoded one by one, so that only those with links pay for it.
+    `linked` tells that some record holds a link, which only the exact writer can write. Then the records are
+    encoded one by one, so that only those with links pay for it.
     """
     head: dict[str, Any] = {
         "beat": header.beat, "burst": header.burst, "entropy": header.entropy, "first": header.first,
         "format": FORMAT_VERSION, "last": header.last, "now_ns": header.now_ns, "prev": header.prev,
         "quota": header.quota,
     }  # fmt: skip
-    if not linked:
+    if not linked and not encoded:
         return encode_flat([head, list(names), list(records)])
-    parts = [b"\x83", encode_flat(head), encode_flat(list(names)), list_head(len(records))]
-    parts.extend(encode_flat(record) for record in records)
+    count = header.last - header.first + 1
+    parts = [b"\x83", encode_flat(head), encode_flat(list(names)), list_head(count), encoded]
+    if linked:
+        parts.extend(encode_flat(record) for record in records)
+    else:
+        parts.append(encode_flat(list(records))[len(list_head(len(records))) :])
     return b"".join(parts)
 
 

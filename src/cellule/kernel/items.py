@@ -39,6 +39,12 @@ class EventItem:
     system: bool = False
 
 
+Plain = tuple[str, bytes, dict[str, Any] | None]
+"""An event that is nothing but schema and value, which almost all are: bare, because there are so many.
+
+The third is what the value decodes to, where the sender has it at hand and nobody else holds a part of it."""
+
+
 @dataclass(slots=True)
 class ControlItem:
     """An operator's verb, journaled with who and why."""
@@ -82,7 +88,7 @@ class RefusalItem:
     id: str | bytes | None = None
 
 
-Item = EventItem | ControlItem | ReceiptItem | RefusalItem
+Item = EventItem | Plain | ControlItem | ReceiptItem | RefusalItem
 
 
 class Opening(NamedTuple):
@@ -134,6 +140,10 @@ LATER = Later()
 Outcome = Admitted | Duplicate | RefusedItem | Later
 
 
+StepRow = tuple[int, str, bytes, int, int, int, bytes | None, str, str]
+"""The fields of a `Stepped`, bare: most are never looked at."""
+
+
 class Stepped(NamedTuple):
     """One step of this beat: which message of which cell, and how it ended."""
 
@@ -148,13 +158,34 @@ class Stepped(NamedTuple):
     text: str
 
 
+class Laid(NamedTuple):
+    """The outcome of a beat whose items are all plain events: they have the heights from `first` to `stop`.
+
+    `slots` are cells that a step may still be to come from, by the height of the event. If each event has its
+    one plain step, and in the same order, then `records` are the Step records, and `names` the frame's table.
+    """
+
+    first: int
+    stop: int
+    slots: Mapping[int, Slot]
+    records: Sequence[Sequence[Any]] | None
+    names: Sequence[str]
+
+    def step(self, height: int) -> StepRow:
+        """The step of the event at a height, where `records` tell."""
+        assert self.records is not None
+        _, cause, name, key, _, _, status, version, *_ = self.records[height - self.first]
+        return (cause, self.names[name], key, status, version, height + self.stop - self.first, None, "", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Beat:
     """The result of a beat. `frame` is None when nothing happened: then nothing may be committed.
 
-    `blocks` are the nodes the frame links. `wake` is when the world next wants a beat by itself; `more`
-    tells that it wants one now. `opened` are intents to dispatch, `closed` the ids of dispatched ones that
-    were settled without their adapter.
+    `blocks` are the nodes the frame links. `told` has an outcome for each item, unless `laid` speaks of all
+    of them, and `rows` has the steps, unless `laid` tells those too. `wake` is when the world next wants a
+    beat by itself; `more` tells that it wants one now. `opened` are intents to dispatch, `closed` the ids of
+    dispatched ones that were settled without their adapter.
     """
 
     frame: bytes | None
@@ -162,12 +193,32 @@ class Beat:
     first: int
     last: int
     blocks: Mapping[Cid, bytes]
-    outcomes: list[Outcome]
-    step_rows: list[tuple[int, str, bytes, int, int, int, bytes | None, str, str]]  # as `Stepped`
+    told: list[Outcome]
+    laid: Laid | None
+    rows: list[StepRow]
     wake: int | None
     more: bool
     opened: list[Opening] = field(default_factory=list)
     closed: list[bytes] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of each item."""
+        if self.laid is None:
+            return self.told
+        slots = self.laid.slots
+        return [
+            Admitted(height, (slots[height],) if height in slots else ())
+            for height in range(self.laid.first, self.laid.stop)
+        ]
+
+    @property
+    def step_rows(self) -> list[StepRow]:
+        """The steps of this beat, bare, in the order they ran."""
+        laid = self.laid
+        if laid is None or laid.records is None:
+            return self.rows
+        return [laid.step(height) for height in range(laid.first, laid.stop)]
 
     @property
     def steps(self) -> list[Stepped]:

@@ -187,14 +187,15 @@ class Ledger:
         """Load slots of several modules: what is in memory at once, the rest level by level."""
         for base, keys in wanted.items():
             cells = self.cells(base)
-            cached = cells.live.cached
-            missing = [key for key in dict.fromkeys(keys) if cached(key) is MISSING]
-            found = (yield from cells.live.load(missing)) if missing else {}
+            entries: dict[bytes, Any] = {key: cells.live.cached(key) for key in keys}
+            missing = [key for key, entry in entries.items() if entry is MISSING]
+            if missing:
+                entries.update((yield from cells.live.load(missing)))
             for key in keys:
                 slot = cells.slots[key]
                 if slot.loaded:
                     continue
-                entry: Any = found[key] if key in found else cached(key)
+                entry = entries[key]
                 if entry is not None and entry[6] is not None and isinstance(entry[6].get("queue"), Link):
                     entry = yield from self._with_queue(entry)
                 slot.load(entry)

@@ -1,8 +1,9 @@
 """Queue rounds: every ready cell gets one step a round, at most `burst` rounds and `quota` steps a beat.
 
-Most steps are plain: a cell of the current era, an event its module takes as it is, a short new state and
-nothing else. Those are written down right in the loop, which is the hot path of the whole system; anything
-else goes through `Stepper` and `_write`, which know every case. Both write the same records.
+What is on the lane is the first round (`walk.py`). In the ring too most steps are plain: a cell of the
+current era, an event its module takes as it is, a short new state and nothing else. Those are written down
+right in the loop; anything else goes through `Stepper` and `_write`, which know every case. All write the
+same records.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from cellule.kernel.intents import opening
 from cellule.kernel.intents.desk import Desk
 from cellule.kernel.intents.express import open_plain
 from cellule.kernel.intents.gate import Asked
+from cellule.kernel.items import Laid, StepRow
+from cellule.kernel.lane.lane import Lane
+from cellule.kernel.lane.walk import Answer, Walk
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, OUTPUT_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.need import Need
@@ -58,15 +62,21 @@ class Rounds:
         self._entropy = entropy
         self._desk = desk
         self._asking: _Asking | None = None
-        self.steps: list[tuple[int, str, bytes, int, int, int, bytes | None, str, str]] = []
+        self._is_straight = False
+        self.steps: list[StepRow] = []
 
-    def run(self) -> Generator[Need, None, None]:
+    def run(self, lane: Lane) -> Generator[Need, None, None]:
         """Step cells until the ring is empty or the beat has done enough."""
-        ring, writer = self._ledger.ring, self._writer
-        left = self._pace.quota
-        plain, steps = self._plainly(), self.steps
+        ring, writer, steps = self._ledger.ring, self._writer, self.steps
+        if lane.rows and not self._can_walk(lane):
+            lane.enter()
+        turns = (yield from self._walk(lane)) if lane.rows else len(ring)
+        if not ring:
+            return
+        left = self._pace.quota - len(steps)
+        plain = self._plainly()
         for _ in range(self._pace.burst):
-            for _ in range(len(ring)):
+            for _ in range(turns):
                 if not left or (writer.size >= FRAME_BYTES_CLOSE and steps):  # one step at least
                     return
                 if not ring:  # a step may bring its module to its limit, and its cells leave the ring
@@ -76,13 +86,67 @@ class Rounds:
                 if not slot.loaded:
                     yield from self._load_ring()
                 if not plain(slot):
-                    height = writer.first + len(writer.records)
-                    result = yield from self._stepper.compute(slot, height, self._entropy)
-                    self._write(slot, result)
+                    yield from self._step(slot)
                 if self._asking is not None:
                     yield from self._ask()
             if not ring:
                 return
+            turns = len(ring)
+
+    def laid(self, lane: Lane) -> Laid:
+        """What became of the events on the lane."""
+        records = self._writer.records if self._is_straight else None
+        return Laid(lane.first, lane.stop, lane.slots, records, list(self._writer.names))
+
+    def _can_walk(self, lane: Lane) -> bool:
+        """Tell whether the rows of a lane are all there is to step, and all may step in this beat."""
+        return (
+            not self._ledger.ring and len(lane.rows) <= self._pace.quota
+            and all(track.step is not None for track in lane.tracks)
+        )  # fmt: skip
+
+    def _walk(self, lane: Lane) -> Generator[Need, None, int]:
+        """Take the steps of the lane's rows, which are the first round; returns how many are left for it."""
+        walk = Walk(self._desk, self._stepper, self._entropy, self.steps)
+        position = walk.run(lane, 0)
+        self._is_straight = walk.is_straight
+        rest = 0
+        while position < len(lane.rows):
+            if self._writer.size >= FRAME_BYTES_CLOSE and self.steps:
+                rest = lane.enter_rest(position)
+                break
+            slot = lane.promote(position)
+            position += 1
+            if not slot.stopped:
+                self._ledger.ring.appendleft(slot)
+                yield from self._step_as(slot, walk.answer)
+            if self._asking is not None:
+                rest = lane.enter_rest(position)
+                yield from self._ask()
+                break
+            position = walk.run(lane, position)
+        lane.write_back()
+        return rest
+
+    def _step_as(self, slot: Slot, answer: Answer) -> Generator[Need, None, None]:
+        """Take the step of the ring's first slot, whose program answered this; None if it was not called."""
+        if answer is None:
+            yield from self._step(slot)
+            return
+        era = self._eras.current
+        try:
+            if isinstance(answer, StepFault):
+                raise answer
+            output = Output(answer) if isinstance(answer, bytes) else answer
+            result = self._stepper.accepted(slot, era, era.fast[slot.cells.base].module, output)
+        except StepFault as fault:
+            result = self._stepper.failed(slot, fault)
+        self._write(slot, result)
+
+    def _step(self, slot: Slot) -> Generator[Need, None, None]:
+        """Take the step of the ring's first slot, whatever it may be."""
+        result = yield from self._stepper.compute(slot, self._writer.next_height(), self._entropy)
+        self._write(slot, result)
 
     def _plainly(self) -> Callable[[Slot], bool]:
         """A function that takes a step if it can be called without a closer look; False where it cannot.
@@ -100,8 +164,9 @@ class Rounds:
             base, queue, entry = slot.cells.base, slot.queue, slot.entry
             fast = modules.get(base)
             cause, kind, schema, value, depth, expected = queue[0]
-            if fast is None or schema not in fast.schemas or type(value) is not bytes:
+            if fast is None or type(value) is not bytes or schema not in fast.ways:
                 return False
+            way = fast.ways[schema]
             state: Any = None
             version = born = prev = 0
             if entry is not None:
@@ -113,9 +178,9 @@ class Rounds:
             key, step = slot.key, first + len(records)
             context = None
             if fast.context:
-                context = stepper.context(slot, fast.module, number, step, entropy, version)
+                context = stepper.context(key, fast.module, number, step, entropy, version)
             try:
-                output = fast.step(state, schema, value, key, context)
+                output = way(state, value, None, key, context)
                 state, asked = (output, ()) if isinstance(output, bytes) else _bare(era, fast.module, output)
                 if state is None or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state:
                     output = Output(output) if isinstance(output, bytes) else output

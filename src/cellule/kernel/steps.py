@@ -103,7 +103,7 @@ class Stepper:
         height += len(call.upcasts)  # their records stand before the step's
         context = None
         if call.module.context:
-            context = self.context(slot, call.module, call.era.number, height, entropy, version)
+            context = self.context(slot.key, call.module, call.era.number, height, entropy, version)
         try:
             output = program.step(call.state, call.schema, call.value, slot.key, context)
             return self.accepted(slot, call.era, call.module, output, call.upcasts)
@@ -203,12 +203,12 @@ class Stepper:
         return wrap(era.manifest, module, schema, value, self._eras.current.manifest)
 
     def context(
-        self, slot: Slot, module: Module, era: int, height: int, entropy: bytes, version: int
+        self, key: bytes, module: Module, era: int, height: int, entropy: bytes, version: int
     ) -> Context:
         """What the step at `height` may know beside its state and event."""
         ledger = self._ledger
         return Context(
-            self.world, module.name, slot.key, ledger.beat, height, ledger.now_ns, entropy, era, version
+            self.world, module.name, key, ledger.beat, height, ledger.now_ns, entropy, era, version
         )
 
     # What comes of it

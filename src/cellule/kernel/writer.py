@@ -20,19 +20,31 @@ LINK_MARK = b"\xd8\x2a"
 
 
 class FrameWriter:
-    """Collects the records of one beat; `first` is the height of the first of them."""
+    """Collects the records of one beat; `first` is the height of the first in `records`.
 
-    __slots__ = ("blocks", "closed", "first", "linked", "names", "opened", "records", "size")
+    A frame may begin with records that came encoded (`begin`): `start` is the first height of the frame.
+    """
+
+    __slots__ = (
+        "_encoded", "blocks", "closed", "first", "linked", "names", "opened", "records", "size", "start",
+    )  # fmt: skip
 
     def __init__(self, first: int) -> None:
-        self.first = first
+        self.start = self.first = first
         self.records: list[Record] = []
+        self._encoded = b""
         self.blocks: dict[Cid, bytes] = {}
         self.linked = False
         self.names: dict[str, int] = {}
         self.size = 0
         self.opened: list[Opening] = []
         self.closed: list[bytes] = []
+
+    def begin(self, encoded: bytes, count: int, size: int) -> None:
+        """Let the frame begin with these records; it then holds `size` bytes. None may be there before."""
+        self._encoded = encoded
+        self.first = self.start + count
+        self.size = size
 
     def next_height(self) -> int:
         """The height the next record will have."""
@@ -91,5 +103,5 @@ class FrameWriter:
         self, beat: int, now_ns: int, entropy: bytes, quota: int, burst: int, prev: bytes | None
     ) -> bytes:
         """The finished frame."""
-        header = Header(beat, self.first, self.next_height() - 1, now_ns, entropy, quota, burst, prev)
-        return encode_frame(header, list(self.names), self.records, linked=self.linked)
+        header = Header(beat, self.start, self.next_height() - 1, now_ns, entropy, quota, burst, prev)
+        return encode_frame(header, list(self.names), self.records, linked=self.linked, encoded=self._encoded)

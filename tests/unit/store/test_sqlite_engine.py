@@ -93,6 +93,27 @@ async def test_batches_that_wait_together_are_committed_together(engine, spy):
     assert len(wakeups) == 2
 
 
+async def test_a_batch_that_comes_alone_turn_after_turn_is_not_kept_for_company(engine, monkeypatch):
+    handed = []
+    submit = engine._writer.submit
+    monkeypatch.setattr(engine._writer, "submit", lambda group: (handed.append(len(group)), submit(group)))
+
+    async def together(count):
+        handed.clear()
+        waiting = [asyncio.create_task(engine.commit(Batch(set={raw(n): b"1"}))) for n in range(count)]
+        await asyncio.sleep(0)
+        at_once = list(handed)
+        await asyncio.gather(*waiting)
+        return at_once, list(handed)
+
+    await together(2)
+    for _ in range(engine_module.SINGLE_TURNS):
+        assert await together(1) == ([], [1])
+    assert await together(1) == ([1], [1])
+    assert await together(9) == ([1], [1, 8])
+    assert await together(9) == ([], [9])
+
+
 async def test_a_conflict_in_a_group_fails_alone(engine, spy):
     await engine.commit(Batch(set={raw(0): b"0"}))
     spy.gate.clear()

@@ -116,6 +116,20 @@ class LiveIndex(Generic[Entry]):
             if root == self._root:
                 return self._loaded(keys, before, found)
 
+    @property
+    def recent(self) -> dict[bytes, Entry | None]:
+        """The newest changes, None for what was removed. Entries may be replaced in place, with `grow`.
+
+        It is another one after `freeze`.
+        """
+        return self._dirty.entries
+
+    def grow(self, size: int) -> None:
+        """Entries of `recent` were replaced in place, and weigh so much more."""
+        self._dirty.bytes_held += size
+        if self.dirty_bytes > self._dirty_bytes_max and self._spill is not None:
+            self._trim(self._spill)
+
     def put(self, key: bytes, entry: Entry) -> None:
         """Change or create the entry of `key`."""
         dirty = self._dirty

@@ -4,14 +4,14 @@ Every step decodes its arguments anew, so whatever a reducer does to them stays 
 checked and encoded by the codecs of its types. Nothing but `StepFault` leaves a step, except a
 `KeyboardInterrupt`: that is a person at the keyboard, not an outcome of the step.
 
-This is called once per event. `quick` is written out in one piece because each further call would cost a
-tenth of it; where it ended is kept in `phase` for the sake of the error alone. A state with nothing beside it
+A step is taken once per event. It is written out in one piece because each further call would cost a tenth
+of it; where it ended is kept in `phase` for the sake of the error alone. A state with nothing beside it
 is answered bare: an `Output` around it would cost another tenth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, cast
@@ -21,7 +21,7 @@ from msgspec import convert
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.program import Context as KernelContext
-from cellule.kernel.program import Emit, Output, StepFault
+from cellule.kernel.program import Emit, Output, StepFault, Way
 from cellule.modules.python.context import Context, key_reader
 from cellule.modules.python.failure import Places, exception_text, place_text
 from cellule.modules.python.interface import Interface, event_decoders, state_codec
@@ -30,7 +30,7 @@ from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import Signature
 from cellule.modules.python.step import Keyed, Step
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
-from cellule.values.cbor import encode, read_unchecked
+from cellule.values.cbor import encode, read_unchecked, write_unchecked
 from cellule.values.names import Name
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.codec import codec_for
@@ -52,8 +52,8 @@ class PythonProgram:
 
     __slots__ = (
         "_emits", "_events", "_function", "_naming", "_places", "_plain_events", "_plain_state",
-        "_read", "_read_key", "_requests", "_schemas", "_slots", "_takes_context", "_watchdog",
-        "_write", "_write_reply", "interface",
+        "_read", "_read_key", "_requests", "_schemas", "_slots", "_takes_context", "_to_plain", "_watchdog",
+        "_ways", "_write", "_write_reply", "interface",
     )  # fmt: skip
 
     def __init__(
@@ -69,12 +69,13 @@ class PythonProgram:
         self._takes_context = signature.takes_context
         self._events = event_decoders(signature, interface, naming)
         state = state_codec(signature, interface, naming)
-        self._read, self._write = state.decode_trusted, state.encode
+        self._read, self._write, self._to_plain = state.decode_trusted, state.encode, state.to_plain
         self._plain_state = plain_class(state.derived.shape)
         self._plain_events = _plain_events(signature, interface, naming)
         self._read_key = key_reader(interface.key, interface.schemas)
         self._write_reply = self._reply_writer(signature.reply)
         self._requests = Requests(interface, naming, places)
+        self._ways: dict[str, Way] = {}
         self._emits: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
         for event in signature.emits:
             self._emits[event] = self._emitter(event)
@@ -83,70 +84,84 @@ class PythonProgram:
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: KernelContext | None
     ) -> Output:
         """Take one step, or raise `StepFault`."""
-        answer = self.quick(state, schema, value, key, context)
+        answer = self.way(schema)(state, value, None, key, context)
         return Output(answer) if isinstance(answer, bytes) else answer
 
-    def quick(  # noqa: C901 - in one piece, see above
-        self,
-        state: bytes | None,
-        schema: str,
-        value: bytes,
-        key: bytes,  # noqa: ARG002 - it comes with the context
-        context: KernelContext | None,
-    ) -> Output | bytes:
-        """Take one step; a new state with nothing beside it is answered bare."""
-        watched = self._slots.get(get_ident()) or self._watchdog.join()
-        phase = DECODING
-        try:
-            watched.token = watched.count = watched.count + 1
-            plain = self._plain_events.get(schema)
-            if plain is None:
-                event = self._events[schema](value)
-            else:
-                try:
-                    event = convert(read_unchecked(value), plain)
-                except Exception:  # noqa: BLE001 - whatever is wrong, the exact reader says what and where
-                    event = self._events[schema](value)
-            if state is None:
-                before = None
-            elif self._plain_state is None:
-                before = self._read(state)
-            else:
-                try:
-                    before = convert(read_unchecked(state), self._plain_state)
-                except Exception:  # noqa: BLE001 - as above
-                    before = self._read(state)
-            phase = CALLING
-            if self._takes_context:
-                answer = self._function(before, event, Context(context, self._read_key))  # type: ignore[arg-type]
-            else:
-                answer = self._function(before, event)
-            phase = ENCODING
-            output: Output | bytes
-            if answer.__class__ is not Step:
-                if answer is None:
-                    raise _nothing()
-                output = self._write(answer)
-            elif (
-                answer.state is None or answer.emit or answer.effects or answer.deletes
-                or answer.reply is not None or answer.ann is not None
-            ):  # fmt: skip
-                output = self._whole(answer)
-            else:
-                output = self._write(answer.state)
-            watched.token = 0
-            if watched.firing and watched.leave():
-                raise StepTimeout
-            return output  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
-        except BaseException as error:
-            watched.token = 0
+    def way(self, schema: str) -> Way:
+        """A function that takes steps on events of one schema; a state with nothing beside it comes bare."""
+        way = self._ways.get(schema)
+        if way is None:
+            way = self._ways[schema] = self._new_way(schema)
+        return way
+
+    def _new_way(self, schema: str) -> Way:  # noqa: C901 - in one piece, see above
+        slots, join, function, takes_context = (
+            self._slots, self._watchdog.join, self._function, self._takes_context,
+        )  # fmt: skip
+        plain, read_event = self._plain_events.get(schema), self._events.get(schema) or _not_taken
+        plain_state, read, write, whole = self._plain_state, self._read, self._write, self._whole
+        to_plain = self._to_plain or _no_plain
+
+        def step(  # noqa: C901 - as above
+            state: bytes | None, value: bytes, fields: Mapping[str, Any] | None, _key: bytes,
+            context: KernelContext | None,
+        ) -> Output | bytes:  # fmt: skip
+            watched = slots.get(get_ident()) or join()
+            phase = DECODING
             try:
-                struck = watched.leave()
-            except StepTimeout:
-                struck = watched.leave() or True
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            raise self._fault(error, phase, schema, struck=struck) from error
+                watched.token = watched.count = watched.count + 1
+                if plain is None:
+                    event = read_event(value)
+                else:
+                    try:
+                        event = convert(read_unchecked(value) if fields is None else fields, plain)
+                    except Exception:  # noqa: BLE001 - whatever is wrong, the exact reader says what and where
+                        event = read_event(value)
+                if state is None:
+                    before = None
+                elif plain_state is None:
+                    before = read(state)
+                else:
+                    try:
+                        before = convert(read_unchecked(state), plain_state)
+                    except Exception:  # noqa: BLE001 - as above
+                        before = read(state)
+                phase = CALLING
+                if takes_context:
+                    answer = function(before, event, Context(context, self._read_key))  # type: ignore[arg-type]
+                else:
+                    answer = function(before, event)
+                phase = ENCODING
+                output: Output | bytes
+                if answer.__class__ is not Step:
+                    if answer is None:
+                        raise _nothing()
+                    output = write(answer)
+                elif (
+                    answer.state is None or answer.emit or answer.effects or answer.deletes
+                    or answer.reply is not None or answer.ann is not None
+                ):  # fmt: skip
+                    output = whole(answer)
+                else:
+                    try:
+                        output = write_unchecked(to_plain(answer.state))
+                    except Exception:  # noqa: BLE001 - as above
+                        output = write(answer.state)
+                watched.token = 0
+                if watched.firing and watched.leave():
+                    raise StepTimeout
+                return output  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
+            except BaseException as error:
+                watched.token = 0
+                try:
+                    struck = watched.leave()
+                except StepTimeout:
+                    struck = watched.leave() or True
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                raise self._fault(error, phase, schema, struck=struck) from error
+
+        return step
 
     def _whole(self, step: Step[Any]) -> Output:
         """Check and encode every part of a step."""
@@ -264,6 +279,16 @@ def _plain_events(signature: Signature, interface: Interface, naming: Naming) ->
         if plain is not None and derived.name is not None and derived.name in interface.events:
             found[derived.name] = plain
     return found
+
+
+def _not_taken(_value: bytes) -> Any:
+    """What stands for the reader of an event that the module does not take."""
+    raise KeyError
+
+
+def _no_plain(_state: object) -> Any:
+    """What stands for the short way to write a state that has none."""
+    raise TypeError
 
 
 def _nothing() -> StepFault:

@@ -16,14 +16,15 @@ from msgspec import convert
 from cellule.errors import Rejected
 from cellule.values import cbor
 from cellule.values.cbor import read_unchecked
+from cellule.values.limits import BYTES_MAX
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.decoding import Decoding
 from cellule.values.schema.derive import Derived
-from cellule.values.schema.direct import holds_bytes, is_direct
+from cellule.values.schema.direct import holds_bytes, is_direct, is_made_anew
 from cellule.values.schema.encoding import Encoding
 from cellule.values.schema.fault import Fault
 from cellule.values.schema.source import Source
-from cellule.values.schema.traits import decoder_for, encoder_for
+from cellule.values.schema.traits import decoder_for, encode_without_bytes, encoder_for
 from cellule.values.schema.wire import WireCodec, too_deep, wire_codec
 
 T = TypeVar("T")
@@ -33,7 +34,18 @@ class Codec(Generic[T]):
     """Encodes and decodes one Python type; made by `codec_for`, immutable, safe to share between threads."""
 
     __slots__ = (
-        "_encode", "_from", "_read", "_to", "decode_trusted", "derived", "encode", "name", "source", "wire",
+        "_encode",
+        "_from",
+        "_read",
+        "_to",
+        "decode_trusted",
+        "derived",
+        "encode",
+        "name",
+        "source",
+        "to_plain",
+        "wire",
+        "with_decoded",
     )  # fmt: skip
 
     def __init__(self, derived: Derived[T]) -> None:
@@ -51,6 +63,13 @@ class Codec(Generic[T]):
         self._read = decoder_for(derived.schema, derived.schemas)
         self.encode: Callable[[T], bytes] = self._encoder()
         """Check a value and return its canonical bytes; raises `Rejected` naming the path."""
+        self.to_plain = self._to if self._encode is encode_without_bytes else None
+        """What makes the wire value that `cbor.write_unchecked` writes exactly; None where it may not."""
+        self.with_decoded: Callable[[T], tuple[str, bytes, Any]] = self._decoded_encoder()
+        """Check a value, and return the codec's name, the canonical bytes, and what those decode to.
+
+        The last is None where it would share something with the value that can change, or is dear to tell.
+        """
         self.decode_trusted: Callable[[bytes], T] = self._trusted()
         """Decode bytes whose CID or checksum was verified: types are checked, canonicity is not.
 
@@ -58,6 +77,9 @@ class Codec(Generic[T]):
         """
 
     def _encoder(self) -> Callable[[T], bytes]:
+        return self._plain_encoder() if self._encode is encode_without_bytes else self._exact_encoder()
+
+    def _exact_encoder(self) -> Callable[[T], bytes]:
         to, write = self._to, self._encode
 
         def encode(value: T) -> bytes:
@@ -74,6 +96,35 @@ class Codec(Generic[T]):
                 raise too_deep(self.name) from None
 
         return encode
+
+    def _plain_encoder(self) -> Callable[[T], bytes]:
+        """Encode values without byte strings and links: what is in doubt goes the general way."""
+        to, write = self._to, cbor.write_unchecked
+        exact = self._exact_encoder()
+
+        def encode(value: T) -> bytes:
+            try:
+                data = write(to(value))
+            except Exception:  # noqa: BLE001 - whatever is wrong, the general way says what and where
+                return exact(value)
+            return data if len(data) <= BYTES_MAX else exact(value)
+
+        return encode
+
+    def _decoded_encoder(self) -> Callable[[T], tuple[str, bytes, Any]]:
+        name, encode, to, write = self.name, self.encode, self._to, cbor.write_unchecked
+        if not is_made_anew(self.derived.shape):
+            return lambda value: (name, encode(value), None)
+
+        def encode_with(value: T) -> tuple[str, bytes, Any]:
+            try:
+                wire = to(value)
+                data = write(wire)  # what is made anew holds nothing that this writes in another way
+            except Exception:  # noqa: BLE001 - whatever is wrong, `encode` says what and where
+                return name, encode(value), None
+            return (name, data, wire) if len(data) <= BYTES_MAX else (name, encode(value), None)
+
+        return encode_with
 
     def decode(self, data: bytes) -> T:
         """Return the object of canonical bytes; refuses other bytes, naming the path or the offset."""

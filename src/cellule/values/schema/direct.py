@@ -28,6 +28,7 @@ from cellule.values.schema.shape import (
 from cellule.values.schema.source import Source, indented
 
 _DIRECT_KINDS = frozenset({"bool", "int", "float", "text", "bytes", "literal"})
+_ANEW_KINDS = frozenset({"bool", "int", "text", "literal", "datetime", "timedelta"})
 
 
 class Counts:
@@ -151,6 +152,31 @@ def holds_bytes(shape: Shape) -> bool:
             return any(holds_bytes(field.shape) for field in shape.fields)
         case _:
             return isinstance(shape, ScalarShape) and shape.kind == "bytes"
+
+
+def is_made_anew(shape: Shape) -> bool:
+    """Whether the wire value of an object shares nothing with it that can change, and is what is read back.
+
+    Lists and maps may be the object's own; -0.0 is read back as 0.0, and byte strings are told from links
+    only by reading.
+    """
+    return _is_made_anew(shape, set())
+
+
+def _is_made_anew(shape: Shape, above: set[int]) -> bool:
+    match shape:
+        case ScalarShape(kind=kind):
+            return kind in _ANEW_KINDS
+        case OptionShape(item=item):
+            return _is_made_anew(item, above)
+        case TupleShape(items=items):
+            return all(_is_made_anew(item, above) for item in items)
+        case RecordShape():
+            if shape.is_mapping or id(shape) in above:  # a recursive record may nest too deep
+                return False
+            return all(_is_made_anew(field.shape, above | {id(shape)}) for field in shape.fields)
+        case _:
+            return False
 
 
 def _is_direct_record(shape: RecordShape, known: dict[int, bool]) -> bool:

@@ -30,7 +30,7 @@ def encoder_for(schema: Schema, schemas: Schemas) -> Encode:
     found = kinds(schema, schemas)
     if found is None or found & {t.Hash, t.Any}:
         return cbor.encode
-    return _encode_with_bytes if found & {t.Bytes, t.Uuid} else _encode_without_bytes
+    return _encode_with_bytes if found & {t.Bytes, t.Uuid} else encode_without_bytes
 
 
 def decoder_for(schema: Schema, schemas: Schemas) -> Decode:
@@ -59,7 +59,8 @@ def _depth(schema: Schema, schemas: Schemas, found: set[type], known: dict[str, 
     return levels + max((_depth(child, schemas, found, known) for _, child in t.children(schema)), default=0)
 
 
-def _encode_without_bytes(value: Any) -> bytes:
+def encode_without_bytes(value: Any) -> bytes:
+    """Encode a value that is known to hold no byte strings, no links and no -0.0, and to be shallow."""
     try:
         data = cbor.write_unchecked(value)
     except Exception:  # noqa: BLE001 - whatever the driver refuses, the general encoder writes or explains
@@ -68,7 +69,7 @@ def _encode_without_bytes(value: Any) -> bytes:
 
 
 def _encode_with_bytes(value: Any) -> bytes:
-    data = _encode_without_bytes(value)
+    data = encode_without_bytes(value)
     if _LINK_BYTE in data and _LINK_MARK in data:
         return cbor.encode(value)
     return data

@@ -505,3 +505,51 @@ def test_decoding_nested_records_checks_every_level_for_unknown_fields():
 def test_generic_structs_check_their_type_arguments():
     with pytest.raises(Rejected, match="expected an integer"):
         codec(Box[int]).decode(cbor.encode({"content": "x"}))
+
+
+class Path(msgspec.Struct):
+    to: str
+    then: Path | None = None
+
+
+class Ride(msgspec.Struct):
+    name: str
+    start: datetime
+    stay: timedelta | None
+    seats: tuple[int, bool]
+    kind: Literal["bus", "train"]
+
+
+class Bag(msgspec.Struct):
+    names: list[str]
+    labels: dict[str, str]
+
+
+def test_what_comes_with_the_bytes_is_nobodys_else():
+    codec = codec_for(derive(Ride, namespace="test"))
+    ride = Ride("north", NOON, None, (3, True), "bus")
+    _, data, decoded = codec.with_decoded(ride)
+    ride.name = "south"
+    assert (
+        decoded == cbor.decode(data) == {"name": "north", "start": NOON_NS, "seats": [3, True], "kind": "bus"}
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [Bag(["a"], {"b": "c"}), Path("a", Path("b")), Item("a", 1, 0.5), Color.RED, UUID(int=7), [1, 2]]
+)
+def test_what_may_be_shared_or_is_dear_to_tell_comes_alone(value):
+    codec = codec_for(derive(list[int] if isinstance(value, list) else type(value), namespace="test"))
+    assert codec.with_decoded(value) == (codec.name, codec.encode(value), None)
+
+
+@pytest.mark.parametrize(
+    "value", [Ride("\ud800", NOON, None, (1, True), "bus"), Ride("a", NOON, None, (2**70, True), "bus")]
+)
+def test_what_cannot_be_encoded_is_refused_with_its_place(value):
+    codec = codec_for(derive(Ride, namespace="test"))
+    with pytest.raises(Rejected) as alone:
+        codec.encode(value)
+    with pytest.raises(Rejected) as caught:
+        codec.with_decoded(value)
+    assert str(caught.value) == str(alone.value)

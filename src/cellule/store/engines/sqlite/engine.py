@@ -37,6 +37,8 @@ BUSY_MS = 5_000
 CHECKPOINT_BYTES = 4_194_304
 POLL_MS = 20
 WAITING_BYTES_MAX = 256_000_000
+SINGLE_TURNS = 4
+"""After so many turns of the loop with one batch each, the next one is not kept for company."""
 
 R = TypeVar("R", ReadRequest, ScanRequest)
 T = TypeVar("T")
@@ -57,6 +59,7 @@ class SqliteEngine:
         self._closed: asyncio.Future[None] | None = None
         self._gathered: list[Waiting] = []
         self._gathered_bytes = 0
+        self._turn_batches = self._single_turns = 0
         self._waiting_bytes = 0
 
     @classmethod
@@ -192,13 +195,24 @@ class SqliteEngine:
             self._closed.set_result(None)
 
     def _gather(self, waiting: Waiting) -> None:
-        """Keep a batch until this turn of the loop ends: the writer is woken once for all of them."""
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
+        """Keep a batch until this turn of the loop ends: the writer is woken once for all of them.
+
+        Where batches come one a turn, there is nothing to keep them for: the turn may be a long one, and the
+        disk could work meanwhile.
+        """
+        if not self._turn_batches:
+            self._loop.call_soon(self._end_turn)
+        self._turn_batches += 1
         self._gathered.append(waiting)
         self._gathered_bytes += waiting.batch.size
-        if self._gathered_bytes >= GROUP_BYTES_MAX or len(self._gathered) >= GROUP_BATCHES_MAX:
+        is_single = self._turn_batches == 1 and self._single_turns >= SINGLE_TURNS
+        if is_single or self._gathered_bytes >= GROUP_BYTES_MAX or len(self._gathered) >= GROUP_BATCHES_MAX:
             self._hand_over()
+
+    def _end_turn(self) -> None:
+        self._single_turns = self._single_turns + 1 if self._turn_batches == 1 else 0
+        self._turn_batches = 0
+        self._hand_over()
 
     def _hand_over(self) -> None:
         if self._gathered:

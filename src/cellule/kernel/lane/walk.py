@@ -1,0 +1,102 @@
+"""The steps of a lane: a row after the other, in the order in which the ring would have them.
+
+A step is plain if its cell is of the current era, and it answers a short new state and nothing else: that is
+written down right here. This loop is the hot path of the whole system. `run` stops at the first row that is
+not so; `Rounds` makes a slot of it, and takes its step with what it answered, if it was called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.kernel.cells import Entry, Slot
+from cellule.kernel.intents.desk import Desk
+from cellule.kernel.items import StepRow
+from cellule.kernel.lane.lane import Lane
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
+from cellule.kernel.program import Context, Output, StepFault
+from cellule.kernel.records import OK, STEP
+from cellule.kernel.steps import Stepper
+from cellule.kernel.writer import LINK_MARK, RECORD_BYTES
+
+Answer = Output | bytes | StepFault | None
+
+
+class Walk:
+    """One walk over the rows of a lane; `answer` is that of the row it stopped at, None if not called.
+
+    `is_straight` tells that it went over all rows at once, and that the records of the beat's steps are all
+    theirs; otherwise `steps` has what was stepped.
+    """
+
+    def __init__(self, desk: Desk, stepper: Stepper, entropy: bytes, steps: list[StepRow]) -> None:
+        self._ledger = desk.ledger
+        self._writer = desk.writer
+        self._number = desk.eras.current.number
+        self._stepper = stepper
+        self._entropy = entropy
+        self._steps = steps
+        self.answer: Answer = None
+        self.is_straight = False
+
+    def run(self, lane: Lane, position: int) -> int:  # noqa: C901 - calls would cost a tenth each
+        """Take plain steps from the row at `position` on; returns the position of the first that is not."""
+        writer, number, now_ns = self._writer, self._number, self._ledger.now_ns
+        first, records, size, before = writer.first, writer.records, writer.size, len(writer.records)
+        self.answer = None
+        here, name = None, 0
+        call: Any = None
+        answer: Any = None
+        state: Any = None
+        context: Context | None = None
+        recent: dict[bytes, Entry | None] = {}
+        changes: dict[bytes, Entry] = {}
+        rows: Any = lane.rows[position:] if position else lane.rows
+        for row in rows:
+            if row.__class__ is Slot or (size >= FRAME_BYTES_CLOSE and (position or len(records) > before)):
+                break
+            height, track, key, entry, value, fields = row
+            if track is not here:
+                here, call, recent, changes = track, track.step, track.recent, track.changes
+                name, context = writer.names[track.base], None
+            if entry is None:
+                if track.retains:
+                    break
+                state, version, born, prev = None, 0, 0, 0
+            else:
+                state, version, born, era, _, prev, more = entry
+                if era != number or state.__class__ is not bytes or more is not None:
+                    break
+            step = first + len(records)
+            if track.takes_context:
+                context = self._stepper.context(key, track.module, number, step, self._entropy, version)
+            try:
+                answer = call(state, value, fields, key, context)
+            except StepFault as fault:
+                answer = fault
+            if answer.__class__ is not bytes or len(answer) > STATE_INLINE_RECORD_MAX or LINK_MARK in answer:
+                self.answer = answer
+                break
+            version += 1
+            if not born:
+                born = step
+            records.append([STEP, height, name, key, born, number, OK, version, prev, [answer], None])
+            size += RECORD_BYTES + len(answer) + len(key)
+            if entry is not None and recent.get(key) is entry:
+                recent[key] = (answer, version, born, number, now_ns, step, None)
+                track.grown += len(answer) - len(state)
+            else:
+                changes[key] = (answer, version, born, number, now_ns, step, None)
+        else:
+            self.is_straight = not position and not before
+        writer.size = size
+        if not self.is_straight:
+            self._tell(before)
+        return position + len(records) - before
+
+    def _tell(self, start: int) -> None:
+        """Add the plain steps whose records begin at `start` to the steps of the beat."""
+        names, first, records = list(self._writer.names), self._writer.first, self._writer.records
+        for position in range(start, len(records)):
+            _, cause, name, key, _, _, _, version, *_ = records[position]
+            self._steps.append((cause, names[name], key, OK, version, first + position, None, "", ""))
