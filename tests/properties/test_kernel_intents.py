@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from cellule.kernel import cells, ledger, snapshot
 from cellule.kernel.cells import EVENT_MESSAGE
 from cellule.kernel.check import check_snapshot
-from cellule.kernel.intents import book, desk, gate, opening, settling
+from cellule.kernel.intents import book, desk, express, gate, opening, settling
 from cellule.kernel.items import Admitted, ControlItem, EventItem, ReceiptItem
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
@@ -393,6 +393,7 @@ def small_limits(monkeypatch):
     """Everything that has a limit reaches it, and every block is a node of its own."""
     monkeypatch.setattr(book, "DEDUPE_WINDOW_NS", WINDOW)
     monkeypatch.setattr(desk, "PARAMS_INLINE_MAX", 60)
+    monkeypatch.setattr(express, "PARAMS_INLINE_MAX", 60)
     monkeypatch.setattr(gate, "CELL_INTENTS_MAX", 6)
     monkeypatch.setattr(opening, "CELL_INTENTS_MAX", 6)
     monkeypatch.setattr(gate, "APPROVALS_OPEN_MAX", 4)

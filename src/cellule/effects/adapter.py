@@ -113,9 +113,11 @@ class FunctionAdapter(Generic[P, R]):
 
     async def perform(self, params: P, attempt: Attempt) -> R:
         """Call the function once."""
-        if self._takes_attempt:
-            return await self.function(params, attempt)
-        return await self.function(params)
+        return await self.begin(params, lambda: attempt)
+
+    def begin(self, params: P, attempt: Callable[[], Attempt]) -> Awaitable[R]:
+        """Call the function once, for who awaits it; the attempt is made only for one that takes it."""
+        return self.function(params, attempt()) if self._takes_attempt else self.function(params)
 
     async def close(self) -> None:
         """A function holds nothing."""

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from cellule.errors import CelluleError, InvariantBroken, Unavailable
 from cellule.host.bell import Bell
+from cellule.host.brought import Rows
 from cellule.host.commits import Committer, Finished
 from cellule.host.deliveries import Deliveries
 from cellule.host.inbox import Inbox, Taken
@@ -178,9 +179,14 @@ class Hosted:
         self._work.ring()
         return await taken
 
-    def ring(self) -> None:
-        """The inbox may have items."""
-        self._inbox.ring()
+    def bring(self, rows: Rows, ready: bytes) -> None:
+        """The inbox has these rows, written by this node; see `Inbox.bring`."""
+        self._inbox.bring(rows, ready)
+        self._work.ring()
+
+    def ring(self, ready: bytes | None = None) -> None:
+        """The inbox may have items; see `Inbox.ring`."""
+        self._inbox.ring(ready)
         self._work.ring()
 
     async def run(self) -> None:
@@ -219,6 +225,10 @@ class Hosted:
             if self._questions.waiting:
                 await self._questions.answer(self._newest.beat)
             if self._closing and not self._has_work():
+                if self._inbox.waits:  # for the commit under way; a last look follows
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
                 await self._snapshots.at_close(self)
                 if not self._has_work():
                     return

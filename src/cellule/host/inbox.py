@@ -10,6 +10,10 @@ its id is deduplicated by the kernel besides. `ready` is cleared in the same or 
 holds what it held before the inbox was found empty, so a world with items always has its `ready` row. A
 smaller stamp may become visible after a larger one, so every look starts from the front and skips what is
 taken. A row that cannot be read becomes a refusal too, and so does a receipt that this node did not sign.
+
+Receipts of this node's own pool are brought by it when their rows are durable, and taken without a look. The
+look that clears `ready` behind them waits until their rows are gone; what others put meanwhile is looked for
+after some beats at the latest.
 """
 
 from __future__ import annotations
@@ -19,8 +23,15 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cellule.errors import OutcomeUnknown, Rejected
-from cellule.host.limits import ATTEMPTS_MAX, BEAT_BYTES_MAX, EVENT_INLINE_MAX, INBOX_PAGE
-from cellule.host.outbox.receipts import read_receipt, trusted_receipt
+from cellule.host.brought import Brought, Rows
+from cellule.host.limits import (
+    ATTEMPTS_MAX,
+    BEAT_BYTES_MAX,
+    EVENT_INLINE_MAX,
+    INBOX_PAGE,
+    LOOK_PASSES,
+)
+from cellule.host.outbox.receipts import inbox_item, read_receipt, trusted_receipt
 from cellule.host.outbox.signing import NodeKey
 from cellule.host.requests import Request
 from cellule.host.sends import Sent
@@ -64,22 +75,60 @@ class Inbox:
         self._range = keys.inbox_range(universe, world)
         self._taken: set[bytes] = set()
         self._back: deque[Row] = deque()
+        self._brought = Brought(None if key is None else key.id)
+        self._passed = 0  # takes without a look since brought rows wait for one
+        self._owed = False  # a look is, when no taken row is left
+        self._own_ready = b""  # what `ready` held when rows were last brought
+        self._gone: set[bytes] | None = None  # rows forgotten while a look is under way
         self._rung = True
 
     @property
     def has_items(self) -> bool:
-        """Tell whether a look is worth it."""
-        return self._rung or bool(self._back)
+        """Tell whether taking is worth it, or under way."""
+        if self._rung or self._back or self._brought or self._gone is not None:
+            return True
+        return self._owed and not self._taken
 
-    def ring(self) -> None:
-        """Something may have arrived."""
-        self._rung = True
+    @property
+    def waits(self) -> bool:
+        """Tell whether a look follows when the rows that were taken are gone."""
+        return self._owed and bool(self._taken)
+
+    def ring(self, ready: bytes | None = None) -> None:
+        """Something may have arrived; what `ready` holds tells whether it is only what was brought."""
+        if ready is None or ready != self._own_ready:
+            self._rung = True
+
+    def bring(self, rows: Rows, ready: bytes) -> None:
+        """This node's pool has written these rows, and `ready`; those that are not at hand are looked for."""
+        if not self._brought.add(rows):
+            self._rung = True
+        self._own_ready, self._owed = ready, True
 
     async def take(self, most: int) -> Taken:
-        """Take up to `most` items, oldest first; what fails underway takes nothing."""
-        if self._back or not self._rung:
+        """Take up to `most` items; what fails underway takes nothing."""
+        if self._back:
             rows = [self._back.popleft() for _ in range(min(most, len(self._back)))]
             return Taken(rows, None)
+        if self._brought and self._passed < LOOK_PASSES:
+            self._passed += 1
+            rows = [Row(key, Sent(item)) for key, item in self._brought.take(most)]
+            self._taken.update(row.key for row in rows)
+            return Taken(rows, None)
+        if not self.has_items:
+            return Taken([], None)
+        self._gone, self._rung = set(), False
+        try:
+            return await self._look(most)
+        except BaseException:
+            self._rung = True
+            raise
+        finally:
+            self._gone = None
+
+    async def _look(self, most: int) -> Taken:
+        """Take what the store holds, oldest first; behind brought rows `ready` is left for a later look."""
+        own_ready = self._own_ready
         [ready] = await self._engine.read([self._ready])
         found: list[tuple[bytes, bytes]] = []
         begin, end = self._range
@@ -87,16 +136,23 @@ class Inbox:
         while True:
             page = await self._engine.scan(begin, end, limit=INBOX_PAGE)
             for key, value in page.items:
-                if key not in self._taken and len(found) < most and size < BEAT_BYTES_MAX:
+                if len(found) < most and size < BEAT_BYTES_MAX and self._is_new(key):
                     found.append((key, value))
                     size += len(value)
             if not page.more or len(found) >= most or size >= BEAT_BYTES_MAX:
                 break
             begin = page.items[-1][0] + b"\0"
-        rows = [Row(key, Sent(await self._item(value))) for key, value in found]
+        rows = [Row(key, Sent(self._brought.find(key) or await self._item(value))) for key, value in found]
+        self._brought.looked([row.key for row in rows if isinstance(row.sent.item, ReceiptItem)])
+        waits = self.waits or self._own_ready is not own_ready  # or rows were brought meanwhile
         self._taken.update(row.key for row in rows)
-        self._rung = page.more or len(found) >= most or size >= BEAT_BYTES_MAX
-        return Taken(rows, None if self._rung else ready)
+        self._rung = self._rung or page.more or len(found) >= most or size >= BEAT_BYTES_MAX
+        self._owed, self._passed = waits, 0
+        return Taken(rows, None if self._rung or waits else ready)
+
+    def _is_new(self, key: bytes) -> bool:
+        """Tell whether a row was never taken; one cleared meanwhile is still seen by a look begun before."""
+        return key not in self._taken and (self._gone is None or key not in self._gone)
 
     def put_back(self, sent: Sent, key: bytes) -> None:
         """A taken row did not fit the frame."""
@@ -106,6 +162,8 @@ class Inbox:
     def forget(self, rows: list[bytes]) -> None:
         """The commit that cleared these rows is durable."""
         self._taken.difference_update(rows)
+        if self._gone is not None:
+            self._gone.update(rows)
 
     async def _item(self, stored: bytes) -> Item | Request:
         try:
@@ -128,10 +186,7 @@ class Inbox:
             return RefusalItem("receipt", "host.receipt_forged", text, intent)
         receipt = trusted_receipt(row)
         value = await self._cas.get(receipt.value.cid) if isinstance(receipt.value, Link) else receipt.value
-        return ReceiptItem(
-            receipt.intent, receipt.height, receipt.status, value, receipt.code, receipt.text, receipt.by,
-            receipt.attempts, receipt.exhausted, receipt.who, receipt.why,
-        )  # fmt: skip
+        return inbox_item(receipt, receipt.by, value)
 
 
 async def enqueue(

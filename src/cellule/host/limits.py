@@ -41,5 +41,8 @@ COLLECT_EVERY = 50_000  # new objects before garbage is looked for; 700, the def
 # Reading
 FRAMES_PAGE = 256  # rows read at once when frames are read back
 INBOX_PAGE = 500  # inbox rows read at once
+BROUGHT_MAX = 10_000  # receipts kept at hand for a world that has not taken them; more are read
+LOOK_PASSES = 8  # beats that take what is at hand before the inbox is looked at all the same
+READ_KEPT = 2_000  # receipts remembered that were read before their writer had its answer
 NODES_FETCH_MAX = 500  # CAS nodes read at once
 HISTORY_MAX = 10_000  # versions one history call returns

@@ -9,12 +9,13 @@ own its store (`is_owner` false) reads and enqueues only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from cellule.errors import CelluleError, Corrupted, InvariantBroken, Rejected, Unavailable
+from cellule.host.brought import Rows
 from cellule.host.commits import put_blocks
 from cellule.host.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.hosted import Hosted
@@ -123,11 +124,11 @@ class Node:
         """Tell whether a world may be opened without a caller: not soon after it was found broken."""
         return self.clock.monotonic_ns() >= self._failed.get(world, 0)
 
-    def receipts_arrived(self, _universe: UUID, world: UUID, _rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """The pool put receipts into a world's inbox: one at work looks at once, others hear the bell."""
+    def receipts_arrived(self, _universe: UUID, world: UUID, rows: Rows, ready: bytes) -> None:
+        """The pool put receipts into a world's inbox: one at work gets them at once, others hear the bell."""
         hosted = self.at_work(world)
         if hosted is not None:
-            hosted.ring()
+            hosted.bring(rows, ready)
 
     # Universes and worlds
 

@@ -43,8 +43,8 @@ class Waker:
         while True:
             try:
                 page = await self._engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
-                for row, _ in page.items:
-                    await self._rouse(row)
+                for row, ready in page.items:
+                    await self._rouse(row, ready)
                 await self._engine.watch(key, seen)
                 [seen] = await self._engine.read([key])
             except Unavailable:
@@ -78,8 +78,8 @@ class Waker:
         page = await self._engine.scan(begin, end, limit=WAKE_PAGE)
         return [row for row, _ in page.items]
 
-    async def _rouse(self, row: bytes) -> None:
-        """Load the world a row names, and tell it; a row of a deleted world is removed."""
+    async def _rouse(self, row: bytes, ready: bytes | None = None) -> None:
+        """Load the world a row names, and tell it what its `ready` row holds; one of a deleted world goes."""
         universe, world = _ids(row)
         if not self._node.may_rouse(world):
             return
@@ -88,7 +88,7 @@ class Waker:
             await self._engine.commit(Batch(clear=[row]))
             return
         try:
-            (await self._node.hosted(info)).ring()
+            (await self._node.hosted(info)).ring(ready)
         except Fenced:
             return  # another owner has it
         except (Corrupted, InvariantBroken) as error:

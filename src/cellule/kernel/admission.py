@@ -16,6 +16,7 @@ from cellule.kernel.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.dedupe import dedupe_key, payload_check
 from cellule.kernel.intents import settling
 from cellule.kernel.intents.desk import Desk
+from cellule.kernel.intents.express import settle_plain
 from cellule.kernel.items import (
     LATER,
     Admitted,
@@ -58,9 +59,7 @@ class Admission:
             return
         if start:
             self._leave_lane()
-        receipts = [item for item in items if type(item) is ReceiptItem]
-        if receipts:
-            yield from self._expect_receipts(receipts)
+        expected = False
         while start < len(items):
             if self.writer.size >= FRAME_BYTES_ADMIT:
                 self.outcomes.extend([LATER] * (len(items) - start))
@@ -75,6 +74,13 @@ class Admission:
                 start += 1
                 continue
             if isinstance(item, ReceiptItem):
+                stop = settle_plain(self.desk, items, start, self.outcomes)
+                if stop > start:
+                    start = stop
+                    continue
+                if not expected:
+                    yield from settling.expect(self.desk, items[start:])
+                    expected = True
                 self.outcomes.append((yield from settling.admit(self.desk, item)))
                 start += 1
                 continue
@@ -92,17 +98,6 @@ class Admission:
         lane.enter()
         heights = range(lane.first, lane.stop)
         self.outcomes.extend(_new(Admitted, (height, (lane.slots[height],))) for height in heights)
-
-    def _expect_receipts(self, receipts: Sequence[ReceiptItem]) -> Generator[Need, None, None]:
-        """Read the intents and cells of all receipts together."""
-        ledger = self.ledger
-        yield from ledger.book.expect(item.height for item in receipts)
-        targets: list[Target] = []
-        for item in receipts:
-            entry = yield from ledger.book.find(item.height)
-            if entry is not None:
-                targets.append((entry[1], entry[2]))
-        yield from ledger.slots(targets)
 
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}

@@ -16,13 +16,16 @@ from typing import Any, NamedTuple
 from cellule.errors import Corrupted
 from cellule.kernel import expiry
 from cellule.kernel.cells import EVENT_MESSAGE, RECEIPT_MESSAGE, Message, Slot
+from cellule.kernel.eras import Compiled
 from cellule.kernel.intents import opening
 from cellule.kernel.intents.desk import Desk
+from cellule.kernel.intents.express import open_plain
 from cellule.kernel.intents.gate import Asked
 from cellule.kernel.items import Laid, StepRow
 from cellule.kernel.lane.lane import Lane
 from cellule.kernel.lane.walk import Answer, Walk
-from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, STATE_INLINE_RECORD_MAX
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, OUTPUT_BYTES_MAX, STATE_INLINE_RECORD_MAX
+from cellule.kernel.manifest.model import Module
 from cellule.kernel.need import Need
 from cellule.kernel.program import Output, StepFault
 from cellule.kernel.records import DELETED, EMITTED, OK, STEP, UPCAST
@@ -45,6 +48,7 @@ class _Asking(NamedTuple):
     step: opening.Step
     asked: Sequence[Asked]
     gone: Sequence[int]
+    opened: int = 0  # of those asked, so many of the first are open already
 
 
 class Rounds:
@@ -161,12 +165,10 @@ class Rounds:
         def plain(slot: Slot) -> bool:
             base, queue, entry = slot.cells.base, slot.queue, slot.entry
             fast = modules.get(base)
-            cause, kind, schema, value, _, expected = queue[0]
-            if fast is None or type(value) is not bytes:
+            cause, kind, schema, value, depth, expected = queue[0]
+            if fast is None or type(value) is not bytes or schema not in fast.ways:
                 return False
-            way = fast.ways.get(schema)
-            if way is None:
-                return False
+            way = fast.ways[schema]
             state: Any = None
             version = born = prev = 0
             if entry is not None:
@@ -181,7 +183,7 @@ class Rounds:
                 context = stepper.context(key, fast.module, number, step, entropy, version)
             try:
                 output = way(state, value, None, key, context)
-                state = output if isinstance(output, bytes) else None
+                state, asked = (output, ()) if isinstance(output, bytes) else _bare(era, fast.module, output)
                 if state is None or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state:
                     output = Output(output) if isinstance(output, bytes) else output
                     write(slot, stepper.accepted(slot, era, fast.module, output))
@@ -199,9 +201,19 @@ class Rounds:
             step_ok(slot, queue, (state, version, born, number, now_ns, step, None))
             if entry is None and fast.retains:
                 expiry.arm(ledger, eras, writer, slot, step)
+            if asked:
+                self._ask_plainly(slot, step, born, number, depth, asked)
             return True
 
         return plain
+
+    def _ask_plainly(
+        self, slot: Slot, step: int, born: int, era: int, depth: int, asked: Sequence[Asked]
+    ) -> None:
+        """Open the plain requests of a plain step at once; the others are left to `_ask`."""
+        opened = open_plain(self._desk, slot, step, born, era, asked)
+        if opened < len(asked):
+            self._asking = _Asking(slot, opening.Step(step, born, depth, era), asked, (), opened)
 
     def _load_ring(self) -> Generator[Need, None, None]:
         """After a restore the ring names cells that are still at rest: bring the next ones together."""
@@ -252,7 +264,7 @@ class Rounds:
         asking, self._asking = self._asking, None
         assert asking is not None
         yield from opening.abandon(self._desk, asking.slot, asking.step, asking.gone)
-        yield from opening.open_all(self._desk, asking.slot, asking.step, asking.asked)
+        yield from opening.open_all(self._desk, asking.slot, asking.step, asking.asked, asking.opened)
 
     def _account(self, slot: Slot, height: int, born: int, result: Result) -> None:
         ledger = self._ledger
@@ -293,6 +305,18 @@ class Rounds:
         )
         if targets:
             self._ledger.pending.append((Message(height, EVENT_MESSAGE, schema, value, depth, None), targets))
+
+
+def _bare(era: Compiled, module: Module, output: Output) -> tuple[bytes | None, Sequence[Asked]]:
+    """The state of an output and what it asks for; no state where there is anything else, or too much."""
+    state, events, effects, reply, ann = output
+    if state is None or events or reply is not None or ann is not None:
+        return None, ()
+    if not effects:
+        return state, ()
+    asked = opening.check(era, module, effects)
+    size = len(state) + sum([len(each[1]) for each in asked])
+    return (state, asked) if size <= OUTPUT_BYTES_MAX else (None, ())
 
 
 def _has_more(result: Result) -> bool:

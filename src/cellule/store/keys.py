@@ -11,13 +11,14 @@ Rejected: a world's rows under its universe's. What a universe lists about itsel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from uuid import UUID
 
 from cellule.errors import Rejected
 from cellule.store.engine import STAMP_BYTES, Stamp
 from cellule.store.families import WORLD_BYTES, universe_prefix, world_prefix
-from cellule.store.tuples import INT_MAX, STAMP_CODE, Position, pack, prefix_range, unpack
+from cellule.store.tuples import INT_MAX, STAMP_CODE, Position, pack, pack_bytes, prefix_range, unpack
 
 NAME_BYTES_MAX = 255
 CID_BYTES_MAX = 128
@@ -201,6 +202,17 @@ def effect(shard: int, priority: int, ready_ns: int, intent: bytes) -> bytes:
     return pack("effects", _shard(shard), priority, _whole("ready_ns", ready_ns), _intent(intent))
 
 
+def effect_keys(shard: int, priority: int, ready_ns: int) -> Callable[[bytes], tuple[bytes, bytes]]:
+    """For many intents of one place and time: what gives the keys `effect` and `effect_at` of each."""
+    row = pack("effects", _shard(shard), priority, _whole("ready_ns", ready_ns))
+
+    def keys_of(intent: bytes) -> tuple[bytes, bytes]:
+        packed = pack_bytes(_intent(intent))
+        return row + packed, _EFFECT_AT + packed
+
+    return keys_of
+
+
 def effect_range(shard: int, priority: int, until_ns: int = INT_MAX) -> Range:
     """The intents of one shard and priority that are ready at `until_ns` or before."""
     row = pack("effects", _shard(shard), priority)
@@ -209,7 +221,7 @@ def effect_range(shard: int, priority: int, until_ns: int = INT_MAX) -> Range:
 
 def effect_at(intent: bytes) -> bytes:
     """`effects/at/<intent>`: the key its outbox row has now."""
-    return _EFFECT_AT + pack(_intent(intent))
+    return _EFFECT_AT + pack_bytes(_intent(intent))
 
 
 _EFFECT_AT = pack("effects", "at")

@@ -51,6 +51,11 @@ def pack(*elements: Element) -> bytes:
     return b"".join([_packed(element) for element in elements])
 
 
+def pack_bytes(element: bytes) -> bytes:
+    """Return the key of one byte string: what `pack` makes of it."""
+    return b"\x01" + element.replace(b"\0", b"\0\xff") + b"\0"
+
+
 def unpack(key: bytes) -> tuple[Element, ...]:
     """Return the tuple whose key this is; refuse bytes that `pack` does not make."""
     return tuple(_elements(key))
@@ -74,7 +79,7 @@ def _packed(element: Element) -> bytes:
         case int():
             return _packed_int(element)
         case bytes():
-            return b"\x01" + element.replace(b"\0", b"\0\xff") + b"\0"
+            return pack_bytes(element)
         case UUID():
             return b"\x30" + element.bytes
         case Position() if len(element.stamp) == STAMP_BYTES:

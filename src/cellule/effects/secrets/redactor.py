@@ -76,6 +76,8 @@ class Redactor:
 
     def _spans(self, data: bytes) -> list[tuple[int, int, str]]:
         """Where known values stand; those that overlap are one, named after the first."""
+        if not self._known:
+            return []
         found = sorted(
             (start, -end, name)
             for name, spellings in self._known.values()

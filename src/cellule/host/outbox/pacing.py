@@ -23,6 +23,8 @@ class Bucket:
 
     def take(self, now_ns: int) -> bool:
         """Begin an attempt, if the rate allows one now; on a clock that never goes back."""
+        if not self._each_ns:
+            return True
         if self.wait_ns(now_ns) > 0:
             return False
         self._free_ns = max(self._free_ns, now_ns) + self._each_ns

@@ -8,16 +8,17 @@ scrubbed of secrets before they leave, and so is a receipt. When attempts are ma
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from functools import cached_property
+from types import CoroutineType, coroutine
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cellule.effects.adapter import Adapter
+from cellule.effects.adapter import Adapter, FunctionAdapter
 from cellule.effects.attempt import Attempt
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.secrets import Secrets
-from cellule.errors import Corrupted, Rejected
+from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
@@ -31,6 +32,7 @@ from cellule.values.link import Link
 from cellule.values.schema import Codec, codec_for, derive
 
 NAMESPACE = "effect"
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class Again(NamedTuple):
@@ -39,6 +41,9 @@ class Again(NamedTuple):
     reason: str
     after_s: float | None = None
     timed_out: bool = False
+
+
+Outcome = Receipt | Again
 
 
 class CasBlobs:
@@ -86,29 +91,64 @@ class Performer:
     def _receipt(self) -> Codec[Any]:
         return codec_for(derive(self.adapter.receipt, namespace=NAMESPACE))
 
-    async def perform(self, row: Row) -> Receipt | Again:
-        """Make one attempt."""
+    def perform(self, row: Row) -> Outcome | Coroutine[Any, Any, Outcome]:
+        """Make one attempt: what came of it, or, where something is waited for, what is to be awaited.
+
+        Called in the task that then awaits: the adapter's first step runs right here, without a timer, and
+        most quick adapters have no other. One that waits does so under its timeout, which began here too.
+        """
+        if isinstance(row.params, Link):
+            return self._perform_linked(row, row.params)
+        begun_s = asyncio.get_running_loop().time()
         try:
-            params = self._params.decode(await self._given(row))
+            params = self._params.decode(row.params)
         except (Rejected, Corrupted) as error:
-            return self._failed(row, "effects.params", f"the params do not fit {row.kind}: {error}")
-        limit = asyncio.timeout(row.timeout_ns / 1e9)
+            return self._unfit(row, error)
+        try:
+            work = self._work(params, row)
+            if type(work) is not CoroutineType:  # whatever else can be awaited begins when it is
+                return self._wait(row, work, begun_s)
+            waited = work.send(None)
+        except StopIteration as end:
+            return self._done(row, end.value)
+        except BaseException as error:  # noqa: BLE001 - what is not an outcome is raised again
+            return self._outcome(row, error)
+        return self._wait(row, _resumed(work, waited), begun_s)
+
+    async def _perform_linked(self, row: Row, params: Link) -> Outcome:
+        """Make an attempt whose params are in the CAS."""
+        cas = self._around.cas_of(row.universe)
+        try:
+            data = await self._around.patience.insist(lambda: cas.get(params.cid))
+        except (Rejected, Corrupted) as error:
+            return self._unfit(row, error)
+        outcome = self.perform(row._replace(params=data))
+        return outcome if isinstance(outcome, Receipt | Again) else await outcome
+
+    async def _wait(self, row: Row, work: Awaitable[Any], begun_s: float) -> Outcome:
+        limit = asyncio.timeout_at(begun_s + row.timeout_ns / 1e9)
         try:
             async with limit:
-                value = await self.adapter.perform(params, self._attempt(row))
-        except Failed as failed:
-            return self._failed(row, failed.code, failed.text)
-        except Retry as retry:
-            return Again(self._scrubbed(retry.reason), retry.after_s)
-        except asyncio.CancelledError:
-            if _is_cancelled():
-                raise
-            return self._ended(row, "cancelled", "effects.cancelled", "the adapter cancelled itself")
-        except Exception as error:  # noqa: BLE001 - whatever an adapter raises is a reason to try again
-            if limit.expired() and isinstance(error, TimeoutError):
+                value = await work
+        except BaseException as error:  # noqa: BLE001 - what is not an outcome is raised again
+            return self._outcome(row, error, expired=limit.expired())
+        outcome = self._done(row, value)
+        return outcome if isinstance(outcome, Receipt | Again) else await outcome
+
+    def _outcome(self, row: Row, error: BaseException, *, expired: bool = False) -> Outcome:
+        """What an exception of an adapter means; what comes from elsewhere is raised again."""
+        match error:
+            case Failed():
+                return self._failed(row, error.code, error.text)
+            case Retry():
+                return Again(self._scrubbed(error.reason), error.after_s)
+            case TimeoutError() if expired:
                 return Again(f"it took longer than {row.timeout_ns / 1e9:g} s", timed_out=True)
-            return Again(self._scrubbed(f"{type(error).__name__}: {_said(error)}"))
-        return await self._done(row, value)
+            case Exception():  # whatever an adapter raises is a reason to try again
+                return Again(self._scrubbed(f"{type(error).__name__}: {_said(error)}"))
+            case asyncio.CancelledError() if not _is_cancelled():
+                return self._ended(row, "cancelled", "effects.cancelled", "the adapter cancelled itself")
+        raise error
 
     def gave_up(self, row: Row, again: Again) -> Receipt:
         """The receipt of an effect whose last attempt ended like this."""
@@ -116,6 +156,12 @@ class Performer:
         return Receipt(
             row.intent, row.height, status, None, code, again.reason, attempts=row.tried + 1, exhausted=True
         )
+
+    def _work(self, params: Any, row: Row) -> Awaitable[Any]:
+        adapter = self.adapter
+        if type(adapter) is FunctionAdapter:
+            return adapter.begin(params, lambda: self._attempt(row))
+        return adapter.perform(params, self._attempt(row))
 
     def _attempt(self, row: Row) -> Attempt:
         around, intent = self._around, row.intent
@@ -125,13 +171,8 @@ class Performer:
             lambda value: around.note(intent, value),
         )  # fmt: skip
 
-    async def _given(self, row: Row) -> bytes:
-        if isinstance(row.params, bytes):
-            return row.params
-        cid = row.params.cid
-        return await self._around.patience.insist(lambda: self._around.cas_of(row.universe).get(cid))
-
-    async def _done(self, row: Row, value: object) -> Receipt:
+    def _done(self, row: Row, value: object) -> Outcome | Coroutine[Any, Any, Outcome]:
+        """The receipt of a value; a long one has to be put first."""
         try:
             data = self._without_secrets(self._receipt.encode(value))
         except Rejected as error:
@@ -143,11 +184,14 @@ class Performer:
                 f"the receipt has {len(data)} bytes; at most {RECEIPT_BYTES_MAX}: put large data into a blob"
             )
             return self._failed(row, "effects.receipt", text)
-        kept: bytes | Link = data
         if len(data) > RECEIPT_INLINE_MAX:
-            cas = self._around.cas_of(row.universe)
-            kept = Link(await self._around.patience.insist(lambda: cas.put(data, trusted=True)))
-        return Receipt(row.intent, row.height, "ok", kept, attempts=row.tried + 1)
+            return self._put(row, data)
+        return _ok(row, data)
+
+    async def _put(self, row: Row, data: bytes) -> Receipt:
+        cas = self._around.cas_of(row.universe)
+        cid = await self._around.patience.insist(lambda: cas.put(data, trusted=True))
+        return _ok(row, Link(cid))
 
     def _without_secrets(self, data: bytes) -> bytes:
         """A secret that an adapter echoes does not reach the journal."""
@@ -157,6 +201,9 @@ class Performer:
         scrubbed = encode(redactor.scrub(decode(data)))
         self._receipt.decode(scrubbed)
         return scrubbed
+
+    def _unfit(self, row: Row, error: CelluleError) -> Receipt:
+        return self._failed(row, "effects.params", f"the params do not fit {row.kind}: {error}")
 
     def _failed(self, row: Row, code: str, text: str) -> Receipt:
         return self._ended(row, "failed", code, text)
@@ -169,6 +216,30 @@ class Performer:
     def _scrubbed(self, text: str) -> str:
         scrubbed = self._around.secrets.redactor.scrub_text(str(text))[:ERROR_CHARS_MAX]
         return scrubbed.encode("utf-8", "replace").decode()
+
+
+def _ok(row: Row, value: bytes | Link) -> Receipt:
+    return _new(Receipt, (
+        row.intent, row.height, "ok", value, "", "", row.tried + 1, False, None, None, "",
+    ))  # fmt: skip
+
+
+@coroutine
+def _resumed(work: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine whose first step was made: it waits for `waited`. Otherwise as `await` does."""
+    try:
+        while True:
+            try:
+                sent = yield waited
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is the coroutine's, as everything else
+                waited = work.throw(error)
+            else:
+                waited = work.send(sent)
+    except StopIteration as end:
+        return end.value
 
 
 def _is_cancelled() -> bool:

@@ -26,7 +26,7 @@ from cellule.host.outbox.limits import CLOSE_MAX, GRACE_S, SCAN_S
 from cellule.host.outbox.notes import Notes
 from cellule.host.outbox.pacing import asked_ns, jitter_ns
 from cellule.host.outbox.performing import Again, Performer, Surroundings
-from cellule.host.outbox.receipts import Receipt, sealed_receipt
+from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
 from cellule.host.outbox.rows import Row, Stored, read_row, store_row
 from cellule.host.outbox.running import Runner
 from cellule.host.outbox.searching import Searcher
@@ -38,6 +38,7 @@ from cellule.sources import Clock, Entropy
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
+from cellule.values.link import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,10 @@ class Pool:
                 return
             outcome = entry.lane.performer.gave_up(row, outcome)
         item = sealed_receipt(self._key, row.universe, row.world, outcome)
-        self._settle(Change(row.intent, entry.stored, entry, item=item))
+        receipt = (
+            None if isinstance(outcome.value, Link) else inbox_item(outcome, self._key.id, outcome.value)
+        )
+        self._settle(Change(row.intent, entry.stored, entry, item=item, receipt=receipt))
 
     def _moved(self, entry: Entry, again: Again) -> Row:
         """The row at its next time; a later one always, so that its bytes never come back."""

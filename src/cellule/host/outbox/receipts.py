@@ -15,6 +15,7 @@ from uuid import UUID
 from cellule.errors import Rejected
 from cellule.host.outbox.signing import NodeKey
 from cellule.kernel.intents.identity import ID_BYTES
+from cellule.kernel.items import ReceiptItem
 from cellule.values.envelope import check_envelope, open_envelope, seal
 from cellule.values.link import Link
 
@@ -51,21 +52,21 @@ def sealed_receipt(key: NodeKey, universe: UUID, world: UUID, receipt: Receipt) 
 
 
 def _fields(receipt: Receipt) -> dict[str, Any]:
+    intent, height, status, value, code, text, attempts, exhausted, who, why, _ = receipt
     item: dict[str, Any] = {
-        "kind": KIND, "intent": receipt.intent, "height": receipt.height, "status": receipt.status,
-        "attempts": receipt.attempts, "exhausted": receipt.exhausted,
+        "kind": KIND, "intent": intent, "height": height, "status": status, "attempts": attempts,
+        "exhausted": exhausted,
     }  # fmt: skip
-    value = receipt.value
     if value is not None:
         item["value"] = value if isinstance(value, Link) else seal(value)
-    if receipt.code:
-        item["code"] = receipt.code
-    if receipt.text:
-        item["text"] = receipt.text
-    if receipt.who is not None:
-        item["who"] = receipt.who
-    if receipt.why is not None:
-        item["why"] = receipt.why
+    if code:
+        item["code"] = code
+    if text:
+        item["text"] = text
+    if who is not None:
+        item["who"] = who
+    if why is not None:
+        item["why"] = why
     return item
 
 
@@ -88,6 +89,12 @@ def trusted_receipt(item: dict[str, Any]) -> Receipt:
         item.get("code", ""), item.get("text", ""), item["attempts"], item["exhausted"], item.get("who"),
         item.get("why"), item["by"],
     )  # fmt: skip
+
+
+def inbox_item(receipt: Receipt, by: str, value: bytes | None) -> ReceiptItem:
+    """A receipt as the kernel takes it: signed by the key of this id, its value at hand."""
+    intent, height, status, _, code, text, attempts, exhausted, who, why, _ = receipt
+    return ReceiptItem(intent, height, status, value, code, text, by, attempts, exhausted, who, why)
 
 
 def _receipt(item: Any) -> Receipt:

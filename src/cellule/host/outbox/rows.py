@@ -14,7 +14,7 @@ Rejected: the intent's id in the value too. A row is always found by its key, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -24,11 +24,12 @@ from cellule.kernel.items import Opening
 from cellule.store import keys
 from cellule.store.keys import SHARDS, Range
 from cellule.store.tuples import unpack
-from cellule.values.cbor import decode, encode
+from cellule.values.cbor import decode, encode_flat
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import check_envelope, open_envelope, seal
 from cellule.values.link import Link
 
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 PRIORITY_MAX = 9
 _REQUIRED = frozenset((
     "height", "kind", "params", "key", "timeout_ns", "attempts", "module", "cell", "born", "tried",
@@ -85,22 +86,26 @@ def opening_rows(universe: UUID, world: UUID, openings: Iterable[Opening], now_n
     stored: list[Stored] = []
     rows: dict[bytes, bytes] = {}
     blocks: dict[Cid, bytes] = {}
-    shard = keys.shard_of(world)
+    shard, owner = keys.shard_of(world), {"universe": universe.bytes, "world": world.bytes}
+    keys_of: dict[int, Callable[[bytes], tuple[bytes, bytes]]] = {}  # by priority
     for opening in openings:
-        params: bytes | Link = opening.params
-        if len(opening.params) > PARAMS_INLINE_MAX:
-            cid = cid_of(opening.params)
-            blocks[cid] = opening.params
+        intent, height, kind, data, key, priority, timeout_ns, attempts, grant, module, cell, born = opening
+        params: bytes | Link = data
+        if len(data) > PARAMS_INLINE_MAX:
+            cid = cid_of(data)
+            blocks[cid] = data
             params = Link(cid)
-        row = Row(
-            universe, world, opening.intent, opening.priority, now_ns, opening.height, opening.kind, params,
-            opening.key, opening.timeout_ns, opening.attempts, opening.grant, opening.module, opening.cell,
-            opening.born,
-        )  # fmt: skip
-        new = store_row(row, shard)
-        stored.append(new)
-        rows[new.at] = new.value
-        rows[new.place] = new.at
+        row = _new(Row, (
+            universe, world, intent, priority, now_ns, height, kind, params, key, timeout_ns, attempts, grant,
+            module, cell, born, 0, 0, None,
+        ))  # fmt: skip
+        if priority not in keys_of:
+            keys_of[priority] = keys.effect_keys(shard, priority, now_ns)
+        at, place = keys_of[priority](intent)
+        value = encode_flat({**owner, "intent": _fields(row)})
+        stored.append(_new(Stored, (at, value, place, row)))
+        rows[at] = value
+        rows[place] = at
     return Opened(stored, rows, blocks)
 
 
@@ -110,22 +115,29 @@ def closing_rows(universe: UUID, world: UUID, closed: Iterable[bytes]) -> dict[b
     return {keys.effect_cancel(intent): marker for intent in closed}
 
 
-def store_row(row: Row, shard: int | None = None) -> Stored:
-    """A row with its keys and value; `shard` is that of its world, where it is known."""
-    intent: dict[str, Any] = {
-        "height": row.height, "kind": row.kind, "key": row.key, "timeout_ns": row.timeout_ns,
-        "params": row.params if isinstance(row.params, Link) else seal(row.params),
-        "attempts": row.attempts, "module": row.module, "cell": row.cell, "born": row.born,
-        "tried": row.tried, "delay_ns": row.delay_ns,
+def store_row(row: Row) -> Stored:
+    """A row with its keys and value."""
+    value = encode_flat({"universe": row.universe.bytes, "world": row.world.bytes, "intent": _fields(row)})
+    at, place = keys.effect_keys(keys.shard_of(row.world), row.priority, row.ready_ns)(row.intent)
+    return Stored(at, value, place, row)
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    """What a row's value says of its intent: shallow, and without floats."""
+    (
+        _, _, _, _, _, height, kind, params, key, timeout_ns, attempts, grant, module, cell, born, tried,
+        delay_ns, error,
+    ) = row  # fmt: skip
+    fields: dict[str, Any] = {
+        "height": height, "kind": kind, "key": key, "timeout_ns": timeout_ns,
+        "params": params if isinstance(params, Link) else seal(params), "attempts": attempts,
+        "module": module, "cell": cell, "born": born, "tried": tried, "delay_ns": delay_ns,
     }  # fmt: skip
-    if row.grant is not None:
-        intent["grant"] = dict(row.grant)
-    if row.error is not None:
-        intent["error"] = row.error
-    value = encode({"universe": row.universe.bytes, "world": row.world.bytes, "intent": intent})
-    shard = keys.shard_of(row.world) if shard is None else shard
-    at = keys.effect(shard, row.priority, row.ready_ns, row.intent)
-    return Stored(at, value, keys.effect_at(row.intent), row)
+    if grant is not None:
+        fields["grant"] = dict(grant)
+    if error is not None:
+        fields["error"] = error
+    return fields
 
 
 def read_row(at: bytes, value: bytes) -> Stored:

@@ -10,14 +10,15 @@ Rejected: a task for each attempt. Quick adapters would spend more on tasks than
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from cellule.errors import Unavailable
 from cellule.host.limits import CLOCK_LOOK_S
 from cellule.host.outbox.lanes import RUNNING, Entry
+from cellule.host.outbox.limits import QUICK_MAX
 from cellule.host.outbox.pacing import SECOND_NS
-from cellule.host.outbox.performing import Again
+from cellule.host.outbox.performing import Again, Outcome
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Stored
 from cellule.host.outbox.searching import wait_event
@@ -128,31 +129,51 @@ class Runner:
         """Make one attempt after the other, as long as there are rows that need no look first."""
         entry: Entry | None = first
         lane = first.lane
+        quick = 0
         while entry is not None:
-            await self._attempt(entry)
+            rest = self._attempt(entry)
+            if rest is not None:
+                await self._await(entry, rest)
+                quick = 0
             lane.active -= 1
             if self._ending:
                 return
             entry = lane.next(self._clock.now_ns(), self._clock.monotonic_ns(), known=True)
-            if entry is not None:
+            quick += 1
+            if entry is not None and quick >= QUICK_MAX:
                 await asyncio.sleep(0)  # an adapter that never waits must not keep everyone else waiting
+                quick = 0
         self._work.set()
 
-    async def _attempt(self, entry: Entry) -> None:
-        outcome: Receipt | Again | None = None
+    def _attempt(self, entry: Entry) -> Awaitable[Outcome] | None:
+        """Begin an attempt; returns what is left of it where it waits for something."""
         if not entry.closed:
             entry.state = RUNNING
-            entry.task = asyncio.current_task()
-            try:
-                outcome = await entry.lane.performer.perform(entry.stored.row)
-            except asyncio.CancelledError:
-                if not _was_closed(entry):
-                    raise
-            except Unavailable:
-                if not self._patience.is_ending:
-                    raise
-            finally:
-                entry.task = None
+            outcome = entry.lane.performer.perform(entry.stored.row)
+            if not isinstance(outcome, Receipt | Again):
+                return outcome
+            if not entry.closed:
+                self._owner.finish(entry, outcome)
+                return None
+        self._owner.drop(entry)
+        return None
+
+    async def _await(self, entry: Entry, rest: Awaitable[Outcome]) -> None:
+        """Wait for what is left of an attempt, unless its intent is closed."""
+        outcome: Outcome | None = None
+        entry.task = asyncio.current_task()
+        if entry.closed and entry.task is not None:  # it was closed by its own first step
+            entry.task.cancel()
+        try:
+            outcome = await rest
+        except asyncio.CancelledError:
+            if not _was_closed(entry):
+                raise
+        except Unavailable:
+            if not self._patience.is_ending:
+                raise
+        finally:
+            entry.task = None
         if entry.closed:
             self._owner.drop(entry)
         elif outcome is not None:

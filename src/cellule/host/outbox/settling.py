@@ -16,10 +16,12 @@ from typing import Literal
 from uuid import UUID
 
 from cellule.errors import Conflict, OutcomeUnknown, Unavailable
+from cellule.host.brought import Rows
 from cellule.host.outbox.lanes import Entry
 from cellule.host.outbox.limits import CHANGES_BYTES_MAX, CHANGES_MAX
 from cellule.host.outbox.rows import Stored
 from cellule.host.patience import Patience
+from cellule.kernel.items import ReceiptItem
 from cellule.sources import Entropy
 from cellule.store import keys
 from cellule.store.engine import Batch, Engine
@@ -27,26 +29,28 @@ from cellule.store.engine import Batch, Engine
 READY_BYTES = 16
 ATTEMPT_NUMBERS = 256
 
-Arrived = Callable[[UUID, UUID, Sequence[tuple[bytes, bytes]]], None]
-"""Told the universe, the world and the inbox rows (key, item) that were written there."""
+Arrived = Callable[[UUID, UUID, Rows, bytes], None]
+"""Told the universe, the world, the inbox rows written there, and what its `ready` row holds since."""
 
 
 class Change:
     """What becomes of one row: cleared with a receipt, moved, or removed.
 
-    Without `stored` only a marker is cleared. `entry` is for whoever asked for the change.
+    Without `stored` only a marker is cleared. `entry` is for whoever asked for the change. `receipt` is what
+    the inbox reads from the bytes of `item`, if that takes no look elsewhere.
     """
 
-    __slots__ = ("entry", "intent", "item", "moved", "size", "stored", "unmark")
+    __slots__ = ("entry", "intent", "item", "moved", "receipt", "size", "stored", "unmark")
 
     def __init__(
         self, intent: bytes, stored: Stored | None, entry: Entry | None = None, *, item: bytes | None = None,
-        moved: Stored | None = None, unmark: bool = False,
+        receipt: ReceiptItem | None = None, moved: Stored | None = None, unmark: bool = False,
     ) -> None:  # fmt: skip
         self.intent = intent
         self.stored = stored
         self.entry = entry
         self.item = item
+        self.receipt = receipt
         self.moved = moved
         self.unmark = unmark
         self.size = 500 + len(item or b"")
@@ -155,6 +159,7 @@ class Settler:
         clear: list[bytes] = []
         ordered: list[tuple[bytes, bytes]] = []
         add: dict[bytes, int] = {}
+        inbox = b""
         for change in group:
             stored, moved = change.stored, change.moved
             if change.unmark:
@@ -169,7 +174,8 @@ class Settler:
             else:
                 clear.append(stored.place)
             if change.item is not None:
-                ordered.append((keys.inbox_prefix(stored.row.universe, stored.row.world), change.item))
+                inbox = inbox or keys.inbox_prefix(stored.row.universe, stored.row.world)
+                ordered.append((inbox, change.item))
         row = next((each.stored.row for each in group if each.stored is not None and each.item), None)
         if row is not None:
             shard = keys.shard_of(row.world)
@@ -182,9 +188,14 @@ class Settler:
     def _announce(self, group: list[Change], batch: Batch, stamps: Sequence[bytes]) -> None:
         if self._arrived is None or not stamps:
             return
-        rows = [(prefix + stamp, item) for (prefix, item), stamp in zip(batch.ordered, stamps, strict=True)]
+        receipts = [
+            change.receipt for change in group if change.stored is not None and change.item is not None
+        ]
+        keys_of = [prefix + stamp for (prefix, _), stamp in zip(batch.ordered, stamps, strict=True)]
+        rows = list(zip(keys_of, receipts, strict=True))
         row = next(each.stored.row for each in group if each.stored is not None)
-        self._arrived(row.universe, row.world, rows)
+        ready = batch.set[keys.ready(keys.shard_of(row.world), row.universe, row.world)]
+        self._arrived(row.universe, row.world, rows, ready)
 
 
 def _group(queue: deque[Change]) -> list[Change]:

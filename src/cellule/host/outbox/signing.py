@@ -27,7 +27,7 @@ from uuid import UUID
 from cellule.errors import CelluleError, Rejected
 from cellule.host.folder import folder_error
 from cellule.sources import Entropy
-from cellule.values.cbor import encode
+from cellule.values.cbor import encode, encode_flat
 
 KEY_BYTES = 32
 MAC_BYTES = 32
@@ -42,7 +42,7 @@ _MAC_BEGIN, _MAC_END = _MAC_AT + len(_MAC_HEAD), _MAC_AT + len(_MAC_HEAD) + MAC_
 class NodeKey:
     """A secret of 32 bytes; `id` names it in receipts and tells nothing about it."""
 
-    __slots__ = ("_inner", "_outer", "id")
+    __slots__ = ("_begun", "_inner", "_outer", "id")
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != KEY_BYTES:
@@ -55,6 +55,7 @@ class NodeKey:
         padded = secret.ljust(_BLOCK_BYTES, b"\0")
         self._inner = sha256(bytes(byte ^ 0x36 for byte in padded))  # HMAC's two hashes, begun once: every
         self._outer = sha256(bytes(byte ^ 0x5C for byte in padded))  # receipt needs two macs
+        self._begun: tuple[UUID | None, UUID | None, Any] = None, None, self._inner
         self.id = sha256(secret).digest()[:8].hex()
 
     def __repr__(self) -> str:
@@ -67,8 +68,8 @@ class NodeKey:
         return signed
 
     def sealed(self, universe: UUID, world: UUID, item: dict[str, Any]) -> bytes:
-        """The canonical bytes of the signed item."""
-        bare = encode({**item, "by": self.id})
+        """The canonical bytes of the signed item, which is shallow and without floats."""
+        bare = encode_flat({**item, "by": self.id})
         mac = self._digest(universe, world, bare)
         return b"".join((bytes((bare[0] + 1,)), bare[1:_MAC_AT], _MAC_HEAD, mac, bare[_MAC_AT:]))
 
@@ -94,9 +95,14 @@ class NodeKey:
         return self._digest(universe, world, encode(item))
 
     def _digest(self, universe: UUID, world: UUID, bare: bytes) -> bytes:
-        """HMAC-SHA256."""
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(universe.bytes + world.bytes + bare)
+        """HMAC-SHA256. What was begun for a world is kept: the next item is mostly of the same one."""
+        begun_universe, begun_world, begun = self._begun
+        if begun_universe is not universe or begun_world is not world:
+            begun = self._inner.copy()
+            begun.update(universe.bytes + world.bytes)
+            self._begun = universe, world, begun
+        inner, outer = begun.copy(), self._outer.copy()
+        inner.update(bare)
         outer.update(inner.digest())
         return outer.digest()
 

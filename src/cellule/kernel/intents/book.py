@@ -93,7 +93,11 @@ class Book:
 
     def remove(self, height: int, entry: list[Any]) -> None:
         """An intent is settled."""
-        self.open.remove(pair_key(height, 0))
+        self.settled(pair_key(height, 0), entry)
+
+    def settled(self, place: bytes, entry: list[Any]) -> None:
+        """The intent at this place of `open` is settled."""
+        self.open.remove(place)
         self._count(entry, -1)
 
     def _count(self, entry: list[Any], change: int) -> None:

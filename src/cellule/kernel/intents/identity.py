@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from cellule.values.cbor import encode
+from cellule.values.cbor import encode, encode_flat
 from cellule.values.cid import Cid, cid_of
 
 ID_BYTES = 32
@@ -30,7 +30,7 @@ def intent_digest(
         "born": born, "cell": [base, key], "effect": kind, "height": height, "params": params,
         "position": position, "world": world,
     }  # fmt: skip
-    return cid_of(encode(origin)).digest
+    return sha256(encode_flat(origin)).digest()
 
 
 def intent_cid(digest: bytes) -> Cid:

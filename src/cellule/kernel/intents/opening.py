@@ -17,15 +17,17 @@ from cellule.kernel.eras import Compiled
 from cellule.kernel.intents import applying, settling
 from cellule.kernel.intents import book as books
 from cellule.kernel.intents.desk import Desk
+from cellule.kernel.intents.express import open_plain
 from cellule.kernel.intents.gate import Applicant, Asked, Ruling, rule
 from cellule.kernel.intents.identity import intent_digest
 from cellule.kernel.limits import CELL_INTENTS_MAX, OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, WAITERS_MAX
-from cellule.kernel.manifest.model import Module
+from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.need import Need
 from cellule.kernel.program import Proven, StepFault
 from cellule.kernel.records import ALLOW, DECISION, DENY, INTENT, NEXT_BEAT, SAME, Settled
 from cellule.values.cbor import decode_trusted
 
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 KEY_CHARS_MAX = 500  # of an idempotency key
 
 
@@ -40,6 +42,9 @@ class Step(NamedTuple):
 
 def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[Asked]:
     """The requests of a step; `StepFault` where one is not declared or does not fit."""
+    asked = _proven(era, module, effects)
+    if asked is not None:
+        return asked
     if module.kind == "pure":
         raise StepFault("kernel.effect_pure", f"{module.name} is pure and may ask for no effect")
     if len(effects) > STEP_EFFECTS_MAX:
@@ -51,6 +56,22 @@ def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[Asked]:
                 "kernel.effect_shape", f"effects[{at}] is not (kind, params, slot, key): {effect!r}"
             )
     return [_checked(era, module, at, effect) for at, effect in enumerate(effects)]
+
+
+def _proven(era: Compiled, module: Module, effects: Sequence[Any]) -> list[Asked] | None:
+    """The requests of a step if all are proven, declared and for adapters; None where one takes a look."""
+    kinds, emitted, asked = era.manifest.effects, module.effects_emitted, []
+    for request in effects:
+        if type(request) is not Proven:
+            return None
+        kind, params, slot, key = request
+        if kind not in emitted or kind == TIMER_SET or key is not None or len(params) > OUTPUT_BYTES_MAX:
+            return None
+        effect = kinds.get(kind)
+        if effect is None:
+            return None
+        asked.append(_new(Asked, (effect, params, slot, None)))
+    return asked if len(asked) <= STEP_EFFECTS_MAX and module.kind != "pure" else None
 
 
 def _is_request(effect: Any) -> bool:
@@ -100,10 +121,14 @@ def _is_text(key: str) -> bool:
     return True
 
 
-def open_all(desk: Desk, slot: Slot, step: Step, asked: Sequence[Asked]) -> Generator[Need, None, None]:
-    """Write a step's requests down, decide them, and make it so."""
-    for position, each in enumerate(asked):
-        yield from _open(desk, slot, step, position, each)
+def open_all(
+    desk: Desk, slot: Slot, step: Step, asked: Sequence[Asked], opened: int = 0
+) -> Generator[Need, None, None]:
+    """Write a step's requests down, decide them, and make it so; the first `opened` are open already."""
+    if not opened:
+        opened = open_plain(desk, slot, step.height, step.born, step.era, asked)
+    for position in range(opened, len(asked)):
+        yield from _open(desk, slot, step, position, asked[position])
 
 
 def _open(desk: Desk, slot: Slot, step: Step, position: int, asked: Asked) -> Generator[Need, None, None]:

@@ -7,7 +7,7 @@ settles the intent as `failed`; a module that takes `sys/EffectReceiptRejected@1
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Corrupted, Rejected
@@ -142,6 +142,19 @@ def _pass_on(
 
 
 # What comes from outside
+
+
+def expect(desk: Desk, items: Sequence[Any]) -> Generator[Need, None, None]:
+    """Read the intents and cells of all receipts among these items together."""
+    ledger, book = desk.ledger, desk.ledger.book
+    heights = [item.height for item in items if type(item) is ReceiptItem]
+    yield from book.expect(heights)
+    targets: list[tuple[str, bytes]] = []
+    for height in heights:
+        entry = yield from book.find(height)
+        if entry is not None:
+            targets.append((entry[1], entry[2]))
+    yield from ledger.slots(targets)
 
 
 def admit(desk: Desk, item: ReceiptItem) -> Generator[Need, None, Outcome]:

@@ -74,8 +74,10 @@ class OrderedIndex:
     def insert(self, key: bytes, value: Any) -> None:
         """Set the entry of a key that has none; the caller knows, and this is checked only in memory."""
         dirty = self._dirty
-        ensure(key not in dirty.added, "kernel.ordered_insert", "key {key} is inserted twice", key=key)
-        dirty.hold(key, value)
+        if key in dirty.added:
+            ensure(False, "kernel.ordered_insert", "key {key} is inserted twice", key=key)
+        dirty.keys.add(key)
+        dirty.added[key] = value
         if key not in dirty.unsure:
             dirty.count += 1
 

@@ -24,6 +24,7 @@ from cellule.values.schema.fields import is_record_class
 from cellule.values.schema.wire import wire_codec
 
 Write = Callable[[Any], bytes]
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class Requests:
@@ -41,7 +42,20 @@ class Requests:
         """The same requests with params as canonical bytes; raises `StepFault` naming the first wrong one."""
         if isinstance(effects, Request) or not isinstance(effects, list | tuple):
             raise StepFault("modules.effect_invalid", f"effects is a list of requests, not {_kind(effects)}")
-        return [self._encoded(at, effect) for at, effect in enumerate(effects)]
+        return [self._plain(effect) or self._encoded(at, effect) for at, effect in enumerate(effects)]
+
+    def _plain(self, effect: object) -> Proven | None:
+        """The same for a request like one before, with neither slot nor key; None where it takes a look."""
+        if effect.__class__ is not Request:
+            return None
+        kind, params, slot, key = effect
+        write = self._writers.get((kind, params.__class__))
+        if write is None or slot is not None or key is not None:
+            return None
+        try:
+            return _new(Proven, (kind, write(params), None, None))
+        except CelluleError:
+            return None  # the other way says where
 
     def _encoded(self, at: int, effect: object) -> Proven:
         if not isinstance(effect, Request):

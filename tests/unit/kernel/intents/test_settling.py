@@ -6,6 +6,7 @@ import pytest
 
 from cellule.kernel.intents.identity import intent_text
 from cellule.kernel.items import Admitted, ReceiptItem, RefusedItem
+from cellule.kernel.limits import RECEIPT_BYTES_MAX
 from cellule.kernel.records import REFUSED
 
 
@@ -94,10 +95,9 @@ def test_long_receipts_are_linked(bank):
     assert bank.last()[1]["value"] == {"id": "x" * 9_000}
 
 
-def test_a_receipt_over_the_limit_is_invalid(bank, monkeypatch):
-    monkeypatch.setattr("cellule.kernel.intents.settling.RECEIPT_BYTES_MAX", 100)
+def test_a_receipt_over_the_limit_is_invalid(bank):
     [opening] = bank.charge().opened
-    bank.receive(opening, value={"id": "x" * 200})
+    bank.receive(opening, value={"id": "x" * RECEIPT_BYTES_MAX})
     assert bank.last()[1]["code"] == "kernel.receipt_invalid"
 
 
