@@ -4,6 +4,7 @@ Records      a small one (a key and a number), which has the targets, and beside
              lines, a time, a map).
 In flight    so many events are handed over by `send_nowait` and not yet acknowledged; as soon as the oldest
              is, new ones follow. Typed events in, encoded inside the clock.
+Halves       as many, handed over by `send_many` in two tasks, half of them at a time each.
 Tasks        as many tasks, each awaiting `send` for one event after another.
 Alone        `send` (`applied`), the next one after its answer.
 Floor        see `ingest_floor`: the same events, in the same batches, the same bytes; one for each record.
@@ -37,7 +38,8 @@ from cellule.host.handles import WorldHandle
 from cellule.host.sends import Sent
 
 KEYS = 1_000
-IN_FLIGHT = {1: 50, 10: 500, 100: 2_000, 1_000: 5_000}  # and the events of a round
+IN_FLIGHT = {1: 50, 10: 500, 100: 2_000, 1_000: 20_000}  # and the events of a round
+TASKS_EVENTS = 5_000
 ROUNDS = 25
 OTHERS_EVENTS = 100
 FLOOR_MIN, OTHERS_MIN, ALONE_MAX = 1 / 3, 30.0, 3.0
@@ -65,7 +67,9 @@ async def _measure(job: Job, *, quick: bool) -> AsyncGenerator[Row, None]:
                     count = max(events // share, size // share, 1)
                     for row in await _in_flight(turns, others, size, count, rounds):
                         yield row
-                yield await _tasks(turns, KEYS // share, IN_FLIGHT[KEYS] // share, rounds)
+                for row in await _halves(turns, keys, IN_FLIGHT[KEYS] // share, rounds):
+                    yield row
+                yield await _tasks(turns, KEYS // share, TASKS_EVENTS // share, rounds)
                 for row in await _alone(turns, IN_FLIGHT[1] // share, rounds):
                     yield row
 
@@ -128,6 +132,19 @@ async def _in_flight(turns: _Turns, others: Others, size: int, count: int, round
     return rows
 
 
+async def _halves(turns: _Turns, size: int, count: int, rounds: int) -> list[Row]:
+    case = f"{turns.job.name}, {size:,} in flight by send_many"
+    ours_s, floor_s, batch = await turns.best(_in_halves(size), count, rounds)
+    return [
+        ratio(
+            "ingest", case, "events vs floor", floor_s / ours_s, FLOOR_MIN if turns.job.has_targets else None
+        ),
+        measured("ingest", case, "events", 1 / ours_s, "/s"),
+        measured("ingest", case, "an event", ours_s * 1e6, "us"),
+        measured("ingest", case, "events a frame", batch, ""),
+    ]
+
+
 def _others(others: Others, count: int) -> float:
     start = time.perf_counter()
     others.run(range(count))
@@ -167,6 +184,19 @@ def _windowed(size: int) -> Send:
             under_way.append(await world.send_nowait(event))
         for sent in under_way:
             await sent.wait()
+
+    return send
+
+
+def _in_halves(size: int) -> Send:
+    async def send(world: WorldHandle, events: list[Any]) -> None:
+        async def work(first: int) -> None:
+            for start in range(first, len(events), size):
+                await world.send_many(events[start : start + size // 2])
+
+        async with asyncio.TaskGroup() as tasks:
+            for first in (0, size // 2):
+                tasks.create_task(work(first))
 
     return send
 

@@ -8,7 +8,7 @@ not so; `Rounds` makes a slot of it, and takes its step with what it answered, i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from cellule.kernel.cells import Entry, Slot
 from cellule.kernel.intents.desk import Desk
@@ -21,6 +21,7 @@ from cellule.kernel.steps import Stepper
 from cellule.kernel.writer import LINK_MARK, RECORD_BYTES
 
 Answer = Output | bytes | StepFault | None
+_NO_END: Final = 1 << 62
 
 
 class Walk:
@@ -47,8 +48,9 @@ class Walk:
     def run(self) -> int:  # noqa: C901 - calls would cost a tenth each
         """Take plain steps, from the row after the last; returns the position of the first that is not."""
         writer, number, now_ns = self._writer, self._number, self._ledger.now_ns
-        first, records, size, before = writer.first, writer.records, writer.size, len(writer.records)
-        self.answer, begun = None, self._position
+        records, size, before, begun = writer.records, writer.size, len(writer.records), self._position
+        step, most = writer.first + before, FRAME_BYTES_CLOSE if begun else _NO_END  # one step at least
+        self.answer = None
         here, name = None, 0
         call: Any = None
         answer: Any = None
@@ -57,7 +59,7 @@ class Walk:
         recent: dict[bytes, Entry | None] = {}
         changes: dict[bytes, Entry] = {}
         for row in self._rows:
-            if row.__class__ is Slot or (size >= FRAME_BYTES_CLOSE and (begun or len(records) > before)):
+            if row.__class__ is Slot or size >= most:
                 break
             height, track, key, entry, value, fields = row
             if track is not here:
@@ -66,34 +68,34 @@ class Walk:
             if entry is None:
                 if track.retains:
                     break
-                state, version, born, prev = None, 0, 0, 0
+                state, version, born, prev = None, 0, step, 0
             else:
                 state, version, born, era, _, prev, more = entry
                 if era != number or state.__class__ is not bytes or more is not None:
                     break
-            step = first + len(records)
             if track.takes_context:
                 context = self._stepper.context(key, track.module, number, step, self._entropy, version)
             try:
                 answer = call(state, value, fields, key, context)
             except StepFault as fault:
                 answer = fault
-            if answer.__class__ is not bytes or len(answer) > STATE_INLINE_RECORD_MAX or LINK_MARK in answer:
-                self.answer = answer
+            if answer.__class__ is not bytes:
+                break
+            length = len(answer)
+            if length > STATE_INLINE_RECORD_MAX or LINK_MARK in answer:
                 break
             version += 1
-            if not born:
-                born = step
             records.append([STEP, height, name, key, born, number, OK, version, prev, [answer], None])
-            size += RECORD_BYTES + len(answer) + len(key)
+            size += RECORD_BYTES + length + len(key)
             if entry is not None and recent.get(key) is entry:
                 recent[key] = (answer, version, born, number, now_ns, step, None)
-                track.grown += len(answer) - len(state)
+                track.grown += length - len(state)
             else:
                 changes[key] = (answer, version, born, number, now_ns, step, None)
+            step, most, answer = step + 1, FRAME_BYTES_CLOSE, None
         else:
             self.is_straight = not begun and not before
-        writer.size = size
+        writer.size, self.answer = size, answer
         if not self.is_straight:
             self._tell(before)
         position = begun + len(records) - before
