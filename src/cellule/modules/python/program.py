@@ -1,7 +1,8 @@
 """`PythonProgram`: one reducer as the kernel calls it, bytes in, bytes out.
 
-Every step decodes its arguments anew, so whatever a reducer does to them stays with it. What it answers is
-checked and encoded by the codecs of its types. Nothing but `StepFault` leaves a step, except a
+Every step decodes its arguments anew, so whatever a reducer does to them stays with it; only a state in which
+nothing can change is kept from the step that made it to the next. What a reducer answers is checked and
+encoded by the codecs of its types. Nothing but `StepFault` leaves a step, except a
 `KeyboardInterrupt`: that is a person at the keyboard, not an outcome of the step.
 
 A step is taken once per event. It is written out in one piece because each further call would cost a tenth
@@ -34,7 +35,7 @@ from cellule.values.cbor import encode, read_unchecked, write_unchecked
 from cellule.values.names import Name
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.codec import codec_for
-from cellule.values.schema.direct import plain_class
+from cellule.values.schema.direct import is_constant, plain_class
 from cellule.values.schema.fields import is_record_class
 
 DECODING: Final = 0
@@ -44,6 +45,7 @@ ENCODING: Final = 2
 _make = cast(
     "Callable[[tuple[Any, ...]], Output]", partial(tuple.__new__, Output)
 )  # skips a Python-level call
+KEPT_MAX: Final = 10_000  # states of hot cells, kept as objects
 _UNORDERED: Final = (set, frozenset, dict, str, bytes)
 
 
@@ -51,9 +53,9 @@ class PythonProgram:
     """A reducer with the codecs of its types."""
 
     __slots__ = (
-        "_emits", "_events", "_function", "_naming", "_places", "_plain_events", "_plain_state",
-        "_read", "_read_key", "_requests", "_schemas", "_slots", "_takes_context", "_to_plain", "_watchdog",
-        "_ways", "_write", "_write_reply", "interface",
+        "_emits", "_events", "_function", "_keeps", "_kept", "_naming", "_places", "_plain_events",
+        "_plain_state", "_read", "_read_key", "_requests", "_schemas", "_slots", "_takes_context",
+        "_to_plain", "_watchdog", "_ways", "_write", "_write_reply", "interface",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +73,8 @@ class PythonProgram:
         state = state_codec(signature, interface, naming)
         self._read, self._write, self._to_plain = state.decode_trusted, state.encode, state.to_plain
         self._plain_state = plain_class(state.derived.shape)
+        self._keeps = is_constant(state.derived.shape)
+        self._kept: dict[bytes, Any] = {}
         self._plain_events = _plain_events(signature, interface, naming)
         self._read_key = key_reader(interface.key, interface.schemas)
         self._write_reply = self._reply_writer(signature.reply)
@@ -100,7 +104,7 @@ class PythonProgram:
         )  # fmt: skip
         plain, read_event = self._plain_events.get(schema), self._events.get(schema) or _not_taken
         plain_state, read, write, whole = self._plain_state, self._read, self._write, self._whole
-        to_plain = self._to_plain or _no_plain
+        to_plain, keeps, kept = self._to_plain, self._keeps, self._kept
 
         def step(  # noqa: C901 - as above
             state: bytes | None, value: bytes, fields: Mapping[str, Any] | None, _key: bytes,
@@ -119,6 +123,8 @@ class PythonProgram:
                         event = read_event(value)
                 if state is None:
                     before = None
+                elif keeps and state in kept:
+                    before = kept.pop(state)
                 elif plain_state is None:
                     before = read(state)
                 else:
@@ -133,20 +139,26 @@ class PythonProgram:
                     answer = function(before, event)
                 phase = ENCODING
                 output: Output | bytes
-                if answer.__class__ is not Step:
-                    if answer is None:
-                        raise _nothing()
-                    output = write(answer)
-                elif (
-                    answer.state is None or answer.emit or answer.effects or answer.deletes
-                    or answer.reply is not None or answer.ann is not None
+                is_step = answer.__class__ is Step
+                after = answer.state if is_step else answer
+                if is_step and (
+                    answer.emit or answer.effects or answer.deletes or answer.reply is not None
+                    or answer.ann is not None
                 ):  # fmt: skip
                     output = whole(answer)
+                elif after is None:
+                    raise _nothing()
+                elif to_plain is None:
+                    output = write(after)
                 else:
                     try:
-                        output = write_unchecked(to_plain(answer.state))
+                        output = write_unchecked(to_plain(after))
                     except Exception:  # noqa: BLE001 - as above
-                        output = write(answer.state)
+                        output = write(after)
+                    if keeps:
+                        if len(kept) >= KEPT_MAX:
+                            kept.clear()
+                        kept[output] = after
                 watched.token = 0
                 if watched.firing and watched.leave():
                     raise StepTimeout
@@ -284,11 +296,6 @@ def _plain_events(signature: Signature, interface: Interface, naming: Naming) ->
 def _not_taken(_value: bytes) -> Any:
     """What stands for the reader of an event that the module does not take."""
     raise KeyError
-
-
-def _no_plain(_state: object) -> Any:
-    """What stands for the short way to write a state that has none."""
-    raise TypeError
 
 
 def _nothing() -> StepFault:

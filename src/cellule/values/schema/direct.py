@@ -28,6 +28,7 @@ from cellule.values.schema.shape import (
 from cellule.values.schema.source import Source, indented
 
 _DIRECT_KINDS = frozenset({"bool", "int", "float", "text", "bytes", "literal"})
+_CONSTANT_KINDS = frozenset({"bool", "int", "text", "literal"})
 _ANEW_KINDS = frozenset({"bool", "int", "text", "literal", "datetime", "timedelta"})
 
 
@@ -175,6 +176,28 @@ def _is_made_anew(shape: Shape, above: set[int]) -> bool:
             if shape.is_mapping or id(shape) in above:  # a recursive record may nest too deep
                 return False
             return all(_is_made_anew(field.shape, above | {id(shape)}) for field in shape.fields)
+        case _:
+            return False
+
+
+def is_constant(shape: Shape) -> bool:
+    """Whether nothing in a value can change, and one that was encoded is all the same as the one read back.
+
+    Frozen records of exact scalars and tuples are; a float is not, as -0.0 is read back as 0.0.
+    """
+    match shape:
+        case ScalarShape(kind=kind):
+            return kind in _CONSTANT_KINDS
+        case OptionShape(item=item):
+            return is_constant(item)
+        case TupleShape(items=items):
+            return all(is_constant(item) for item in items)
+        case RecordShape():
+            return (
+                is_direct(shape, {}) and issubclass(shape.python, msgspec.Struct)
+                and shape.python.__struct_config__.frozen and "__dict__" not in dir(shape.python)
+                and all(is_constant(field.shape) for field in shape.fields)
+            )  # fmt: skip
         case _:
             return False
 
