@@ -100,19 +100,18 @@ class WorldHandle:
     ) -> Applied:  # fmt: skip
         """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`."""
         _check_wait(wait)
-        item = self._item(event, id, key, expected_version, correlation)
         if not self._node.is_owner:
-            return await self._send_remote(item, wait)
-        sent = Sent(item)
+            return await self._send_remote(self._item(event, id, key, expected_version, correlation), wait)
+        sent = self._sent(event, id, key, expected_version, correlation)
         if wait == "reply":
-            check_reply(item, (await self._hosted()).world.eras.current.router)
+            check_reply(sent.item, (await self._hosted()).world.eras.current.router)
         hosted = self._at_work
         if hosted is None or not hosted.offer(sent):
             (await self._hosted()).submit(sent)
         await sent.wait(wait)
         if sent.duplicate and wait != "durable":
-            return await self._outcome_of(sent.height, item.id, duplicate=True)
-        return self._applied(sent.height, item.id, sent.steps, duplicate=sent.duplicate)
+            return await self._outcome_of(sent.height, id, duplicate=True)
+        return self._applied(sent.height, id, sent.steps, duplicate=sent.duplicate)
 
     async def send_nowait(
         self, event: Any, *, id: str | bytes | UUID | None = None, key: Any = None,
@@ -122,14 +121,7 @@ class WorldHandle:
 
         It waits only while very many items wait for the world. Only the owner of the folder can do this.
         """
-        if id is None and key is None and expected_version is None and correlation is None:
-            make = self.types.makers.get(event.__class__)
-            item = self.types.item(event) if make is None else make(event)
-            if len(item[1]) > EVENT_INLINE_MAX:
-                check_event_size(*item[:2])
-            sent = Sent(item)
-        else:
-            sent = Sent(self._item(event, id, key, expected_version, correlation))
+        sent = self._sent(event, id, key, expected_version, correlation)
         hosted = self._at_work
         if hosted is None or not hosted.offer(sent):
             await self._hand_over(sent)
@@ -324,6 +316,19 @@ class WorldHandle:
         if hosted.is_full:
             await hosted.wait_room()
         hosted.submit(*sents)
+
+    def _sent(
+        self, event: Any, given: str | bytes | UUID | None, key: Any, expected: int | None,
+        correlation: str | None,
+    ) -> Sent:  # fmt: skip
+        """The handle of an event, which is mostly plain and of a class that was sent before."""
+        if given is not None or key is not None or expected is not None or correlation is not None:
+            return Sent(self._item(event, given, key, expected, correlation))
+        make = self.types.makers.get(event.__class__)
+        item = self.types.item(event) if make is None else make(event)
+        if len(item[1]) > EVENT_INLINE_MAX:
+            check_event_size(*item[:2])
+        return Sent(item)
 
     def _item(
         self, event: Any, given: str | bytes | UUID | None, key: Any, expected: int | None,

@@ -352,7 +352,8 @@ class Hosted:
             for finished in group:
                 self._made_durable(finished)
             self._room.set()
-            self._work.ring()
+            if self._must_go_on():
+                self._work.ring()
 
     def _take(self) -> list[Finished]:
         group = [self._finished.popleft()]

@@ -16,7 +16,7 @@ from cellule.host.node import Node
 from cellule.host.reading import Reader
 from cellule.host.requests import Request
 from cellule.host.sends import Wait
-from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.items import ControlItem, EventItem, Plain
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.routes import Router
 from cellule.sources import uuid7
@@ -87,8 +87,9 @@ class Remote:
         return uuid7(self._node.clock.now_ns(), self._node.entropy.bytes(10))
 
 
-def check_reply(item: EventItem, router: Router) -> None:
+def check_reply(given: EventItem | Plain, router: Router) -> None:
     """A reply comes from exactly one cell."""
+    item = EventItem(*given[:2]) if isinstance(given, tuple) else given
     assert isinstance(item.value, bytes)
     targets = router.route(item.schema, item.value, item.key)
     if len(targets) != 1:

@@ -30,9 +30,9 @@ _HEADER_KEYS = {"beat", "burst", "entropy", "first", "format", "last", "now_ns",
 Record = list[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Header:
-    """What all records of a frame share."""
+    """What all records of a frame share. Nobody changes it; not frozen, because that is slower to make."""
 
     beat: int
     first: int

@@ -178,10 +178,11 @@ class Laid(NamedTuple):
         return (cause, self.names[name], key, status, version, height + self.stop - self.first, None, "", "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Beat:
     """The result of a beat. `frame` is None when nothing happened: then nothing may be committed.
 
+    Nobody changes it; not frozen, because that is slower to make.
     `blocks` are the nodes the frame links. `told` has an outcome for each item, unless `laid` speaks of all
     of them, and `rows` has the steps, unless `laid` tells those too. `wake` is when the world next wants a
     beat by itself; `more` tells that it wants one now. `opened` are intents to dispatch, `closed` the ids of

@@ -151,7 +151,7 @@ class Ledger:
 
     def has_timers(self) -> bool:
         """Tell whether any timer may be armed, without reading."""
-        return self.timers.root is not None or self.timers.dirty_count > 0
+        return not self.timers.is_empty
 
     def slots(self, targets: Iterable[Target]) -> Generator[Need, None, None]:
         """Bring the cells of `targets` to work, all together."""

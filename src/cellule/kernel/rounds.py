@@ -101,10 +101,9 @@ class Rounds:
 
     def _can_walk(self, lane: Lane) -> bool:
         """Tell whether the rows of a lane are all there is to step, and all may step in this beat."""
-        return (
-            not self._ledger.ring and len(lane.rows) <= self._pace.quota
-            and all(track.step is not None for track in lane.tracks)
-        )  # fmt: skip
+        if self._ledger.ring or len(lane.rows) > self._pace.quota:
+            return False
+        return None not in [track.step for track in lane.tracks]
 
     def _walk(self, lane: Lane) -> Generator[Need, None, int]:
         """Take the steps of the lane's rows, which are the first round; returns how many are left for it."""

@@ -39,22 +39,21 @@ _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class Lane:
-    """The plain events of one beat. `slots` has those that became slots, by the height of their event."""
+    """The plain events of one beat, on their tracks.
 
-    __slots__ = ("_cold", "_desk", "_tracks", "first", "rows", "slots", "stop")
+    `slots` has those that became slots, by the height of their event.
+    """
+
+    __slots__ = ("_cold", "_desk", "_tracks", "first", "rows", "slots", "stop", "tracks")
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._tracks: dict[str, Track | None] = {}
+        self._tracks: dict[str, Track | None] = {}  # by schema; None where its events are not plain
+        self.tracks: list[Track] = []
         self._cold: list[int] = []  # positions of rows whose cells are not in memory
         self.rows: list[Row | Slot] = []
         self.slots: dict[int, Slot] = {}
         self.first = self.stop = 0  # the heights of its events: from the first up to the stop
-
-    @property
-    def tracks(self) -> list[Track]:
-        """All tracks in use."""
-        return [track for track in self._tracks.values() if track is not None]
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, int]:
         """Admit plain events from the front, as long as they are; returns how many."""
@@ -148,11 +147,15 @@ class Lane:
             fast = era.fast.get(base)
             step = fast.ways.get(schema) if fast is not None and not fast.module.effects_emitted else None
             cells = self._desk.ledger.cells(base)
-            taken = next((other.taken for other in self.tracks if other.cells is cells), {})
+            taken: dict[bytes, int] = {}
+            for other in self.tracks:
+                if other.cells is cells:
+                    taken = other.taken
             track = Track(
                 cells, base, field, schema, step, fast and fast.module, fast is not None and fast.context,
                 fast is not None and fast.retains, taken, cells.live.recent, {},
             )  # fmt: skip
+            self.tracks.append(track)
         self._tracks[schema] = track
         return track
 

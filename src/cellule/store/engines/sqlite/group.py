@@ -19,6 +19,7 @@ from cellule.store.families import check_one_family
 from cellule.store.rows import add_counter, open_row, seal_row
 
 Outcome = list[Stamp] | CelluleError
+SHORT_ROWS, SHORT_BYTES = 4, 16_000
 
 
 @dataclass(slots=True)
@@ -32,6 +33,15 @@ class Prepared:
     add: dict[bytes, int]
     ordered: tuple[tuple[bytes, bytes], ...]
     size: int
+
+    @property
+    def is_short(self) -> bool:
+        """Tell whether this only expects and sets a few short rows."""
+        return (
+            self.size <= SHORT_BYTES
+            and 0 < len(self.set) <= SHORT_ROWS and 0 < len(self.expect) <= SHORT_ROWS
+            and not (self.clear or self.clear_range or self.add or self.ordered)
+        )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import cast
 
 from cellule.errors import Corrupted
 from cellule.store.engine import PAGE_BYTES_MAX, Page
@@ -39,6 +40,26 @@ def upsert_rows(connection: Connection, rows: Mapping[bytes, bytes]) -> None:
         flat = [b""] * (2 * size)
         flat[::2], flat[1::2] = part, [rows[key] for key in part]
         connection.execute(_upsert(size), flat)
+
+
+def upsert_expected(
+    connection: Connection, rows: Mapping[bytes, bytes], expect: Sequence[tuple[bytes, bytes | None]]
+) -> bool:
+    """Write a few stored rows in one statement if all others hold what is expected; tells whether they do.
+
+    The check costs a statement of its own otherwise. SQLite copies the rows once more, so this is for short
+    ones.
+    """
+    parameters: list[bytes | None] = []
+    for key in sorted(rows):
+        parameters += (key, rows[key])
+    for key, value in expect:
+        parameters += (key, value)
+    cursor = connection.execute(_upsert_expected(len(rows), len(expect)), cast("list[bytes]", parameters))
+    written = getattr(cursor, "rowcount", None)
+    if written is None:  # a driver that does not tell
+        written = connection.execute("SELECT changes()").fetchall()[0][0]
+    return bool(written)
 
 
 def delete_rows(connection: Connection, keys: Sequence[bytes]) -> None:
@@ -129,6 +150,15 @@ def _upsert(size: int) -> str:
     return (
         f"INSERT INTO rows (key, value) VALUES {_marks('(?, ?)', size)} "  # noqa: S608
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    )
+
+
+@cache
+def _upsert_expected(size: int, expected: int) -> str:
+    held = " AND ".join(["(SELECT value FROM rows WHERE key = ?) IS ?"] * expected)
+    return (
+        f"INSERT INTO rows (key, value) SELECT column1, column2 FROM (VALUES {_marks('(?, ?)', size)}) "  # noqa: S608
+        f"WHERE {held} ON CONFLICT (key) DO UPDATE SET value = excluded.value"
     )
 
 

@@ -39,6 +39,7 @@ from cellule.store.engines.sqlite.statements import (
     delete_rows,
     read_stamp,
     select_rows,
+    upsert_expected,
     upsert_rows,
     write_stamp,
 )
@@ -170,6 +171,9 @@ class Writer:
         """Decide the batches and write what they leave behind; the transaction stays open."""
         connection = self._begun()
         try:
+            alone = batches[0] if len(batches) == 1 else None
+            if alone is not None and alone.is_short and upsert_expected(connection, alone.set, alone.expect):
+                return Decision([[]], rows=dict(alone.set))
             stamping = any(batch.ordered for batch in batches)
             stamp = read_stamp(connection) if stamping else 0
             decision = decide(batches, select_rows(connection, keys_read(batches)), stamp)
