@@ -2,7 +2,7 @@
 
 What is on the lane is the first round (`walk.py`). In the ring too most steps are plain: a cell of the
 current era, an event its module takes as it is, a short new state and nothing else. Those are written down
-right in the loop; anything else goes through `Stepper` and `_write`, which know every case. All write the
+right in the loop; anything else goes through `Stepper` and `Writing`, which know every case. All write the
 same records.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from cellule.errors import Corrupted
 from cellule.kernel import expiry
-from cellule.kernel.cells import EVENT_MESSAGE, RECEIPT_MESSAGE, Message, Slot
+from cellule.kernel.cells import RECEIPT_MESSAGE, Slot
 from cellule.kernel.eras import Compiled
 from cellule.kernel.intents import opening
 from cellule.kernel.intents.desk import Desk
@@ -28,9 +28,10 @@ from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, OUTPUT_BYTE
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.need import Need
 from cellule.kernel.program import Output, StepFault
-from cellule.kernel.records import DELETED, EMITTED, OK, STEP, UPCAST
-from cellule.kernel.steps import Emission, Result, Stepper
-from cellule.kernel.writer import LINK_MARK, RECORD_BYTES, FrameWriter
+from cellule.kernel.records import OK, STEP
+from cellule.kernel.steps import Stepper
+from cellule.kernel.writer import LINK_MARK, RECORD_BYTES
+from cellule.kernel.writing import Asking, Writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +40,6 @@ class Pace:
 
     quota: int
     burst: int
-
-
-class _Asking(NamedTuple):
-    """What a step leaves to do about intents."""
-
-    slot: Slot
-    step: opening.Step
-    asked: Sequence[Asked]
-    gone: Sequence[int]
-    opened: int = 0  # of those asked, so many of the first are open already
 
 
 class Rounds:
@@ -62,9 +53,10 @@ class Rounds:
         self._pace = pace
         self._entropy = entropy
         self._desk = desk
-        self._asking: _Asking | None = None
+        self._asking: Asking | None = None
         self._is_straight = False
         self.steps: list[StepRow] = []
+        self._writing = Writing(desk, stepper, self.steps)
 
     def run(self, lane: Lane) -> Generator[Need, None, None]:
         """Step cells until the ring is empty or the beat has done enough."""
@@ -141,12 +133,12 @@ class Rounds:
             result = self._stepper.accepted(slot, era, era.fast[slot.cells.base].module, output)
         except StepFault as fault:
             result = self._stepper.failed(slot, fault)
-        self._write(slot, result)
+        self._asking = self._writing.write(slot, result)
 
     def _step(self, slot: Slot) -> Generator[Need, None, None]:
         """Take the step of the ring's first slot, whatever it may be."""
         result = yield from self._stepper.compute(slot, self._writer.next_height(), self._entropy)
-        self._write(slot, result)
+        self._asking = self._writing.write(slot, result)
 
     @cached_property
     def _plain(self) -> Callable[[Slot], bool]:
@@ -157,7 +149,7 @@ class Rounds:
         """
         ledger, eras, stepper, writer = self._ledger, self._eras, self._stepper, self._writer
         names, first, records, taken = writer.names, writer.first, writer.records, self.steps
-        step_ok, write, now_ns, entropy = ledger.step_ok, self._write, ledger.now_ns, self._entropy
+        step_ok, write, now_ns, entropy = ledger.step_ok, self._writing.write, ledger.now_ns, self._entropy
         era = eras.current
         modules, number = era.fast, era.number
 
@@ -185,10 +177,10 @@ class Rounds:
                 state, asked = (output, ()) if isinstance(output, bytes) else _bare(era, fast.module, output)
                 if state is None or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state:
                     output = Output(output) if isinstance(output, bytes) else output
-                    write(slot, stepper.accepted(slot, era, fast.module, output))
+                    self._asking = write(slot, stepper.accepted(slot, era, fast.module, output))
                     return True
             except StepFault as fault:
-                write(slot, stepper.failed(slot, fault))
+                self._asking = write(slot, stepper.failed(slot, fault))
                 return True
             at = names.get(base)
             if at is None:
@@ -212,7 +204,7 @@ class Rounds:
         """Open the plain requests of a plain step at once; the others are left to `_ask`."""
         opened = open_plain(self._desk, slot, step, born, era, asked)
         if opened < len(asked):
-            self._asking = _Asking(slot, opening.Step(step, born, depth, era), asked, (), opened)
+            self._asking = Asking(slot, opening.Step(step, born, depth, era), asked, (), opened)
 
     def _load_ring(self) -> Generator[Need, None, None]:
         """After a restore the ring names cells that are still at rest: bring the next ones together."""
@@ -228,82 +220,12 @@ class Rounds:
                 module=first.cells.base, key=first.key,
             )  # fmt: skip
 
-    def _write(self, slot: Slot, result: Result) -> None:
-        """Write any decided step down, and make it so."""
-        writer = self._writer
-        message = slot.queue[0]
-        base, key, entry = slot.cells.base, slot.key, slot.entry
-        module = writer.name(base)
-        for step in result.upcasts:
-            record = [UPCAST, message.height, module, key, writer.name(step.old), writer.name(step.new)]
-            writer.append(record, 0)
-        status, state = result.status, result.state
-        height = writer.next_height()
-        born = result.born or (height if status in (OK, DELETED) else 0)
-        more = _step_more(writer, result) if _has_more(result) else None
-        prev = entry[5] if entry is not None else 0
-        gone = self._ledger.intents_of(slot) if status == DELETED else ()
-        if result.asked or gone:
-            step_of = opening.Step(height, born, message.depth, result.era)
-            self._asking = _Asking(slot, step_of, result.asked, gone)
-        writer.append(
-            [STEP, message.height, module, key, born, result.era, status, result.version, prev,
-             writer.state(state), more],
-            (len(state) if state is not None else 0) + len(result.text) + len(key),
-        )  # fmt: skip
-        self._account(slot, height, born, result)
-        if result.emissions or result.code:
-            self._emit(slot, message, height, result)
-        self.steps.append((
-            message.height, base, key, status, result.version, height, result.reply, result.code, result.text,
-        ))  # fmt: skip
-
     def _ask(self) -> Generator[Need, None, None]:
         """Open the intents of the step just written, and abandon those of a cell it deleted."""
         asking, self._asking = self._asking, None
         assert asking is not None
         yield from opening.abandon(self._desk, asking.slot, asking.step, asking.gone)
         yield from opening.open_all(self._desk, asking.slot, asking.step, asking.asked, asking.opened)
-
-    def _account(self, slot: Slot, height: int, born: int, result: Result) -> None:
-        ledger = self._ledger
-        state = result.state
-        if result.status != OK:
-            more = {"code": result.code, "text": result.text} if result.code else None
-            ledger.step_done(slot, height, result.status, result.version, born, result.era, None, more)
-            return
-        kept: dict[str, Any] | None = None
-        if result.log:
-            assert state is not None
-            state, kept = ledger.append_log(slot.entry, state, self._writer.blocks)
-        ledger.step_done(slot, height, OK, result.version, born, result.era, state, kept)
-        if born == height:
-            expiry.arm(ledger, self._eras, self._writer, slot, height)
-
-    def _emit(self, slot: Slot, message: Message, height: int, result: Result) -> None:
-        failure = self._stepper.failure_event(slot, message, height, result)
-        if failure is not None:
-            self._append_emitted(height, failure)
-        for emission in result.emissions:
-            self._append_emitted(height, self._stepper.stopped_cascade(slot, height, emission) or emission)
-
-    def _append_emitted(self, cause: int, emission: Emission) -> None:
-        writer = self._writer
-        depth, schema, value, targets = emission
-        name = writer.name
-        height = writer.append(
-            [
-                EMITTED,
-                cause,
-                depth,
-                name(schema),
-                writer.value(value),
-                [[name(base), key] for base, key in targets],
-            ],
-            len(value),
-        )
-        if targets:
-            self._ledger.pending.append((Message(height, EVENT_MESSAGE, schema, value, depth, None), targets))
 
 
 def _bare(era: Compiled, module: Module, output: Output) -> tuple[bytes | None, Sequence[Asked]]:
@@ -316,22 +238,3 @@ def _bare(era: Compiled, module: Module, output: Output) -> tuple[bytes | None, 
     asked = opening.check(era, module, effects)
     size = len(state) + sum([len(each[1]) for each in asked])
     return (state, asked) if size <= OUTPUT_BYTES_MAX else (None, ())
-
-
-def _has_more(result: Result) -> bool:
-    return bool(result.code) or result.reply is not None or result.ann is not None or result.log
-
-
-def _step_more(writer: FrameWriter, result: Result) -> dict[str, Any]:
-    more: dict[str, Any] = {}
-    if result.reply is not None:
-        more["reply"] = writer.value(result.reply)
-    if result.ann is not None:
-        more["ann"] = writer.value(result.ann)
-    if result.code:
-        more["code"], more["text"] = result.code, result.text
-    if result.timed_out:
-        more["timed_out"] = True
-    if result.log:
-        more["log"] = True
-    return more
