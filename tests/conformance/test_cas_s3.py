@@ -15,16 +15,17 @@ from cellule.store.objects.options import RemoteOptions
 from cellule.store.objects.remote import RemoteObjects
 from cellule.testing.conformance.cas import CasConformance
 from cellule.testing.conformance.object_machine import sample
-from cellule.testing.servers.s3 import rclone_path, s3_server
+from cellule.testing.servers.process import program_path
+from cellule.testing.servers.s3 import S3Server
 
 IMPATIENT = RemoteOptions(connect_timeout_ms=1_000, retries_max=1, backoff_min_ms=10, backoff_max_ms=20)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    if rclone_path() is None:
+    if program_path(S3Server.program) is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rclone is not installed")
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
@@ -42,9 +43,9 @@ class TestCasInMemoryWithS3(CasConformance):
 @pytest.fixture
 async def parts(tmp_path):
     """An engine, a server of this test alone, its object store and a disk cache."""
-    if rclone_path() is None:
+    if program_path(S3Server.program) is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rclone is not installed")
-    with s3_server(tmp_path / "s3") as server:
+    with S3Server(tmp_path / "s3") as server:
         objects = RemoteObjects.open(server.url(), credentials=server.credentials, options=IMPATIENT)
         async with MemoryEngine() as engine, objects:
             yield engine, server, objects, await DiskCache.open(tmp_path / "cache")

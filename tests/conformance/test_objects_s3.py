@@ -18,7 +18,8 @@ from cellule.store.objects.options import RemoteOptions
 from cellule.store.objects.remote import RemoteObjects
 from cellule.testing.conformance.object_machine import names_in, pieces_of, sample, streamed
 from cellule.testing.conformance.objects import ObjectStoreConformance
-from cellule.testing.servers.s3 import rclone_path, s3_server
+from cellule.testing.servers.process import program_path
+from cellule.testing.servers.s3 import S3Server
 
 IMPATIENT = RemoteOptions(
     connect_timeout_ms=1_000,
@@ -34,9 +35,9 @@ LARGE = sample(30_000_000)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    if rclone_path() is None:
+    if program_path(S3Server.program) is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rclone is not installed")
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
@@ -50,9 +51,9 @@ def connect(server):
 @pytest.fixture
 def fragile(tmp_path):
     """A server of this test alone, to be killed."""
-    if rclone_path() is None:
+    if program_path(S3Server.program) is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("rclone is not installed")
-    with s3_server(tmp_path / "s3") as server:
+    with S3Server(tmp_path / "s3") as server:
         yield server
 
 

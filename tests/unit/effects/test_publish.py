@@ -17,7 +17,8 @@ from cellule.effects.publish.options import NatsOptions
 from cellule.effects.publish.subjects import check_subject
 from cellule.effects.publish.types import EventPublish, EventPublished
 from cellule.errors import Rejected
-from cellule.testing.servers.nats import NatsServer, nats_path
+from cellule.testing.servers.nats import NatsServer
+from cellule.testing.servers.process import program_path
 from cellule.values import cid_of
 from cellule.values.schema import codec_for, derive
 
@@ -26,7 +27,7 @@ GRANT = {"name": "events", "allow": {"subject": ["orders.*", "nobody.*"]}}
 
 @pytest.fixture(autouse=True)
 def program():
-    if nats_path() is None:
+    if program_path(NatsServer.program) is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("nats-server is not installed")
 
 
