@@ -32,15 +32,14 @@ def lay_columns(
         keys = [each[track.field].encode() for each in fields]
     except UNREADABLE:
         return None
+    if len(set(keys)) < len(keys) or schemas.count(track.schema) < len(items):
+        return None
     entries: list[Any] = list(map(track.recent.get, keys))
+    if not all(entries) or any(map(_MORE, entries)) or not track.cells.slots.keys().isdisjoint(keys):
+        return None
     sizes = list(map(len, values))
     size = writer.size + len(items) * RECORD_BYTES + sum(sizes)
-    if (
-        not all(entries) or any(map(_MORE, entries))
-        or len(set(keys)) < len(keys) or not track.cells.slots.keys().isdisjoint(keys)
-        or schemas.count(track.schema) < len(items) or max(sizes) > SHORT_MAX
-        or size >= FRAME_BYTES_ADMIT or LINK_MARK in b"".join(values)
-    ):  # fmt: skip
+    if size >= FRAME_BYTES_ADMIT or max(sizes) > SHORT_MAX or LINK_MARK in b"".join(values):
         return None
     size += track.begin(writer)
     parts = zip(

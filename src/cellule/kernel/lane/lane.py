@@ -4,8 +4,9 @@ An event is plain if it has nothing beside its bytes and goes to one cell by one
 beat are plain and no cell waits for a step, each event is written down and laid on the lane as a row, without
 a slot or a queue; `Rounds` then takes the rows' steps in their order, which is the order of the ring.
 Whatever is not as plain as that becomes a slot, which is stepped in its row's turn: a second event for the
-same cell, a cell that is stopped or waits for receipts, a step that fails, emits or replies. And if anything
-else happens in the beat, `enter` puts all rows into the ring, as if they had been delivered there.
+same cell, a cell that is stopped or waits for receipts, a step that fails, emits or replies. An event for a
+cell that has a queue goes there. And if anything else happens in the beat, `enter` puts all rows into the
+ring, as if they had been delivered to it.
 
 So the lane is a way, not a rule: the records and the world after it are those of `admission.py` and the ring,
 which know every case.
@@ -87,8 +88,8 @@ class Lane:
 
         The hot path of admission: in one piece, because each call from it would cost a tenth of it.
         """
-        rows, first, cold, tracks = self.rows, self.first, self._cold, self._tracks
-        size, join, short = self._desk.writer.size, b"".join, HEADS
+        rows, first, cold, tracks, ledger = self.rows, self.first, self._cold, self._tracks, self._desk.ledger
+        size, join, short, new = self._desk.writer.size, b"".join, HEADS, _new
         track: Any = None
         known = field = ""
         opening = middle = b""
@@ -118,11 +119,20 @@ class Lane:
             except UNREADABLE:
                 break
             height = first + len(raw)
-            if key in taken:
-                self._again(track, key, height, value)
+            if key in taken:  # the cell becomes a slot, with its events in its queue
+                row = rows[taken[key]]
+                slot = row if isinstance(row, Slot) else self.promote(taken[key])
+                slot.queue.append(new(Message, (height, EVENT_MESSAGE, schema, value, 0, None)))
+                self.slots[height] = slot
+            elif key in slots:  # its queue goes on where it stands in the ring, or waits
+                slot = slots[key]
+                if not slot.loaded or not slot.queue:
+                    break
+                ledger.deliver(slot, new(Message, (height, EVENT_MESSAGE, schema, value, 0, None)))
+                self.slots[height] = slot
             else:
                 entry = recent[key] if key in recent else track.cells.live.cached(key)
-                if key in slots or not 0 < len(key) <= KEY_BYTES_MAX:
+                if not 0 < len(key) <= KEY_BYTES_MAX:
                     break
                 if entry is MISSING:
                     cold.append(len(rows))
@@ -158,14 +168,6 @@ class Lane:
             self.tracks.append(track)
         self._tracks[schema] = track
         return track
-
-    def _again(self, track: Track, key: bytes, height: int, value: bytes) -> None:
-        """One more event for a cell of the lane: the cell becomes a slot with its events in its queue."""
-        position = track.taken[key]
-        row = self.rows[position]
-        slot = row if isinstance(row, Slot) else self.promote(position)
-        slot.queue.append(_new(Message, (height, EVENT_MESSAGE, track.schema, value, 0, None)))
-        self.slots[height] = slot
 
     def promote(self, position: int) -> Slot:
         """Make a row a slot, which is not in the ring."""
