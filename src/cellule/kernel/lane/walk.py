@@ -27,8 +27,8 @@ _NO_END: Final = 1 << 62
 class Walk:
     """One walk over the rows of a lane; `answer` is that of the row it stopped at, None if not called.
 
-    `is_straight` tells that it went over all rows at once, and that the records of the beat's steps are all
-    theirs; otherwise `steps` has what was stepped.
+    `is_straight` tells that it went over all rows at once, that no event is elsewhere, and that all records of
+    steps are theirs; otherwise `steps` has what was stepped.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Walk:
         self._entropy = entropy
         self._steps = steps
         self._rows: Iterator[Any] = iter(lane.rows)
+        self._slots = lane.slots
         self._position = 0
         self.answer: Answer = None
         self.is_straight = False
@@ -94,7 +95,7 @@ class Walk:
                 changes[key] = (answer, version, born, number, now_ns, step, None)
             step, most, answer = step + 1, FRAME_BYTES_CLOSE, None
         else:
-            self.is_straight = not begun and not before
+            self.is_straight = not (begun or before or self._slots)
         writer.size, self.answer = size, answer
         if not self.is_straight:
             self._tell(before)
