@@ -24,6 +24,8 @@ from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cid import Cid
 
+_NO_BLOCKS = Batch()
+
 
 @dataclass(slots=True)
 class Finished:
@@ -85,7 +87,7 @@ class Committer:
         has_blocks = any(each.blocks for each in group)
         while True:
             try:
-                blocks = await self._block_rows(group) if has_blocks else Batch()
+                blocks = await self._block_rows(group) if has_blocks else _NO_BLOCKS
                 await self._engine.commit(self._batch(group, head, row, ready, blocks))
                 break
             except (OutcomeUnknown, Conflict) as error:

@@ -27,8 +27,8 @@ _NO_END: Final = 1 << 62
 class Walk:
     """One walk over the rows of a lane; `answer` is that of the row it stopped at, None if not called.
 
-    `is_straight` tells that it went over all rows at once, that no event is elsewhere, and that all records of
-    steps are theirs; otherwise `steps` has what was stepped.
+    `is_straight` tells that it went over all rows at once, that no event is elsewhere, and that all records
+    of steps are theirs; otherwise `steps` has what was stepped.
     """
 
     def __init__(
