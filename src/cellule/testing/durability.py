@@ -1,7 +1,7 @@
 """A writer whose every batch can be accounted for, whatever the disk or the process did meanwhile.
 
 A `Ledger` commits batches that each build on the one before: each expects the head and writes several rows
-with the same token, a counter, a queue item and sometimes a cleared range. It notes what it was told. Later
+with the same token; every other one has a counter, a queue item and sometimes a cleared range too. It notes what it was told. Later
 `verify` reads everything back and replays the history that the stored head names: all that was acknowledged
 must be in it, nothing that was refused may be, and every row must be exactly what that history leaves.
 Breaking disks and killing processes do not live here.
@@ -46,8 +46,11 @@ class Ledger:
         rows = {self._part(n % SLOTS, part): self.value(n, part) for part in range(PARTS)}
         rows[keys.journal(self.space.universe, self.space.world, n)] = self.value(n, PARTS)
         rows[self._head_key()] = b"%d" % n
+        expect = {self._head_key(): b"%d" % parent if parent else None}
+        if n % 2:
+            return Batch(expect=expect, set=rows)
         return Batch(
-            expect={self._head_key(): b"%d" % parent if parent else None},
+            expect=expect,
             set=rows,
             clear=[self._part((n + 1) % SLOTS, 0)] if n % 5 == 0 else [],
             clear_range=[self.space.queue_range()] if n % CLEAR_EVERY == 0 else [],

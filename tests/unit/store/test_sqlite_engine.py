@@ -114,16 +114,16 @@ async def test_a_batch_that_comes_after_the_other_is_not_kept_for_company(engine
     assert await together(9) == ([], [9])
 
 
-async def test_a_short_batch_is_checked_and_written_by_one_statement(engine, spy):
+async def test_a_plain_batch_is_checked_written_and_committed_by_one_statement(engine, spy):
     await engine.commit(Batch(set={raw(0): b"0"}))
     spy.statements.clear()
     await engine.commit(Batch(expect={raw(0): b"0", raw(1): None}, set={raw(0): b"1", raw(1): b"1"}))
-    assert [sql.split()[0] for sql in spy.statements] == ["BEGIN", "INSERT", "COMMIT"]
+    assert [sql.split()[0] for sql in spy.statements] == ["INSERT"]
     assert await engine.read([raw(0), raw(1)]) == [b"1", b"1"]
 
 
 @pytest.mark.parametrize("expect", [{raw(0): b"?"}, {raw(0): None}, {raw(0): b"0", raw(9): b"?"}])
-async def test_a_short_batch_that_expects_another_value_conflicts_and_writes_nothing(engine, expect):
+async def test_a_plain_batch_that_expects_another_value_conflicts_and_writes_nothing(engine, expect):
     await engine.commit(Batch(set={raw(0): b"0"}))
     with pytest.raises(Conflict):
         await engine.commit(Batch(expect=expect, set={raw(0): b"1", raw(1): b"1"}))

@@ -65,6 +65,12 @@ def is_busy(error: BaseException) -> bool:
     return code is not None and code & 0xFF in (BUSY, LOCKED, PROTOCOL)
 
 
+def is_full(error: BaseException) -> bool:
+    """Tell whether there was no room on the disk, or in the file."""
+    code = result_code(error)
+    return code is not None and code & 0xFF == FULL
+
+
 def mapped(error: Exception, path: str, *, committing: bool = False) -> CelluleError:
     """Return the error to raise for an error of SQLite."""
     code = result_code(error) or 0

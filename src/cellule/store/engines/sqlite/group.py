@@ -19,7 +19,7 @@ from cellule.store.families import check_one_family
 from cellule.store.rows import add_counter, open_row, seal_row
 
 Outcome = list[Stamp] | CelluleError
-SHORT_ROWS, SHORT_BYTES = 4, 16_000
+PLAIN_ROWS, PLAIN_BYTES = 8, 512_000
 
 
 @dataclass(slots=True)
@@ -35,11 +35,11 @@ class Prepared:
     size: int
 
     @property
-    def is_short(self) -> bool:
-        """Tell whether this only expects and sets a few short rows."""
+    def is_plain(self) -> bool:
+        """Tell whether this only expects and sets a few rows."""
         return (
-            self.size <= SHORT_BYTES
-            and 0 < len(self.set) <= SHORT_ROWS and 0 < len(self.expect) <= SHORT_ROWS
+            self.size <= PLAIN_BYTES
+            and 0 < len(self.set) <= PLAIN_ROWS and 0 < len(self.expect) <= PLAIN_ROWS
             and not (self.clear or self.clear_range or self.add or self.ordered)
         )  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 It owns the only connection that writes. A batch is answered after COMMIT returned, which is after the log was
 synced. Whatever fails before COMMIT is rolled back and answered as not applied; when COMMIT itself fails the
-outcome is unknown, and the connection is replaced before the next group. Deciding is `group.py`'s.
+outcome is unknown, and the connection is replaced before the next group. A batch that comes alone and only
+expects and sets some rows is one statement, which commits itself. Deciding is `group.py`'s.
 
 Between groups the log is copied into the database file, while the writer's own connection holds the write
 lock. Rejected: checkpoints beside running writers. SQLite before 3.51.3 can lose committed pages when a
@@ -31,7 +32,7 @@ from cellule.store.engines.sqlite.connection import (
     patiently,
     roll_back,
 )
-from cellule.store.engines.sqlite.errors import is_busy, mapped, may_be_one_batch, result_code, told
+from cellule.store.engines.sqlite.errors import is_busy, is_full, mapped, may_be_one_batch, result_code, told
 from cellule.store.engines.sqlite.group import Decision, Outcome, Prepared, decide, keys_read
 from cellule.store.engines.sqlite.layout import prepare_file
 from cellule.store.engines.sqlite.statements import (
@@ -151,6 +152,11 @@ class Writer:
             return group, True
 
     def _answer(self, group: list[Waiting]) -> None:
+        if len(group) == 1 and group[0].batch.is_plain:
+            decision = self._at_once(group[0].batch)
+            if decision is not None:
+                self._settle(group, decision)
+                return
         try:
             decision = self._write([waiting.batch for waiting in group])
         except Exception as error:  # noqa: BLE001 - whatever happened, the callers must hear of it
@@ -167,13 +173,32 @@ class Writer:
             decision = _failed(group, told(error))
         self._settle(group, decision)
 
+    def _at_once(self, batch: Prepared) -> Decision | None:
+        """Check, write and commit a lone batch by one statement; None if that did nothing.
+
+        Then an expectation does not hold, another connection writes, or there is no room, which shows before
+        a commit record is complete: the longer way tells which. After any other error it may be committed.
+        """
+        try:
+            connection = self._connected()
+        except Exception:  # noqa: BLE001 - the longer way meets it too, and answers
+            return None
+        try:
+            if upsert_expected(connection, batch.set, batch.expect):
+                return Decision([[]], rows=dict(batch.set))
+        except Exception as error:  # noqa: BLE001 - whatever happened, the caller must hear of it
+            if is_busy(error) or is_full(error):
+                return None
+            self._drop()
+            if result_code(error) is not None:
+                error = mapped(error, self._settings.path, committing=True)
+            return Decision([told(error)])
+        return None
+
     def _write(self, batches: list[Prepared]) -> Decision:
         """Decide the batches and write what they leave behind; the transaction stays open."""
         connection = self._begun()
         try:
-            alone = batches[0] if len(batches) == 1 else None
-            if alone is not None and alone.is_short and upsert_expected(connection, alone.set, alone.expect):
-                return Decision([[]], rows=dict(alone.set))
             stamping = any(batch.ordered for batch in batches)
             stamp = read_stamp(connection) if stamping else 0
             decision = decide(batches, select_rows(connection, keys_read(batches)), stamp)
