@@ -1,9 +1,10 @@
 """A writer whose every batch can be accounted for, whatever the disk or the process did meanwhile.
 
 A `Ledger` commits batches that each build on the one before: each expects the head and writes several rows
-with the same token; every other one has a counter, a queue item and sometimes a cleared range too. It notes what it was told. Later
-`verify` reads everything back and replays the history that the stored head names: all that was acknowledged
-must be in it, nothing that was refused may be, and every row must be exactly what that history leaves.
+with the same token; every other one has a counter, a queue item and sometimes a cleared range too. It notes
+what it was told. Later `verify` reads everything back and replays the history that the stored head names: all
+that was acknowledged must be in it, nothing that was refused may be, and every row must be exactly what that
+history leaves.
 Breaking disks and killing processes do not live here.
 """
 
