@@ -19,7 +19,7 @@ from cellule.errors import Corrupted
 from cellule.host.limits import FRAME_PART_BYTES, FRAMES_PAGE
 from cellule.store import keys
 from cellule.store.engine import Engine
-from cellule.values.cbor import decode, encode
+from cellule.values.cbor import decode, encode_flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Head:
 
     def row(self) -> bytes:
         """The stored row."""
-        return encode({"beat": self.beat, "frame": self.frame, "height": self.height, "wake": self.wake_ns})
+        return encode_flat({"beat": self.beat, "frame": self.frame, "height": self.height, "wake": self.wake_ns})
 
     @classmethod
     def of_row(cls, stored: bytes) -> Head:
