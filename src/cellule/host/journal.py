@@ -33,7 +33,9 @@ class Head:
 
     def row(self) -> bytes:
         """The stored row."""
-        return encode_flat({"beat": self.beat, "frame": self.frame, "height": self.height, "wake": self.wake_ns})
+        return encode_flat(
+            {"beat": self.beat, "frame": self.frame, "height": self.height, "wake": self.wake_ns}
+        )
 
     @classmethod
     def of_row(cls, stored: bytes) -> Head:
