@@ -22,6 +22,7 @@ from cellule.errors import Rejected
 
 KEY_BYTES_MAX = 1_000
 VALUE_BYTES_MAX = 90_000
+_ROWS_FEW = 16
 BATCH_BYTES_MAX = 8_000_000
 BATCH_ORDERED_MAX = 65_535
 SCAN_LIMIT_MAX = 10_000
@@ -166,18 +167,24 @@ def check_batch(batch: Batch) -> int:
 
 
 def _check_sizes(batch: Batch) -> int:
-    """How many bytes the rows named by a batch have, in a few native calls; refuses what is too long."""
-    expected = [value for value in batch.expect.values() if value is not None]
-    keys = list(map(len, [*batch.set, *batch.expect, *batch.clear]))
-    values = list(map(len, [*batch.set.values(), *expected]))
-    if (
-        min(keys, default=1) < 1
-        or max(keys, default=1) > KEY_BYTES_MAX
-        or (max(values, default=0) > VALUE_BYTES_MAX)
-    ):
-        for key, value in (*batch.set.items(), *batch.expect.items(), *dict.fromkeys(batch.clear).items()):
-            _sized(key, value or b"")
-    return sum(keys) + sum(values)
+    """How many bytes the rows named by a batch have; refuses what is too long.
+
+    Many rows are looked at in a few native calls, which cost more than the loop for some.
+    """
+    if len(batch.set) + len(batch.expect) + len(batch.clear) > _ROWS_FEW:
+        expected = [value for value in batch.expect.values() if value is not None]
+        keys = list(map(len, [*batch.set, *batch.expect, *batch.clear]))
+        values = list(map(len, [*batch.set.values(), *expected]))
+        if min(keys) > 0 and max(keys) <= KEY_BYTES_MAX and max(values, default=0) <= VALUE_BYTES_MAX:
+            return sum(keys) + sum(values)
+    size = 0
+    for key, value in batch.set.items():
+        size += _sized(key, value)
+    for key, held in batch.expect.items():
+        size += _sized(key, held or b"")
+    for key in batch.clear:
+        size += _sized(key, b"")
+    return size
 
 
 def _check_counters(batch: Batch) -> int:
