@@ -61,11 +61,6 @@ class OrderedIndex:
         """Tell, without reading, whether there is certainly no entry."""
         return self._root is None and not self._frozen and not self._dirty.added
 
-    @property
-    def dirty_count(self) -> int:
-        """How many entries and hidden keys are in memory and in no root yet."""
-        return sum(len(layer.added) + len(layer.hidden) for layer in (*self._frozen, self._dirty))
-
     # Changes
 
     def put(self, key: bytes, value: Any) -> None:

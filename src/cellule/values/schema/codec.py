@@ -34,18 +34,8 @@ class Codec(Generic[T]):
     """Encodes and decodes one Python type; made by `codec_for`, immutable, safe to share between threads."""
 
     __slots__ = (
-        "_encode",
-        "_from",
-        "_read",
-        "_to",
-        "decode_trusted",
-        "derived",
-        "encode",
-        "name",
-        "source",
-        "to_plain",
-        "wire",
-        "with_decoded",
+        "_encode", "_from", "_read", "_to", "decode_trusted", "derived", "encode", "name", "source",
+        "to_plain", "wire", "with_decoded",
     )  # fmt: skip
 
     def __init__(self, derived: Derived[T]) -> None:

@@ -152,9 +152,23 @@ def test_what_is_inserted_and_removed_again_leaves_no_trace(store):
     for number in range(100):
         index.insert(pair_key(number, 7), [number])
         index.remove(pair_key(number, 7))
-    assert index.dirty_count == 0
     index.freeze()
     assert store.run(index.materialise()).blocks == {}
+
+
+def test_an_index_tells_without_reading_that_it_is_empty(store):
+    index = OrderedIndex(None, store.nodes)
+    assert index.is_empty
+    index.insert(pair_key(1, 7), [1])
+    assert not index.is_empty
+    index.freeze()
+    assert not index.is_empty
+    store.blocks.update(store.run(index.materialise()).blocks)
+    assert not index.is_empty
+    index.remove(pair_key(1, 7))
+    index.freeze()
+    store.run(index.materialise())
+    assert index.is_empty
 
 
 def test_inserting_a_key_twice_is_a_broken_promise(store):
