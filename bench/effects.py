@@ -24,7 +24,7 @@ from bench.effects_floor import Floor, TakenDown, commits_of
 from bench.report import Row, measured, ratio, stream
 from bench.timing import Side, best_of
 from cellule import Options
-from cellule.host.handles import WorldHandle
+from cellule.host.ingress.handles import WorldHandle
 from cellule.host.outbox.pool import Pool
 from cellule.host.service import Cellule
 from cellule.sources import SystemClock

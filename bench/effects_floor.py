@@ -24,8 +24,8 @@ import msgspec
 
 from bench.effects_app import Answer, Ask, Job, Wanted, job, nothing
 from cellule import Receipt
-from cellule.host.handles import WorldHandle
-from cellule.kernel.records import EVENT, RECEIPT, STEP
+from cellule.host.ingress.handles import WorldHandle
+from cellule.kernel.journal.records import EVENT, RECEIPT, STEP
 from cellule.store import keys
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.engines.sqlite.group import Decision

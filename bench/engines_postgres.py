@@ -27,7 +27,7 @@ from cellule.store.engine import Batch
 from cellule.store.engines.postgres import PostgresEngine
 from cellule.store.engines.postgres.connections import Connection
 from cellule.store.rows import seal_row
-from cellule.testing.servers.postgres import PostgresServer, missing_reason
+from tests.support.servers.postgres import PostgresServer, missing_reason
 
 FRAME = Random(1).randbytes(2_000)
 UNIVERSE = UUID(int=1)

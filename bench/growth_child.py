@@ -18,7 +18,7 @@ from typing import Any
 
 import cellule
 from bench.ingest_app import Added, app, key_of
-from cellule.host.handles import WorldHandle
+from cellule.host.ingress.handles import WorldHandle
 from cellule.kernel.index.live import MISSING
 
 WORLD = "bench"

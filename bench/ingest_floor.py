@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.ingest_jobs import Job, States
-from cellule.host.handles import WorldHandle
-from cellule.host.journal import frame_rows
-from cellule.kernel.frame import Frame, decode_frame, encode_frame
-from cellule.kernel.records import STEP
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.frames import frame_rows
+from cellule.kernel.journal.frame import Frame, decode_frame, encode_frame
+from cellule.kernel.journal.records import STEP
 from cellule.store import keys
 
 _UPSERT = "INSERT INTO rows (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"

@@ -17,8 +17,8 @@ from bench.report import Row, measured
 from bench.timing import Side, best_of
 from cellule.kernel.index import diff, lookup, update
 from cellule.kernel.index.node import Value
-from cellule.kernel.ledger import Budget
 from cellule.kernel.need import Need, Nodes, Pause, drive
+from cellule.kernel.state.ledger import Budget
 from cellule.values.cid import Cid
 
 CHANGES = 1_000

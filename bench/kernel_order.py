@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.items import EventItem
-from cellule.kernel.rounds import Pace
 from cellule.modules.python import PythonPrograms, describe, manifest_document
-from cellule.testing.kernel_world import KernelWorld
 from cellule.values.schema import codec_for, derive
+from tests.support.kernel_world import KernelWorld
 
 BASE = "bench/order"
 EVENT = "bench/Paid@1"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from bench.kernel_order import event_items, new_world
 from bench.report import Row, measured
 from bench.timing import Side, best_of
-from cellule.testing.kernel_world import KernelWorld
+from tests.support.kernel_world import KernelWorld
 
 CELLS = 100_000
 CHANGED = (10, 1_000, 10_000)

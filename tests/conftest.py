@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from cellule.testing.servers.postgres import PostgresServer, missing_reason
+from tests.support.servers.postgres import PostgresServer, missing_reason
+
+# Processes that tests start import `tests.support` too.
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
 
 @pytest.fixture(scope="session")

@@ -37,12 +37,12 @@ PARTS = {
 }
 HANDLES = {
     "Cellule": "cellule.host.service",
-    "WorldHandle": "cellule.host.handles",
-    "CellHandle": "cellule.host.handles",
-    "Sent": "cellule.host.sends",
-    "Applied": "cellule.host.handles",
-    "CellView": "cellule.host.handles",
-    "Version": "cellule.host.reading",
+    "WorldHandle": "cellule.host.ingress.handles",
+    "CellHandle": "cellule.host.ingress.handles",
+    "Sent": "cellule.host.ingress.sends",
+    "Applied": "cellule.host.ingress.handles",
+    "CellView": "cellule.host.ingress.handles",
+    "Version": "cellule.host.read.reader",
 }
 INSIDE = {  # public for other parts of Cellule only
     "Sent": {"wake", "fail", "stopped_slot"},

@@ -49,10 +49,10 @@ class Subject:
 
 SUBJECTS = (
     Subject("cellule.host.service", "Cellule", "SyncCellule", frozenset({"node"})),
-    Subject("cellule.host.handles", "WorldHandle", "SyncWorld", frozenset({"types", "follower"})),
-    Subject("cellule.host.handles", "CellHandle", "SyncCell"),
+    Subject("cellule.host.ingress.handles", "WorldHandle", "SyncWorld", frozenset({"types", "follower"})),
+    Subject("cellule.host.ingress.handles", "CellHandle", "SyncCell"),
     Subject(
-        "cellule.host.sends", "Sent", "SyncSent",
+        "cellule.host.ingress.sends", "Sent", "SyncSent",
         frozenset({"item", "laid", "left", "rows", "slots", "waiters", "wake", "fail", "stopped_slot"}),
     ),
 )  # fmt: skip

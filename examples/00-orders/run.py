@@ -21,10 +21,10 @@ from shop import app, order
 from stream import stream
 
 from cellule.assembly import open as open_node
-from cellule.host.folder import FolderLock
-from cellule.host.verification import verify_world
-from cellule.kernel.frame import Frame
-from cellule.kernel.records import EVENT
+from cellule.host.own.folder import FolderLock
+from cellule.host.read.verify import verify_world
+from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.records import EVENT
 from cellule.sync import open_sync
 
 HERE = Path(__file__).parent

@@ -27,8 +27,8 @@ from work import orders_of
 
 import cellule
 from cellule import Options
-from cellule.host.folder import FolderLock
-from cellule.host.verification import verify_world
+from cellule.host.own.folder import FolderLock
+from cellule.host.read.verify import verify_world
 
 HERE = Path(__file__).parent
 MARK = "# Made by the payments example, which starts it anew each time. Delete it whenever you like.\n*\n"

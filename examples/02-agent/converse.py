@@ -18,8 +18,8 @@ from model import CRATES, FILES
 
 import cellule
 from cellule.errors import Rejected
-from cellule.host.effects.model import EffectView
-from cellule.host.handles import WorldHandle
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.effects.model import EffectView
 
 WORLD = "talks"
 TALKS = {"crates": CRATES, "files": FILES}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from cellule.testing.servers.openai import Asked, OpenAiServer, Reply, ScriptedCall
+from cellule.testing.llm_server import Asked, OpenAiServer, Reply, ScriptedCall
 
 CRATES = "What do 12 crates at 37.50 cost, and which system do you run on?"
 FILES = "Please remove all files of this machine."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         rule,
         timer,
     )
-    from cellule.app.builtin import blob_get, blob_put, http, llm, process, publish
+    from cellule.app.standard_effects import blob_get, blob_put, http, llm, process, publish
     from cellule.assembly import Options, open
     from cellule.effects.adapter import Attempt, Failed, Retry
     from cellule.effects.secrets.reference import Secret, secret
@@ -85,7 +85,7 @@ _HOMES = {
         "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Retention", "Step", "TimerFired", "rule",
         "timer",
     ),
-    "cellule.app.builtin": ("blob_get", "blob_put", "http", "llm", "process", "publish"),
+    "cellule.app.standard_effects": ("blob_get", "blob_put", "http", "llm", "process", "publish"),
     "cellule.effects.adapter": ("Attempt", "Failed", "Retry"),
     "cellule.effects.secrets.reference": ("Secret", "secret"),
     "cellule.assembly": ("Options", "open"),

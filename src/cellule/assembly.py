@@ -18,10 +18,9 @@ from pathlib import Path
 
 from cellule.app import App, Built
 from cellule.effects.adapter import Adapter, Adapters
-from cellule.effects.built_in import built_in_adapters
+from cellule.effects.registry import built_in_adapters
 from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
-from cellule.host.folder import FolderLock, make_folder
 from cellule.host.limits import (
     COLLECT_EVERY,
     IDLE_S,
@@ -30,14 +29,15 @@ from cellule.host.limits import (
     SWITCH_INTERVAL_S,
     WORLDS_MAX,
 )
-from cellule.host.loading import Loader
 from cellule.host.node import Node, node_id
 from cellule.host.outbox.pool import Pool
-from cellule.host.outbox.signing import NodeKey, folder_key
-from cellule.host.outgoing import Dispatch
+from cellule.host.outbox.signatures import NodeKey, folder_key
+from cellule.host.own.folder import FolderLock, make_folder
+from cellule.host.run.loader import Loader
+from cellule.host.run.outgoing import Dispatch
+from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
-from cellule.host.spill import FileSpill
-from cellule.kernel.ledger import Budget
+from cellule.kernel.state.ledger import Budget
 from cellule.modules.python import PythonPrograms, check_not_loading
 from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy
 from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3

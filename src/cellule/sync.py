@@ -21,19 +21,19 @@ from cellule import assembly
 from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
-from cellule.host.directory import UniverseInfo, WorldInfo
-from cellule.host.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
-from cellule.host.handles import Applied, CellHandle, CellView, WorldHandle
-from cellule.host.journal import Head
+from cellule.host.ingress.handles import Applied, CellHandle, CellView, WorldHandle
+from cellule.host.ingress.sends import Sent, Wait
 from cellule.host.limits import HISTORY_MAX
-from cellule.host.loading import Progress
 from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
-from cellule.host.reading import Version
-from cellule.host.sends import Sent, Wait
+from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
+from cellule.host.read.frames import Head
+from cellule.host.read.reader import Version
+from cellule.host.run.loader import Progress
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
-from cellule.kernel.frame import Frame
 from cellule.kernel.items import Stepped, Verb
+from cellule.kernel.journal.frame import Frame
 from cellule.loop_thread import Facade, LoopThread, check_may_block
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
@@ -110,7 +110,7 @@ class SyncCellule(Facade[Cellule]):
 class SyncWorld(Facade[WorldHandle]):
     """One world.
 
-    The synchronous form of `cellule.host.handles.WorldHandle`.
+    The synchronous form of `cellule.host.ingress.handles.WorldHandle`.
     """
 
     __slots__ = ()
@@ -319,7 +319,7 @@ class SyncWorld(Facade[WorldHandle]):
 class SyncCell(Facade[CellHandle]):
     """One cell of a world, by module and key.
 
-    The synchronous form of `cellule.host.handles.CellHandle`.
+    The synchronous form of `cellule.host.ingress.handles.CellHandle`.
     """
 
     __slots__ = ()
@@ -353,7 +353,7 @@ class SyncSent(Facade[Sent]):
     `height` is where it stands in the journal, `steps` what its cells made of it, `duplicate` that its id was
     there before, `error` why it is not there or not known to be, `parked` which cell keeps it and why.
 
-    The synchronous form of `cellule.host.sends.Sent`.
+    The synchronous form of `cellule.host.ingress.sends.Sent`.
     """
 
     __slots__ = ()

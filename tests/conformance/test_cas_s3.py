@@ -15,8 +15,8 @@ from cellule.store.objects.options import RemoteOptions
 from cellule.store.objects.remote import RemoteObjects
 from cellule.testing.conformance.cas import CasConformance
 from cellule.testing.conformance.object_machine import sample
-from cellule.testing.servers.process import program_path
-from cellule.testing.servers.s3 import S3Server
+from tests.support.servers.process import program_path
+from tests.support.servers.s3 import S3Server
 
 IMPATIENT = RemoteOptions(connect_timeout_ms=1_000, retries_max=1, backoff_min_ms=10, backoff_max_ms=20)
 

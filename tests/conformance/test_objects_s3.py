@@ -18,8 +18,8 @@ from cellule.store.objects.options import RemoteOptions
 from cellule.store.objects.remote import RemoteObjects
 from cellule.testing.conformance.object_machine import names_in, pieces_of, sample, streamed
 from cellule.testing.conformance.objects import ObjectStoreConformance
-from cellule.testing.servers.process import program_path
-from cellule.testing.servers.s3 import S3Server
+from tests.support.servers.process import program_path
+from tests.support.servers.s3 import S3Server
 
 IMPATIENT = RemoteOptions(
     connect_timeout_ms=1_000,

@@ -15,7 +15,7 @@ from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
-from cellule.testing.nodes import load_app
+from tests.support.nodes import load_app
 
 PAYMENTS = load_app(Path(__file__).parents[1] / "node_apps" / "payments.py")
 LIMITS = AdapterLimits(timeout_s=5, backoff_s=0.005, backoff_max_s=0.05, needs_grant=True)

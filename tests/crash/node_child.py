@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cellule.assembly import Options
 from cellule.assembly import open as open_node
-from cellule.testing.nodes import load_app
+from tests.support.nodes import load_app
 
 TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
 

@@ -11,7 +11,7 @@ import os
 import sys
 
 from cellule.store.engines.sqlite import SqliteEngine
-from cellule.testing.durability import Ledger
+from tests.support.durability import Ledger
 
 
 def say(line):

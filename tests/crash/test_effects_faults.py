@@ -16,9 +16,9 @@ from cellule.errors import Unavailable
 from cellule.host.outbox.rows import rows_range
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
-from cellule.testing.disks import FailingDisk
-from cellule.testing.nodes import check_store, load_app, records_of
-from cellule.testing.servers.bank import Bank
+from tests.support.disks import FailingDisk
+from tests.support.nodes import check_store, load_app, records_of
+from tests.support.servers.bank import Bank
 
 pytestmark = pytest.mark.crash
 

@@ -18,8 +18,8 @@ from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from cellule.host.outbox.rows import rows_range
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
-from cellule.testing.nodes import check_store, load_app, records_of
-from cellule.testing.servers.bank import Bank
+from tests.support.nodes import check_store, load_app, records_of
+from tests.support.servers.bank import Bank
 
 pytestmark = pytest.mark.crash
 

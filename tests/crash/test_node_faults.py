@@ -12,8 +12,8 @@ from cellule.assembly import open as open_node
 from cellule.errors import Unavailable
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
-from cellule.testing.disks import FailingDisk
-from cellule.testing.nodes import check_store, events_of, load_app
+from tests.support.disks import FailingDisk
+from tests.support.nodes import check_store, events_of, load_app
 
 pytestmark = pytest.mark.crash
 

@@ -14,7 +14,7 @@ import pytest
 from cellule.assembly import DATABASE
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
-from cellule.testing.nodes import check_store, events_of
+from tests.support.nodes import check_store, events_of
 
 pytestmark = pytest.mark.crash
 

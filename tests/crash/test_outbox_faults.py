@@ -16,14 +16,14 @@ import pytest
 from cellule.effects.adapter import Adapters, Retry, adapter
 from cellule.errors import Unavailable
 from cellule.host.outbox.pool import Pool, PoolOptions
-from cellule.host.outbox.signing import memory_key
+from cellule.host.outbox.signatures import memory_key
 from cellule.sources import SystemClock
 from cellule.store.cas import Cas
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.testing import Fate, Fault, FaultPlan, FaultyEngine, SeededEntropy, VirtualClock, run
-from cellule.testing.disks import FailingDisk
-from cellule.testing.outbox import OutboxWorld, check_left_nothing, opening
+from tests.support.disks import FailingDisk
+from tests.support.outbox import OutboxWorld, check_left_nothing, opening
 
 pytestmark = pytest.mark.crash
 

@@ -11,7 +11,7 @@ import pytest
 from cellule.errors import OutcomeUnknown, Unavailable
 from cellule.store.engine import Batch
 from cellule.store.engines.sqlite import SqliteEngine, check, connect_sqlite3
-from cellule.testing.durability import Ledger
+from tests.support.durability import Ledger
 
 pytestmark = pytest.mark.crash
 

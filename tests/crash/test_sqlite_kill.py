@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from cellule.store.engines.sqlite import SqliteEngine, check
-from cellule.testing.durability import Ledger
+from tests.support.durability import Ledger
 
 pytestmark = pytest.mark.crash
 

@@ -9,8 +9,8 @@ import pytest
 
 from cellule.errors import Unavailable
 from cellule.store.engines.sqlite import SqliteEngine, check
-from cellule.testing.disks import PowerDisk
-from cellule.testing.durability import Ledger
+from tests.support.disks import PowerDisk
+from tests.support.durability import Ledger
 
 pytestmark = pytest.mark.crash
 

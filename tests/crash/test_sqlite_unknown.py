@@ -12,7 +12,7 @@ import pytest
 from cellule.errors import OutcomeUnknown
 from cellule.store.engine import Batch
 from cellule.store.engines.sqlite import SqliteEngine
-from cellule.testing.disks import Disk
+from tests.support.disks import Disk
 
 pytestmark = pytest.mark.crash
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cellule.assembly import open as open_node
 from cellule.errors import CelluleError
-from cellule.kernel.records import EVENT
-from cellule.testing.nodes import load_app
+from cellule.kernel.journal.records import EVENT
+from tests.support.nodes import load_app
 
 TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cellule.testing.servers.postgres import missing_reason
+from tests.support.servers.postgres import missing_reason
 
 ROOT = Path(__file__).parents[2]
 BENCHES = ("values", "engines", "cas", "kernel", "ingest", "effects", "growth")

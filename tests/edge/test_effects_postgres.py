@@ -11,11 +11,11 @@ import asyncpg
 from cellule.effects.adapter import AdapterLimits, FunctionAdapter
 from cellule.host.outbox.pool import PoolOptions
 from cellule.host.outbox.rows import marker_range, place_range, rows_range
-from cellule.host.outbox.signing import NodeKey
-from cellule.kernel.records import INTENT, RECEIPT
+from cellule.host.outbox.signatures import NodeKey
+from cellule.kernel.journal.records import INTENT, RECEIPT
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.postgres import PostgresEngine
-from cellule.testing.nodes import check_store, load_app, open_node, records_of
+from tests.support.nodes import check_store, load_app, open_node, records_of
 
 ERRANDS = load_app(Path(__file__).parents[1] / "node_apps" / "errands.py")
 BUILT = ERRANDS.app.build()
@@ -51,14 +51,14 @@ async def test_open_effects_outlive_their_process_and_are_settled_once(postgres_
         async with open_node(engine, BUILT, programs, **options) as node:
             world = await node.world("town")
             for number in range(3):
-                await world.send(ERRANDS.Asked(f"e{number}", 1), id=f"e{number}", wait="durable")
+                await world.send(ERRANDS.EffectRequest(f"e{number}", 1), id=f"e{number}", wait="durable")
             while len(outside.visits) < 3:  # noqa: ASYNC110 - visits have nothing to wait on
                 await asyncio.sleep(0.01)
         outside.gate.set()
         async with open_node(engine, BUILT, programs, **options) as node:
             world = await node.world("town")
             for number in range(3, ORDERS):
-                await world.send(ERRANDS.Asked(f"e{number}", 1), id=f"e{number}", wait="durable")
+                await world.send(ERRANDS.EffectRequest(f"e{number}", 1), id=f"e{number}", wait="durable")
             async with asyncio.timeout(30):
                 while not await all_done(world):  # noqa: ASYNC110 - cells have nothing to wait on
                     await asyncio.sleep(0.05)

@@ -15,14 +15,14 @@ import pytest
 from cellule.assembly import DATABASE, Options
 from cellule.assembly import open as open_node
 from cellule.errors import OutcomeUnknown, Rejected, Unavailable
-from cellule.host.folder import FolderLock
-from cellule.kernel.ledger import Budget
+from cellule.host.own.folder import FolderLock
+from cellule.kernel.state.ledger import Budget
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
-from cellule.testing.nodes import check_store, events_of, load_app
 from cellule.values.cbor import encode
+from tests.support.nodes import check_store, events_of, load_app
 
 HERE = Path(__file__).parent
 TALLY = load_app(HERE.parent / "node_apps" / "tally.py")

@@ -14,7 +14,7 @@ from cellule.errors import Conflict, Corrupted, OutcomeUnknown, Unavailable
 from cellule.store import keys
 from cellule.store.engine import Batch, counter_value
 from cellule.store.engines.postgres import PostgresEngine
-from cellule.testing.servers.postgres import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 UNIVERSE = UUID(int=1)
 PATIENCE_S = 60

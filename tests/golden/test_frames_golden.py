@@ -13,20 +13,21 @@ from uuid import UUID
 
 import pytest
 
-from cellule.kernel import dedupe, log
-from cellule.kernel.check import Position, check_frames
+from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.journal.records import DECISION, INTENT, RECEIPT, STEP, WIDTHS, Status
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
-from cellule.kernel.records import DECISION, INTENT, RECEIPT, STEP, WIDTHS, Status
-from cellule.kernel.rounds import Pace
-from cellule.kernel.snapshot import SnapshotJob
+from cellule.kernel.prove.check import Position, check_frames
+from cellule.kernel.state import dedupe
+from cellule.kernel.state import log_state as log
+from cellule.kernel.state.snapshot import SnapshotJob
 from cellule.kernel.world import World
-from cellule.testing.kernel_world import Did, FunctionPrograms
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.kernel_world import Did, FunctionPrograms
 
 FROZEN = Path(__file__).with_name("frames.json")
 START_NS = 1_700_000_000_000_000_000

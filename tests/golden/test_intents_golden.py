@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from cellule.kernel.check import Position, check_frames, reachable
-from cellule.kernel.intents.identity import idempotency_hash, intent_digest, intent_text
+from cellule.kernel.journal.records import DECISION, INTENT, RECEIPT, TIMER, Settled, VerdictCode
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.records import DECISION, INTENT, RECEIPT, TIMER, Settled, Verdict
-from cellule.testing.kernel_bank import HOUR, MINUTE, PROGRAMS, SECOND, Bank, document, every
-from cellule.testing.kernel_world import KernelWorld
+from cellule.kernel.prove.check import Position, check_frames, reachable
+from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, intent_text
 from cellule.values.cbor import decode, encode
+from tests.support.kernel_bank import HOUR, MINUTE, PROGRAMS, SECOND, Bank, document, every
+from tests.support.kernel_world import KernelWorld
 
 FROZEN = Path(__file__).with_name("intents.json")
 BLOCK_SHOWN_MAX = 2_000
@@ -161,7 +161,7 @@ def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
     assert fields[RECEIPT] == {
         "fired", "by", "attempts", "exhausted", "who", "why", "code", "text", "under", "control", "depth",
     }  # fmt: skip
-    assert {record[2] for record in records if record[0] == DECISION} == {int(each) for each in Verdict}
+    assert {record[2] for record in records if record[0] == DECISION} == {int(each) for each in VerdictCode}
     ends = {record[5] for record in records if record[0] == RECEIPT}
     assert ends == {int(each) for each in Settled}
     assert {record[8] for record in records if record[0] == RECEIPT} == {0, 1, 2}

@@ -21,7 +21,7 @@ from cellule.host.outbox.rows import (
     shard_range,
     store_row,
 )
-from cellule.host.outbox.signing import NodeKey
+from cellule.host.outbox.signatures import NodeKey
 from cellule.kernel.items import Opening
 from cellule.store import keys
 from cellule.values.cbor import decode, encode

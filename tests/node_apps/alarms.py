@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from cellule import App, Step, TimerFired
-from cellule.app.builtin import timer
+from cellule.app.standard_effects import timer
 
 app = App("alarms")
 

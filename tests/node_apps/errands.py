@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from cellule import App, Receipt, Step, TimerFired
-from cellule.app.builtin import timer
 from cellule.app.rules import rule
+from cellule.app.standard_effects import timer
 
 app = App("errands")
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cellule import App, Receipt, Step, TimerFired
-from cellule.app.builtin import http, timer
+from cellule.app.standard_effects import http, timer
 from cellule.effects.http.params import HttpRequest, HttpResponse
 
 app = App("payments")

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellule.errors import Corrupted
-from cellule.kernel.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.items import EventItem
 from cellule.kernel.need import Need, Nodes, drive
+from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.world import World
-from cellule.testing.kernel_history import live
 from cellule.values.cbor import decode, encode, links_of
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.kernel_history import live
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "150"))
 NOWHERE = Link(cid_of(encode("nobody has this block")))

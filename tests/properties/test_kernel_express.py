@@ -1,4 +1,4 @@
-"""Plain requests and receipts have a quick way: whatever it takes, it writes what the general way writes.
+"""BareEvent requests and receipts have a quick way: whatever it takes, it writes what the general way writes.
 
 Random histories of a bank run twice, once with the quick ways closed. Frames, what left and the state at the
 end must be the same bytes. `CELLULE_EXAMPLES` sets the number of histories.
@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellule.kernel import admission, rounds
-from cellule.kernel.intents import express, opening
+from cellule.kernel.decide import admission, rounds
+from cellule.kernel.decide.intents import open as opening
+from cellule.kernel.decide.rounds import Pace
+from cellule.kernel.fast import intents as express
 from cellule.kernel.items import EventItem, ReceiptItem
-from cellule.kernel.rounds import Pace
-from cellule.testing.kernel_bank import CHARGE, HOUR, PROGRAMS, SECOND, TIMER, Edition
-from cellule.testing.kernel_world import KernelWorld
 from cellule.values.cbor import encode
+from tests.support.kernel_bank import CHARGE, HOUR, PROGRAMS, SECOND, TIMER, Edition
+from tests.support.kernel_world import KernelWorld
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "60"))
 

@@ -1,6 +1,6 @@
 """Random banks: whatever steps ask and people, adapters, time and deploys do, every intent ends once.
 
-After each beat the journal is read by an independent audit (`cellule.testing.kernel_audit`), which is then
+After each beat the journal is read by an independent audit (`tests.support.kernel_audit`), which is then
 held against the ledger: open intents, counts, modules at their limit, the cells that wait. At the end
 everything that can still end is let end, and the world must be empty of intents; the journal restores to
 identical bytes from every snapshot, and verifies. `CELLULE_EXAMPLES` sets the number of histories.
@@ -21,22 +21,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cellule.kernel import cells, ledger, snapshot
-from cellule.kernel.cells import EVENT_MESSAGE
-from cellule.kernel.check import check_snapshot
-from cellule.kernel.intents import book, desk, express, gate, opening, settling
+from cellule.kernel.decide import beat_context as desk
+from cellule.kernel.decide.intents import gate
+from cellule.kernel.decide.intents import open as opening
+from cellule.kernel.decide.intents import settle as settling
+from cellule.kernel.decide.rounds import Pace
+from cellule.kernel.fast import intents as express
 from cellule.kernel.items import Admitted, ControlItem, EventItem, ReceiptItem
+from cellule.kernel.journal.records import Settled
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.ordered.keys import pair_of
-from cellule.kernel.records import Settled
-from cellule.kernel.rounds import Pace
-from cellule.kernel.waiting import find_stuck, find_waiting
-from cellule.testing.kernel_audit import IntentAudit
-from cellule.testing.kernel_bank import CHARGE, HOUR, MINUTE, PROGRAMS, SECOND, TIMER, Edition
-from cellule.testing.kernel_world import KernelWorld
+from cellule.kernel.prove.check import check_snapshot
+from cellule.kernel.prove.wait_reasons import find_stuck, find_waiting
+from cellule.kernel.state import cells, ledger, snapshot
+from cellule.kernel.state import intent_book as book
+from cellule.kernel.state.cells import EVENT_MESSAGE
 from cellule.values.cbor import decode, encode
 from cellule.values.link import Link
+from tests.support.kernel_audit import IntentAudit
+from tests.support.kernel_bank import CHARGE, HOUR, MINUTE, PROGRAMS, SECOND, TIMER, Edition
+from tests.support.kernel_world import KernelWorld
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "60"))
 STEPS = 40

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellule.errors import Corrupted
-from cellule.kernel.check import Position, check_frames, check_snapshot, reachable
-from cellule.kernel.frame import decode_frame
 from cellule.kernel.items import EventItem
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import CONTROL, DECISION, INTENT, RECEIPT, TIMER
 from cellule.kernel.need import Need, Nodes, drive
-from cellule.kernel.records import CONTROL, DECISION, INTENT, RECEIPT, TIMER
-from cellule.kernel.verify import Verifier
+from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
+from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.world import World
-from cellule.testing.kernel_bank import HOUR, MINUTE, PROGRAMS, SECOND, Bank, document, every
-from cellule.testing.kernel_world import KernelWorld
 from cellule.values.cbor import decode, encode, links_of
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.kernel_bank import HOUR, MINUTE, PROGRAMS, SECOND, Bank, document, every
+from tests.support.kernel_world import KernelWorld
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "150"))
 KINDS = {INTENT: "Intent", DECISION: "Decision", RECEIPT: "Receipt", TIMER: "Timer", CONTROL: "Control"}

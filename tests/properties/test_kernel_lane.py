@@ -9,16 +9,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cellule.kernel import rounds
+from cellule.kernel.decide import rounds
+from cellule.kernel.decide.rounds import Pace
+from cellule.kernel.fast import batch as lane
+from cellule.kernel.fast import columns
+from cellule.kernel.fast import steps as walk
 from cellule.kernel.items import ControlItem, EventItem
-from cellule.kernel.lane import columns, lane, walk
-from cellule.kernel.rounds import Pace
-from cellule.testing import kernel_town as town
 from cellule.testing.entropy import SeededEntropy
-from cellule.testing.kernel_history import NOTHING, Scratch
-from cellule.testing.kernel_world import KernelWorld
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
+from tests.support import kernel_town as town
+from tests.support.kernel_history import NOTHING, Scratch
+from tests.support.kernel_world import KernelWorld
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "25"))
 DEEDS = ("add",) * 8 + ("ask", "delete", "grow", "link", "relay", "fan", "wrong", "fail")
@@ -28,7 +30,7 @@ class Pair:
     """Two worlds of one town, of which the second knows no lane."""
 
     def __init__(self, chance, monkeypatch):
-        self._lane, self._monkeypatch = lane.Lane.admit, monkeypatch
+        self._lane, self._monkeypatch = lane.FastBatch.admit, monkeypatch
         pace = Pace(chance.choice((5, 1_000)), chance.choice((1, 64)))
         edition = town.Edition(
             takes=chance.choice(("one", "both")), upgrade=chance.choice(("pin", "follow")),
@@ -46,9 +48,9 @@ class Pair:
     def both(self, act):
         """Do the same with both worlds; they must answer the same."""
         laned = act(self.worlds[0])
-        self._monkeypatch.setattr(lane.Lane, "admit", no_lane)
+        self._monkeypatch.setattr(lane.FastBatch, "admit", no_lane)
         plain = act(self.worlds[1])
-        self._monkeypatch.setattr(lane.Lane, "admit", self._lane)
+        self._monkeypatch.setattr(lane.FastBatch, "admit", self._lane)
         return laned, plain
 
     def beat(self, items):
@@ -139,7 +141,11 @@ def test_a_full_frame_is_closed_at_the_same_step(full, monkeypatch):
 
 
 def test_events_beyond_a_full_frame_wait_for_the_next(monkeypatch):
-    for module in ("cellule.kernel.admission", "cellule.kernel.lane.lane", "cellule.kernel.lane.columns"):
+    for module in (
+        "cellule.kernel.decide.admission",
+        "cellule.kernel.fast.batch",
+        "cellule.kernel.fast.columns",
+    ):
         monkeypatch.setattr(f"{module}.FRAME_BYTES_ADMIT", 900)
     for seed in range(4):
         live(seed, monkeypatch)

@@ -11,19 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cellule.kernel import admission, dedupe, rounds
-from cellule.kernel.cells import pack, unpack
-from cellule.kernel.frame import decode_frame
+from cellule.kernel.decide import admission, rounds
+from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.index import LiveIndex, pages
 from cellule.kernel.items import Admitted, Duplicate, EventItem, Later
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EMITTED, EVENT, HALTED, PARKED, STEP
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.records import EMITTED, EVENT, HALTED, PARKED, STEP
-from cellule.kernel.rounds import Pace
-from cellule.testing import kernel_town as town
-from cellule.testing.kernel_history import NOTHING, Scratch, live
-from cellule.testing.kernel_world import KernelWorld
+from cellule.kernel.state import dedupe
+from cellule.kernel.state.cells import pack, unpack
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
+from tests.support import kernel_town as town
+from tests.support.kernel_history import NOTHING, Scratch, live
+from tests.support.kernel_world import KernelWorld
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "10"))
 SEEDS = st.integers(0, 2**32)
@@ -33,7 +34,7 @@ few = settings(
 )  # fmt: skip
 
 IN_ANOTHER_PROCESS = """
-from cellule.testing.kernel_history import live
+from tests.support.kernel_history import live
 from cellule.values.cid import cid_of
 for seed in range(4):
     world = live(seed)

@@ -1,7 +1,7 @@
 """Random worlds against the model: whatever is done to a world, every frame holds what the rules say.
 
 After each rule the frame's records, the outcomes, all cells, the ring, what is pending, timers, stopped cells
-and dead letters are compared with `cellule.testing.kernel_model`. At the end the journal must restore to
+and dead letters are compared with `tests.support.kernel_model`. At the end the journal must restore to
 identical bytes from every snapshot, and verify. `CELLULE_EXAMPLES` sets the number of histories.
 """
 
@@ -21,23 +21,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cellule.kernel import cells, dedupe, log, snapshot, steps
-from cellule.kernel.beat import Pace
+from cellule.kernel.decide import steps
+from cellule.kernel.decide.beat import Pace
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem
-from cellule.kernel.ledger import Budget
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Need, Pause, drive
 from cellule.kernel.ordered.keys import pair_of
+from cellule.kernel.state import cells, dedupe, snapshot
+from cellule.kernel.state import log_state as log
+from cellule.kernel.state.ledger import Budget
 from cellule.kernel.world import World
-from cellule.testing import kernel_town as town
 from cellule.testing.entropy import SeededEntropy
-from cellule.testing.kernel_model import ModelWorld
-from cellule.testing.kernel_model_controls import stopped
-from cellule.testing.kernel_told import cell_of, cell_told, records_of
-from cellule.testing.kernel_world import KernelWorld
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support import kernel_town as town
+from tests.support.kernel_model import ModelWorld
+from tests.support.kernel_model_controls import stopped
+from tests.support.kernel_told import cell_of, cell_told, records_of
+from tests.support.kernel_world import KernelWorld
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "70"))
 STEPS = 40

@@ -18,14 +18,14 @@ import pytest
 
 from cellule.effects.adapter import AdapterLimits, Failed, FunctionAdapter, Retry
 from cellule.errors import Fenced, Parked, Rejected, Unavailable
-from cellule.host.outbox.signing import NodeKey
+from cellule.host.outbox.signatures import NodeKey
+from cellule.kernel.journal.records import INTENT, RECEIPT
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.ordered.keys import pair_of
-from cellule.kernel.records import INTENT, RECEIPT
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Faults, Simulation, simulate
-from cellule.testing.nodes import check_store, load_app, open_node, records_of
+from tests.support.nodes import check_store, load_app, open_node, records_of
 
 pytestmark = pytest.mark.simulation
 
@@ -115,7 +115,9 @@ class Town:
         if self.left and chance.chance(0.6):
             name = self.left[0]
             async with asyncio.timeout(60):
-                await world.send(ERRANDS.Asked(name, 1 + 5 * int(name[1:]) % 13), id=name, wait="durable")
+                await world.send(
+                    ERRANDS.EffectRequest(name, 1 + 5 * int(name[1:]) % 13), id=name, wait="durable"
+                )
             self.reached["asked"] += 1
             self.left = [each for each in self.left if each != name]
             return

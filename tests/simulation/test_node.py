@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 from cellule.errors import Fenced, InvariantBroken, Parked, Rejected, Unavailable
-from cellule.host import loading
-from cellule.host.commits import Committer
-from cellule.host.hosted import Hosted
-from cellule.host.inbox import Inbox
+from cellule.host.ingress.inbox import Inbox
+from cellule.host.run import loader as loading
+from cellule.host.run.commits import Committer
+from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.need import Nodes, drive
 from cellule.modules.python import PythonPrograms
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Faults, Simulation, simulate
-from cellule.testing.nodes import check_store, events_of, load_app, open_node
+from tests.support.nodes import check_store, events_of, load_app, open_node
 
 pytestmark = pytest.mark.simulation
 
@@ -232,7 +232,7 @@ class Credulous(Committer):
         return False
 
 
-class Hasty(Hosted):
+class Hasty(WorldRunner):
     """Broken: it acknowledges a beat before it is durable."""
 
     def _account(self, beat, sents, rows, ready):
@@ -253,7 +253,7 @@ class Forgetful(Inbox):
 
 @pytest.mark.parametrize(
     ("home", "name", "broken"),
-    [(loading, "Committer", Credulous), (loading, "Hosted", Hasty), (loading, "Inbox", Forgetful)],
+    [(loading, "Committer", Credulous), (loading, "WorldRunner", Hasty), (loading, "Inbox", Forgetful)],
 )
 def test_a_careless_host_is_caught(programs, monkeypatch, home, name, broken):
     monkeypatch.setattr(home, name, broken)

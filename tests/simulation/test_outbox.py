@@ -17,14 +17,14 @@ from cellule.effects.adapter import Adapters, Failed, Retry, adapter
 from cellule.errors import Conflict, InvariantBroken, OutcomeUnknown, Unavailable
 from cellule.host.outbox.pool import Pool, PoolOptions
 from cellule.host.outbox.rows import closing_rows, opening_rows
-from cellule.host.outbox.settling import Settler
-from cellule.host.outbox.signing import memory_key
+from cellule.host.outbox.settlement import Settler
+from cellule.host.outbox.signatures import memory_key
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch
 from cellule.testing import CALM, ROUGH, SeededEntropy, Simulation, simulate
-from cellule.testing.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
 from cellule.values.cbor import decode, encode
+from tests.support.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
 
 pytestmark = pytest.mark.simulation
 

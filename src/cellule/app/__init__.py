@@ -8,7 +8,7 @@ the outside); `build`, `built` (names, codecs and keys for whoever hosts the app
 from __future__ import annotations
 
 from cellule.app.app import App
-from cellule.app.built import Built
+from cellule.app.built_app import Built
 from cellule.app.effects import DeclaredEffect, timer
 from cellule.app.rules import rule
 from cellule.modules.python import (

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar, overload
 
-from cellule.app import build as building
-from cellule.app.built import Built
+from cellule.app import builder as building
+from cellule.app.built_app import Built
 from cellule.app.declared import (
     DeclaredClass,
     DeclaredEvent,
@@ -39,7 +39,15 @@ from cellule.app.declared import (
     taken,
 )
 from cellule.app.effects import DeclaredEffect
-from cellule.app.outside import Budget, DeclaredGrant, Grants, Listed, Outside, check_grants, check_listed
+from cellule.app.effects_config import (
+    Budget,
+    DeclaredGrant,
+    Grants,
+    Listed,
+    Outside,
+    check_grants,
+    check_listed,
+)
 from cellule.app.rules import Default, Part
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator

@@ -12,10 +12,10 @@ from typing import Any
 
 from cellule.app.declared import DeclaredEvent, DeclaredReducer, field_names, is_path, shown_value
 from cellule.errors import CelluleError, Rejected
-from cellule.kernel.manifest.fitting import is_same_kind
+from cellule.kernel.manifest.fit import is_same_kind
 from cellule.kernel.manifest.keys import KeyForm
 from cellule.kernel.manifest.model import Manifest, Module
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import shown_function
 from cellule.values.cbor import decode
 from cellule.values.json_view import from_json, to_json

@@ -23,7 +23,7 @@ from cellule.modules.python.describe import (
     describe_upcaster,
 )
 from cellule.modules.python.effects import EffectForm
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import read_signature, read_upcaster, shown_function
 from cellule.modules.python.system import SYSTEM_NAMES
 from cellule.values.schema.annotations import shown_type

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from cellule.app import builtin
+from cellule.app import standard_effects as builtin
 from cellule.app.declared import DeclaredReducer, taken
 from cellule.app.effects import EffectLike, form_of
-from cellule.app.outside import DeclaredSchedule, Listed
+from cellule.app.effects_config import DeclaredSchedule, Listed
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
 from cellule.modules.python import EffectForm
 from cellule.modules.python.effects import effect_documents
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import shown_function
 from cellule.values.cbor import encode
 from cellule.values.schema.annotations import shown_type

@@ -24,7 +24,7 @@ from cellule.cli.app_loading import load_app
 from cellule.cli.output import Step, facts
 from cellule.cli.session import Session, session_of
 from cellule.errors import Rejected
-from cellule.host.handles import WorldHandle
+from cellule.host.ingress.handles import WorldHandle
 
 KEYS = 1_000
 IN_FLIGHT = 1_000

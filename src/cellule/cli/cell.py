@@ -19,16 +19,16 @@ from cellule.cli.lines import record_line
 from cellule.cli.output import facts
 from cellule.cli.session import Session, cell_of, session_of, teller_of
 from cellule.errors import Rejected
-from cellule.host.directory import suggestion
-from cellule.host.handles import CellHandle, CellView, WorldHandle
+from cellule.host.codecs import StoredCodecs
+from cellule.host.ingress.handles import CellHandle, CellView, WorldHandle
 from cellule.host.limits import HISTORY_MAX
-from cellule.host.listing import PAGE_MAX, START, list_world
-from cellule.host.telling import Teller
-from cellule.host.times import height_at
-from cellule.host.typing import StoredTypes
-from cellule.kernel.frame import Frame, Record
+from cellule.host.own.directory import suggestion
+from cellule.host.read.cell_list import PAGE_MAX, START, list_world
+from cellule.host.read.record_view import RecordRenderer
+from cellule.host.read.times import height_at
 from cellule.kernel.items import Verb
-from cellule.kernel.records import STEP
+from cellule.kernel.journal.frame import Frame, Record
+from cellule.kernel.journal.records import STEP
 from cellule.values.schema.text_forms import time_of_text, time_text
 
 app = typer.Typer(help="Cells: one instance of a module per key.", no_args_is_help=True)
@@ -216,18 +216,18 @@ async def _control(
         arguments: dict[str, Any] = {}
         if module is not None:
             manifest = await teller_of(world).manifest()
-            arguments["module"] = StoredTypes(manifest).module(module)
+            arguments["module"] = StoredCodecs(manifest).module(module)
             if key or manifest.modules[arguments["module"]].key is None:
                 arguments["key"] = cell_of(manifest, module, key)[1]
         await perform_on(session, world, verb, why, timeout_s, **arguments)
 
 
-async def _cell(world: WorldHandle, teller: Teller, module: str, key: str) -> CellHandle:
+async def _cell(world: WorldHandle, teller: RecordRenderer, module: str, key: str) -> CellHandle:
     base, stored = cell_of(await teller.manifest(), module, key)
     return CellHandle(world, base, stored)
 
 
-async def _height(world: WorldHandle, teller: Teller, at: str) -> int:
+async def _height(world: WorldHandle, teller: RecordRenderer, at: str) -> int:
     """The end of the beat that holds a height, or of the last one at or before a time.
 
     A beat happens as a whole: between two of its records there is no state to show.
@@ -243,7 +243,7 @@ async def _height(world: WorldHandle, teller: Teller, at: str) -> int:
     return await height_at(world.follower.loader.engine, world.info, moment)
 
 
-async def _view_json(teller: Teller, cell: CellHandle, view: CellView) -> dict[str, Any]:
+async def _view_json(teller: RecordRenderer, cell: CellHandle, view: CellView) -> dict[str, Any]:
     return {
         "module": cell.module, "key": await teller.key(cell.module, cell.key), "version": view.version,
         "born": view.born, "era": view.era, "status": view.status, "reason": view.reason,
@@ -251,7 +251,9 @@ async def _view_json(teller: Teller, cell: CellHandle, view: CellView) -> dict[s
     }  # fmt: skip
 
 
-async def _no_cell(world: WorldHandle, teller: Teller, cell: CellHandle, height: int | None) -> Rejected:
+async def _no_cell(
+    world: WorldHandle, teller: RecordRenderer, cell: CellHandle, height: int | None
+) -> Rejected:
     """There is no such cell: name those with keys like it."""
     name = await teller.key(cell.module, cell.key)
     page = await (await list_world(world.follower)).page(cell.module, START, PAGE_MAX)

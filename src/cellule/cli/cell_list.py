@@ -10,9 +10,9 @@ from typing import Any
 from cellule.cli.errors import usage
 from cellule.cli.output import table
 from cellule.cli.session import Session, teller_of
-from cellule.host.listing import START, Listed, Listing, list_world
-from cellule.host.telling import Teller
-from cellule.host.typing import StoredTypes
+from cellule.host.codecs import StoredCodecs
+from cellule.host.read.cell_list import START, Listed, Listing, list_world
+from cellule.host.read.record_view import RecordRenderer
 from cellule.values.schema.text_forms import time_text
 
 _COLUMNS = ("module", "key", "version", "status", "queue", "active")
@@ -24,7 +24,7 @@ async def list_cells(session: Session, module: str | None, limit: int, after: st
         world = await session.world(node)
         teller = teller_of(world)
         manifest = await teller.manifest()
-        only = None if module is None else StoredTypes(manifest).module(module)
+        only = None if module is None else StoredCodecs(manifest).module(module)
         base, position = _cursor(after, only)
         with session.output.progress("reading the world") as step:
             listing = await list_world(world.follower, step)
@@ -59,7 +59,7 @@ async def _page(
     return found, None
 
 
-async def _cell(listing: Listing, teller: Teller, cell: Listed) -> dict[str, Any]:
+async def _cell(listing: Listing, teller: RecordRenderer, cell: Listed) -> dict[str, Any]:
     entry = cell.entry
     return {
         "module": cell.base, "key": await teller.key(cell.base, cell.key, entry[3]), "version": entry[1],

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from cellule.cli.changes import change_text, changes
-from cellule.host.reading import Version
+from cellule.host.read.reader import Version
 from cellule.values.schema.text_forms import time_text
 
 

@@ -11,8 +11,8 @@ from cellule.assembly import DATABASE
 from cellule.cli.errors import Exit, message_of
 from cellule.cli.session import Session, session_of
 from cellule.errors import Corrupted
-from cellule.host.checking import check_world
-from cellule.host.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.check import check_world
 from cellule.host.service import Cellule
 from cellule.store.engines.sqlite import CheckReport
 from cellule.store.engines.sqlite import check as check_file

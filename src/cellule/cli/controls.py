@@ -8,7 +8,7 @@ import typer
 
 from cellule.cli.lines import cell_text
 from cellule.cli.session import Session, operator, patience, teller_of
-from cellule.host.handles import WorldHandle
+from cellule.host.ingress.handles import WorldHandle
 from cellule.kernel.items import Verb
 
 Why = Annotated[str, typer.Option(help="The reason, for the journal.")]

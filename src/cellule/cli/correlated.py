@@ -7,9 +7,9 @@ from typing import Annotated, Protocol
 
 import typer
 
-from cellule.host.correlation import Correlations
-from cellule.host.handles import WorldHandle
-from cellule.kernel.frame import Frame, Record
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.correlation import Correlations
+from cellule.kernel.journal.frame import Frame, Record
 
 Correlation = Annotated[
     str | None, typer.Option(help="Only what follows from events with this correlation id.")

@@ -14,9 +14,9 @@ from rich.text import Text
 from cellule.cli.lines import clock_text
 from cellule.cli.session import Session
 from cellule.errors import Unavailable
-from cellule.host.effects.model import EffectView
-from cellule.host.handles import WorldHandle
-from cellule.kernel.intents.book import OPEN
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.effects.model import EffectView
+from cellule.kernel.state.intent_book import OPEN
 from cellule.sources import SystemClock
 
 LOOK_S = 1.0

@@ -22,12 +22,12 @@ from cellule.cli.errors import Exit, exit_code, message_of
 from cellule.cli.output import table
 from cellule.cli.session import Session, is_running, session_of
 from cellule.errors import CelluleError, Corrupted
-from cellule.host.directory import WorldInfo
-from cellule.host.folder import FolderLock
-from cellule.host.journal import frame_at
-from cellule.host.loading import Loader, read_head
+from cellule.host.own.directory import WorldInfo
+from cellule.host.own.folder import FolderLock
+from cellule.host.read.frames import frame_at
+from cellule.host.run.loader import Loader, read_head
 from cellule.host.service import Cellule
-from cellule.kernel.frame import decode_frame
+from cellule.kernel.journal.frame import decode_frame
 
 DISK_FREE_LEAST = 1_000_000_000  # bytes; below this the disk is called nearly full
 QUICK_BYTES_MAX = 256_000_000  # larger files are left to `cellule check`

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from cellule.cli.lines import cell_text, moment_text, outcome_text
 from cellule.cli.output import compact, facts
-from cellule.host.effects.model import DecisionView, EffectDetail, EffectView, Letter, ReceiptView
-from cellule.host.telling import Teller
+from cellule.host.read.effects.model import DecisionView, EffectDetail, EffectView, Letter, ReceiptView
+from cellule.host.read.record_view import RecordRenderer
 from cellule.values.schema.text_forms import time_text
 
 _STYLES = {
@@ -18,7 +18,7 @@ _STYLES = {
 }  # fmt: skip
 
 
-async def effect_json(teller: Teller, view: EffectView) -> dict[str, Any]:
+async def effect_json(teller: RecordRenderer, view: EffectView) -> dict[str, Any]:
     """One effect as JSON data; what it does not have is left out."""
     attempts = view.attempts
     data: dict[str, Any] = {
@@ -36,7 +36,7 @@ async def effect_json(teller: Teller, view: EffectView) -> dict[str, Any]:
     return {name: value for name, value in data.items() if value is not None}
 
 
-async def detail_json(teller: Teller, detail: EffectDetail) -> dict[str, Any]:
+async def detail_json(teller: RecordRenderer, detail: EffectDetail) -> dict[str, Any]:
     """All that is known of one effect, as JSON data."""
     return {
         **await effect_json(teller, detail.view), "params": detail.params,
@@ -45,7 +45,7 @@ async def detail_json(teller: Teller, detail: EffectDetail) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def letter_json(teller: Teller, letter: Letter) -> dict[str, Any]:
+async def letter_json(teller: RecordRenderer, letter: Letter) -> dict[str, Any]:
     """A dead letter as JSON data."""
     data: dict[str, Any] = {
         "height": letter.height, "module": letter.module,

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from cellule.cli.output import compact
-from cellule.host.telling import Told
+from cellule.host.read.record_view import RecordView
 from cellule.kernel.manifest.system import EFFECTS
 from cellule.values.schema.text_forms import time_text
 
@@ -19,7 +19,7 @@ _STYLES = {
 _BAD = ("halted", "skipped", "conflict", "parked", "failed", "timeout", "denied", "abandoned")
 
 
-def record_line(told: Told, *, width: int = 8) -> Text:
+def record_line(told: RecordView, *, width: int = 8) -> Text:
     """One record on one line; `width` is that of its height, for lines below each other."""
     style = "red" if told.fields.get("status") in _BAD else _STYLES.get(told.kind, "")
     line = Text(f"{told.height:>{width}}  {clock_text(told.now_ns)}  ")

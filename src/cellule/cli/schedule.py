@@ -12,8 +12,8 @@ from cellule.cli.effect_lines import next_text, schedule_text
 from cellule.cli.errors import usage
 from cellule.cli.output import compact, table
 from cellule.cli.session import Session, operator, patience, session_of, teller_of
-from cellule.host.effects.model import ScheduleView
-from cellule.host.effects.schedules import PREVIEW_MAX
+from cellule.host.read.effects.model import ScheduleView
+from cellule.host.read.effects.schedules import PREVIEW_MAX
 from cellule.values.schema.text_forms import duration_text, time_of_text, time_text
 
 app = typer.Typer(help="Schedules: events by the calendar.", no_args_is_help=True)

@@ -24,7 +24,7 @@ from cellule.effects.secrets.reference import check_secret_name
 from cellule.effects.secrets.vault import Vault
 from cellule.effects.secrets.vault_key import VaultKey, create_key_file
 from cellule.errors import Rejected
-from cellule.host.folder import make_folder
+from cellule.host.own.folder import make_folder
 from cellule.sources import SystemClock, SystemEntropy
 from cellule.values.schema.text_forms import time_text
 

@@ -27,12 +27,12 @@ from cellule.cli.app_loading import load_app
 from cellule.cli.errors import Exit, cellule_error, exit_code
 from cellule.cli.output import Output, close_broken_pipe, while_read
 from cellule.errors import Rejected, Unavailable
-from cellule.host.directory import UniverseInfo, WorldInfo
-from cellule.host.handles import WorldHandle
+from cellule.host.codecs import StoredCodecs
+from cellule.host.ingress.handles import WorldHandle
 from cellule.host.node import DEFAULT_UNIVERSE
+from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.read.record_view import RecordRenderer, key_of_text
 from cellule.host.service import DEFAULT_WORLD, Cellule
-from cellule.host.telling import Teller, key_of_text
-from cellule.host.typing import StoredTypes
 from cellule.kernel.manifest.model import Manifest
 
 
@@ -121,7 +121,7 @@ class Session:
         chosen = await self._chosen(node, name)
         world = await node.world(chosen, universe=self.universe_name, create=False)
         if self.app is not None:
-            world.types = StoredTypes(await teller_of(world).manifest())  # people and programs write JSON
+            world.types = StoredCodecs(await teller_of(world).manifest())  # people and programs write JSON
         return world
 
     async def _chosen(self, node: Cellule, name: str | None) -> str:
@@ -154,7 +154,7 @@ def session_of(context: typer.Context) -> Session:
 
 def cell_of(manifest: Manifest, module: str, key: str) -> tuple[str, bytes]:
     """A cell as a person names it; `Rejected` with suggestions for a module there is not."""
-    base = StoredTypes(manifest).module(module)
+    base = StoredCodecs(manifest).module(module)
     return base, key_of_text(manifest, base, key)
 
 
@@ -198,6 +198,6 @@ async def patience(seconds: float, what: str) -> AsyncIterator[None]:
         ) from None  # fmt: skip
 
 
-def teller_of(world: WorldHandle) -> Teller:
+def teller_of(world: WorldHandle) -> RecordRenderer:
     """A teller of the world's records."""
-    return Teller(world.follower)
+    return RecordRenderer(world.follower)

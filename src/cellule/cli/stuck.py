@@ -9,11 +9,11 @@ import typer
 from cellule.cli.effect_lines import effect_json, effect_line, letter_json
 from cellule.cli.output import table
 from cellule.cli.session import Session, owner_of, session_of, teller_of
-from cellule.host.effects.model import EffectView
-from cellule.host.handles import WorldHandle
-from cellule.host.listing import Stopped, list_world
-from cellule.host.telling import Teller
-from cellule.kernel.intents.book import OPEN, PARKED
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.cell_list import Stopped, list_world
+from cellule.host.read.effects.model import EffectView
+from cellule.host.read.record_view import RecordRenderer
+from cellule.kernel.state.intent_book import OPEN, PARKED
 from cellule.sources import SystemClock
 
 LATE_NS = 5_000_000_000  # an effect that is due for so long and not begun is shown
@@ -78,7 +78,7 @@ def _is_late(effect: EffectView, now_ns: int) -> bool:
     return attempts.state != "waiting" or attempts.next_ns < now_ns - LATE_NS
 
 
-async def _stopped_json(teller: Teller, cell: Stopped) -> dict[str, Any]:
+async def _stopped_json(teller: RecordRenderer, cell: Stopped) -> dict[str, Any]:
     return {
         "module": cell.base, "key": await teller.key(cell.base, cell.key), "status": cell.status,
         "since": cell.since, "code": cell.code, "text": cell.text, "queue": cell.queue,

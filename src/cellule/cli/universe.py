@@ -9,7 +9,7 @@ import typer
 from cellule.cli.lines import moment_text
 from cellule.cli.output import facts, table
 from cellule.cli.session import Session, session_of
-from cellule.host.directory import UniverseInfo
+from cellule.host.own.directory import UniverseInfo
 from cellule.values.schema.text_forms import time_text
 
 app = typer.Typer(help="Universes: isolated namespaces of worlds.", no_args_is_help=True)

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from cellule.cli.errors import Exit
 from cellule.cli.session import Session, session_of, teller_of
-from cellule.host.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.record_view import key_text
+from cellule.host.read.verify import Verified, verify_world
 from cellule.host.service import Cellule
-from cellule.host.telling import key_text
-from cellule.host.verification import Verified, verify_world
-from cellule.kernel.verify import Difference
+from cellule.kernel.prove.verify import Difference
 from cellule.values.json_view import to_json
 
 

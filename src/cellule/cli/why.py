@@ -16,10 +16,10 @@ from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, cell_of, session_of, teller_of
 from cellule.errors import Rejected
-from cellule.host.causes import beside, causes_of, effects_of
-from cellule.host.effects.references import parse_reference
-from cellule.host.handles import CellHandle, WorldHandle
-from cellule.host.telling import Teller, Told
+from cellule.host.ingress.handles import CellHandle, WorldHandle
+from cellule.host.read.causes import beside, causes_of, effects_of
+from cellule.host.read.effects.references import parse_reference
+from cellule.host.read.record_view import RecordRenderer, RecordView
 from cellule.kernel.manifest.model import Manifest
 
 
@@ -51,7 +51,7 @@ async def _why(session: Session, what: str, *, effects: bool) -> None:
             session.output.document(data, _chain(chain, also))
 
 
-async def _forward(session: Session, world: WorldHandle, teller: Teller, height: int) -> None:
+async def _forward(session: Session, world: WorldHandle, teller: RecordRenderer, height: int) -> None:
     root = await teller.at(height)
     found = await effects_of(world.follower, teller, height)
     data = {
@@ -65,7 +65,7 @@ async def _forward(session: Session, world: WorldHandle, teller: Teller, height:
         )
 
 
-async def _height(session: Session, world: WorldHandle, teller: Teller, what: str) -> int:
+async def _height(session: Session, world: WorldHandle, teller: RecordRenderer, what: str) -> int:
     if what.isascii() and what.isdigit():
         return int(what)
     if _is_intent(what):
@@ -141,7 +141,7 @@ def _named(manifest: Manifest, name: str) -> tuple[str, bytes]:
     return cell_of(manifest, module, key)
 
 
-def _chain(chain: list[Told], also: dict[int, list[Told]]) -> Tree:
+def _chain(chain: list[RecordView], also: dict[int, list[RecordView]]) -> Tree:
     top = branch = Tree(record_line(chain[0], width=0), guide_style="dim")
     for at, told in enumerate(chain):
         branch = branch.add(record_line(told, width=0)) if at else top
@@ -150,7 +150,7 @@ def _chain(chain: list[Told], also: dict[int, list[Told]]) -> Tree:
     return top
 
 
-def _tree(root: Told, records: list[Told]) -> Tree:
+def _tree(root: RecordView, records: list[RecordView]) -> Tree:
     top = Tree(record_line(root, width=0), guide_style="dim")
     branches = {root.height: top}
     for told in records:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from cellule.effects.secrets.resolving import Secrets
+from cellule.effects.secrets.resolver import Secrets
 from cellule.values.cid import Cid
 
 

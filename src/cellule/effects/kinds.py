@@ -1,7 +1,7 @@
 """The kinds of effects that come with Cellule: where their classes and adapters live, and their limits.
 
-Declarations for authors (`cellule.app.builtin`) and adapters of nodes (`built_in`) are made from this one
-table. Nothing is imported here: an app that uses none of them loads none.
+Declarations for authors (`app/standard_effects.py`) and adapters of nodes (`registry.py`) are made from
+this one table. Nothing is imported here: an app that uses none of them loads none.
 """
 
 from __future__ import annotations

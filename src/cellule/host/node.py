@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cellule.errors import CelluleError, Corrupted, InvariantBroken, Rejected, Unavailable
-from cellule.host.brought import Rows
-from cellule.host.commits import put_blocks
-from cellule.host.directory import Directory, UniverseInfo, WorldInfo
-from cellule.host.hosted import Hosted
 from cellule.host.limits import FAILED_REST_S, IDLE_S, LOOK_S, WORLDS_MAX
-from cellule.host.loading import Loader, Progress
 from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.repair import repair
-from cellule.host.outbox.signing import NodeKey
-from cellule.host.waking import Waker
+from cellule.host.outbox.signatures import NodeKey
+from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
+from cellule.host.own.wakes import Waker
+from cellule.host.run.commits import put_blocks
+from cellule.host.run.loader import Loader, Progress
+from cellule.host.run.local_receipts import Rows
+from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import Opening
 from cellule.kernel.manifest.model import Manifest
-from cellule.kernel.snapshot import SnapshotJob
+from cellule.kernel.state.snapshot import SnapshotJob
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy, uuid7
 from cellule.store.cache import NodeCache
@@ -45,7 +45,7 @@ class _Place:
 
     def __init__(self, info: WorldInfo) -> None:
         self.info = info
-        self.hosted: Hosted | None = None
+        self.hosted: WorldRunner | None = None
         self.error: CelluleError | None = None
         self.opened = asyncio.Event()
         self.gone = asyncio.Event()
@@ -157,7 +157,7 @@ class Node:
         await hosted.wait_durable(1)
         return info
 
-    async def hosted(self, info: WorldInfo, progress: Progress | None = None) -> Hosted:
+    async def hosted(self, info: WorldInfo, progress: Progress | None = None) -> WorldRunner:
         """The world at work here, loaded if it is not; one that is leaving is waited for."""
         self.check_owner()
         while True:
@@ -174,7 +174,7 @@ class Node:
             if place.hosted is not None and place.hosted.accepts:
                 return place.hosted  # even if it is to leave: whoever waited for it gets a turn
 
-    def at_work(self, world: UUID) -> Hosted | None:
+    def at_work(self, world: UUID) -> WorldRunner | None:
         """The world if it is loaded and stays: what `hosted` finds without waiting."""
         place = self._places.get(world)
         if place is None or place.hosted is None or place.is_closing or not place.hosted.accepts:

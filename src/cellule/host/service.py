@@ -11,14 +11,14 @@ import asyncio
 from typing import Literal
 from uuid import UUID
 
-from cellule.app.built import Built
+from cellule.app.built_app import Built
 from cellule.errors import Rejected
-from cellule.host.commits import put_blocks
-from cellule.host.directory import UniverseInfo, WorldInfo
-from cellule.host.handles import WorldHandle
+from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
+from cellule.host.ingress.handles import WorldHandle
 from cellule.host.node import DEFAULT_UNIVERSE, Node
-from cellule.host.reading import Reader
-from cellule.host.typing import AppTypes, StoredTypes, Types
+from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.read.reader import Reader
+from cellule.host.run.commits import put_blocks
 from cellule.kernel.manifest.compare import compare_manifests
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.link import Link
@@ -104,10 +104,10 @@ class Cellule:
     async def _handle(self, info: WorldInfo) -> WorldHandle:
         reader = Reader(self.node, info)
         stored = await reader.manifest()
-        types: Types = StoredTypes(stored)
+        types: WorldCodecs = StoredCodecs(stored)
         if self._built is not None:
             await self._deployed(info, stored, self._built)
-            types = AppTypes(self._built)
+            types = AppCodecs(self._built)
         return WorldHandle(self.node, info, types, reader)
 
     async def _inhabited(self, info: WorldInfo, modules: list[str]) -> list[str]:
@@ -134,7 +134,7 @@ class Cellule:
             return
         blocks = {**built.blocks, built.manifest.cid: built.manifest.data}
         await put_blocks(self.node.cas(info.universe), blocks)
-        handle = WorldHandle(self.node, info, StoredTypes(stored))
+        handle = WorldHandle(self.node, info, StoredCodecs(stored))
         await handle.control(
             "deploy", who="cellule.open", why="the app changed", manifest=Link(built.manifest.cid)
         )

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from cellule.errors import CelluleError
-from cellule.kernel.cells import Slot
+from cellule.kernel.state.cells import Slot
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
@@ -39,7 +39,7 @@ class EventItem:
     system: bool = False
 
 
-Plain = tuple[str, bytes, dict[str, Any] | None]
+BareEvent = tuple[str, bytes, dict[str, Any] | None]
 """An event that is nothing but schema and value, which almost all are: bare, because there are so many.
 
 The third is what the value decodes to, where the sender has it at hand and nobody else holds a part of it."""
@@ -88,7 +88,7 @@ class RefusalItem:
     id: str | bytes | None = None
 
 
-Item = EventItem | Plain | ControlItem | ReceiptItem | RefusalItem
+Item = EventItem | BareEvent | ControlItem | ReceiptItem | RefusalItem
 
 
 class Opening(NamedTuple):
@@ -158,7 +158,7 @@ class Stepped(NamedTuple):
     text: str
 
 
-class Laid(NamedTuple):
+class BatchResult(NamedTuple):
     """The outcome of a beat whose items are all plain events: they have the heights from `first` to `stop`.
 
     `slots` are cells that a step may still be to come from, by the height of the event. If each event has its
@@ -195,7 +195,7 @@ class Beat:
     last: int
     blocks: Mapping[Cid, bytes]
     told: list[Outcome]
-    laid: Laid | None
+    laid: BatchResult | None
     rows: list[StepRow]
     wake: int | None
     more: bool

@@ -26,7 +26,7 @@ class Emit(NamedTuple):
     key: bytes | None = None
 
 
-class Proven(NamedTuple):
+class CheckedRequest(NamedTuple):
     """A request for an effect whose params were written by a codec of the schema that the kind declares."""
 
     kind: str
@@ -84,13 +84,18 @@ class Context:
         return sha256(self._entropy + self.journal_height.to_bytes(8, "big")).digest()
 
 
-Way = Callable[[bytes | None, bytes, Mapping[str, Any] | None, bytes, Context | None], Output | bytes]
+StepFunction = Callable[
+    [bytes | None, bytes, Mapping[str, Any] | None, bytes, Context | None], Output | bytes
+]
 """A step on an event of one schema: of state, value, the value decoded (None where nobody did), key and
 context. It may answer the bytes of a new state bare, where nothing stands beside them."""
 
 
 class Program(Protocol):
-    """The code of one module in one era. It may also have `way(schema) -> Way`, which the hot path calls."""
+    """The code of one module in one era.
+
+    It may also have `way(schema) -> StepFunction`, which the hot path calls.
+    """
 
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
@@ -98,11 +103,11 @@ class Program(Protocol):
         """Take one step, or raise `StepFault`. Nothing else may leave it."""
 
 
-def way_of(program: Program, schema: str) -> Way:
+def step_function(program: Program, schema: str) -> StepFunction:
     """The quickest way to take a program's steps on events of a schema."""
     way = getattr(program, "way", None)
     if way is not None:
-        found: Way = way(schema)
+        found: StepFunction = way(schema)
         return found
 
     def step(

@@ -12,22 +12,22 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from cellule.errors import InvariantBroken, ensure
-from cellule.kernel.beat import BeatRun
-from cellule.kernel.cells import Entry
-from cellule.kernel.eras import Eras
-from cellule.kernel.frame import ENTROPY_BYTES, Frame, decode_frame
+from cellule.kernel.decide.beat import BeatRun
+from cellule.kernel.decide.eras import Eras
+from cellule.kernel.decide.rounds import Pace
+from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.index.live import Spill
 from cellule.kernel.items import Beat, EventItem, Item
-from cellule.kernel.ledger import Budget, Era, Ledger
+from cellule.kernel.journal.frame import ENTROPY_BYTES, Frame, decode_frame
 from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.system import WORLD_STARTED
 from cellule.kernel.need import Need, Nodes, Pause
 from cellule.kernel.program import Programs
-from cellule.kernel.replay import Replay, Witness
-from cellule.kernel.rounds import Pace
-from cellule.kernel.snapshot import SnapshotJob, load_snapshot
-from cellule.kernel.steps import Stepper
+from cellule.kernel.prove.replay import Replay, Witness
+from cellule.kernel.state.cells import Entry
+from cellule.kernel.state.ledger import Budget, Era, Ledger
+from cellule.kernel.state.snapshot import SnapshotJob, load_snapshot
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid
 

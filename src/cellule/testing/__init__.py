@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cellule.testing.answers import Cell, Events, Failure, Sent, Version
     from cellule.testing.app_simulation import AppRun, simulate_app
     from cellule.testing.effects import Intent, Intents
-    from cellule.testing.recording import Recording
+    from cellule.testing.recordings import Recording
     from cellule.testing.world import World
 
 __all__ = [
@@ -60,7 +60,7 @@ _LATER = {
     "cellule.testing.answers": ("Cell", "Events", "Failure", "Sent", "Version"),
     "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
     "cellule.testing.effects": ("Intent", "Intents"),
-    "cellule.testing.recording": ("Recording",),
+    "cellule.testing.recordings": ("Recording",),
     "cellule.testing.world": ("World",),
 }
 _HOME_OF = {name: home for home, names in _LATER.items() for name in names}

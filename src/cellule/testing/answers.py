@@ -12,11 +12,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cellule.errors import Parked, StepFailed, VersionConflict
-from cellule.kernel.records import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.testing.journal_view import StepRow
 
 if TYPE_CHECKING:
-    from cellule.kernel.cells import Entry
+    from cellule.kernel.state.cells import Entry
     from cellule.testing.chronicle import Chronicle
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cellule.app import Built
-from cellule.kernel.cells import Entry
-from cellule.kernel.records import HALTED, SKIPPED
+from cellule.kernel.journal.records import HALTED, SKIPPED
+from cellule.kernel.state.cells import Entry
 from cellule.testing.answers import Events, Failure
 from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
 from cellule.testing.memory_host import MemoryHost

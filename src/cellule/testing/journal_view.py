@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from cellule.kernel.frame import Frame, decode_frame
-from cellule.kernel.intents.identity import intent_digest
-from cellule.kernel.records import EMITTED, EVENT, INTENT, RECEIPT, STEP, Settled
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.records import EMITTED, EVENT, INTENT, RECEIPT, STEP, Settled
+from cellule.kernel.state.intent_id import intent_digest
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 from cellule.values.envelope import open_envelope

@@ -13,13 +13,13 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import InvariantBroken, StepFailed
-from cellule.kernel.cells import Entry
-from cellule.kernel.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.items import Beat, Item
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need, Nodes, Pause, drive
 from cellule.kernel.program import Programs
-from cellule.kernel.verify import Verifier
+from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
+from cellule.kernel.prove.verify import Verifier
+from cellule.kernel.state.cells import Entry
 from cellule.kernel.world import World as Kernel
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cid import Cid

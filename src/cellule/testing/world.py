@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cellule.app import App, Built
-from cellule.app.build import revise
+from cellule.app.builder import revise
 from cellule.errors import CelluleError, Rejected, StepFailed
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
@@ -29,7 +29,7 @@ from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
 from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
 from cellule.testing.memory_host import MemoryHost
-from cellule.testing.recording import Recording
+from cellule.testing.recordings import Recording
 from cellule.values.link import Link
 
 Reducer = Callable[..., Any] | str

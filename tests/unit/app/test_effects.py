@@ -12,7 +12,7 @@ import pytest
 
 import cellule
 from cellule import App, Attempt, Effect, Receipt, Rejected, Secret, Step, TimerFired, rule, secret, timer
-from cellule.app import builtin
+from cellule.app import standard_effects as builtin
 from cellule.effects.adapter import adapter
 from cellule.effects.http import HttpRequest, HttpResponse
 from cellule.kernel.manifest.model import Grant, Rule, Schedule

@@ -9,8 +9,8 @@ import pytest
 
 from cellule.effects.attempt import Attempt
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
-from cellule.effects.secrets.resolving import Secrets
-from cellule.host.outbox.performing import CasBlobs
+from cellule.effects.secrets.resolver import Secrets
+from cellule.host.outbox.attempts import CasBlobs
 from cellule.store.cas import Cas
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 

@@ -19,7 +19,7 @@ from cellule.effects.llm.types import (
 )
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.secrets import secret
-from cellule.testing.servers.openai import OpenAiServer, Reply, ScriptedCall
+from cellule.testing.llm_server import OpenAiServer, Reply, ScriptedCall
 from cellule.values.schema import codec_for, derive
 
 LOCAL = {"name": "models", "hosts": ["127.0.0.1:*"], "private": True}

@@ -17,10 +17,10 @@ from cellule.effects.publish.options import NatsOptions
 from cellule.effects.publish.subjects import check_subject
 from cellule.effects.publish.types import EventPublish, EventPublished
 from cellule.errors import Rejected
-from cellule.testing.servers.nats import NatsServer
-from cellule.testing.servers.process import program_path
 from cellule.values import cid_of
 from cellule.values.schema import codec_for, derive
+from tests.support.servers.nats import NatsServer
+from tests.support.servers.process import program_path
 
 GRANT = {"name": "events", "allow": {"subject": ["orders.*", "nobody.*"]}}
 

@@ -10,7 +10,7 @@ import pytest
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.testing import run
-from cellule.testing.nodes import check_store, load_app, open_node
+from tests.support.nodes import check_store, load_app, open_node
 
 TALLY = load_app(Path(__file__).parents[2] / "node_apps" / "tally.py")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cellule.host.directory import baseline_of
-from cellule.host.journal import read_frames
-from cellule.host.loading import read_head
+from cellule.host.own.directory import baseline_of
+from cellule.host.read.frames import read_frames
+from cellule.host.run.loader import read_head
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
-from cellule.testing.nodes import check_store, load_app, open_node
+from tests.support.nodes import check_store, load_app, open_node
 
 TALLY = load_app(Path(__file__).parents[2] / "node_apps" / "tally.py")
 BUILT = TALLY.app.build()
@@ -18,8 +18,8 @@ CLOSE_BYTES = 20_000
 
 
 async def test_what_came_while_a_snapshot_was_written_is_in_another_one(monkeypatch):
-    monkeypatch.setattr("cellule.host.snapshots.SNAPSHOT_CLOSE_BYTES", CLOSE_BYTES)
-    monkeypatch.setattr("cellule.kernel.snapshot.SLICE_NODES", 1)
+    monkeypatch.setattr("cellule.host.run.snapshots.SNAPSHOT_CLOSE_BYTES", CLOSE_BYTES)
+    monkeypatch.setattr("cellule.kernel.state.snapshot.SLICE_NODES", 1)
     engine, programs = MemoryEngine(MemoryDisk()), PythonPrograms()
     async with open_node(engine, BUILT, programs, snapshot_bytes=100_000) as node:
         world = await node.world("w")

@@ -9,7 +9,7 @@ from cellule.app import App, Step
 from cellule.errors import Rejected
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.testing.app_programs import AppPrograms
-from cellule.testing.nodes import open_node
+from tests.support.nodes import open_node
 
 
 class Added(msgspec.Struct, frozen=True):

@@ -6,18 +6,18 @@ import asyncio
 
 import pytest
 
-from cellule.host.inbox import Inbox, enqueue, event_row
+from cellule.host.ingress.inbox import Inbox, enqueue, event_row
 from cellule.host.limits import LOOK_PASSES
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
-from cellule.host.outbox.signing import NodeKey
+from cellule.host.outbox.signatures import NodeKey
 from cellule.kernel.items import EventItem, ReceiptItem, RefusalItem
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.testing.entropy import SeededEntropy
-from cellule.testing.outbox import UNIVERSE, WORLD
 from cellule.values.cbor import encode
+from tests.support.outbox import UNIVERSE, WORLD
 
 KEY = NodeKey(bytes(range(32)))
 READY = keys.ready(keys.shard_of(WORLD), UNIVERSE, WORLD)

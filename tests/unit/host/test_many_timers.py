@@ -7,12 +7,12 @@ from pathlib import Path
 
 from cellule.assembly import DATABASE, Options
 from cellule.assembly import open as open_node
-from cellule.kernel.records import RECEIPT
+from cellule.kernel.journal.records import RECEIPT
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.testing import ManualClock
-from cellule.testing.nodes import load_app, records_of
 from cellule.values.cbor import decode
 from cellule.values.envelope import open_envelope
+from tests.support.nodes import load_app, records_of
 
 CELLS, EACH = 1_000, 100
 ALARMS = load_app(Path(__file__).parents[2] / "node_apps" / "alarms.py")

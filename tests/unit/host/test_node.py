@@ -9,15 +9,15 @@ from itertools import pairwise
 import pytest
 
 from cellule.errors import Corrupted, Gone, Rejected, Unavailable
-from cellule.host.inbox import UNREADABLE
-from cellule.kernel.frame import decode_frame
-from cellule.kernel.records import REFUSED
+from cellule.host.ingress.inbox import UNREADABLE
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import REFUSED
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Fault, FaultyEngine, SeededEntropy, VirtualClock
-from cellule.testing.nodes import events_of
 from cellule.values.cbor import encode
+from tests.support.nodes import events_of
 
 
 def test_worlds_and_universes_keep_apart(on_node, tally):
@@ -472,7 +472,7 @@ def test_a_damaged_world_stops_alone(on_node, tally):
         assert len(await events_of(engine, info)) == 2
 
     async def world_head(engine, info):
-        from cellule.host.loading import read_head
+        from cellule.host.run.loader import read_head
 
         return (await read_head(engine, info)).height
 

@@ -11,7 +11,7 @@ from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Fate, Fault, FaultPlan, FaultyEngine
-from cellule.testing.nodes import events_of
+from tests.support.nodes import events_of
 
 UNAVAILABLE = Fault(Fate.UNAVAILABLE)
 MILLISECOND = 1_000_000

@@ -9,10 +9,10 @@ import pytest
 
 from cellule.effects.adapter import AdapterLimits, FunctionAdapter
 from cellule.errors import Parked
-from cellule.host.outbox.signing import NodeKey
+from cellule.host.outbox.signatures import NodeKey
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
-from cellule.testing.nodes import check_store, load_app, open_node
+from tests.support.nodes import check_store, load_app, open_node
 
 ERRANDS = load_app(Path(__file__).parents[2] / "node_apps" / "errands.py")
 BUILT = ERRANDS.app.build()

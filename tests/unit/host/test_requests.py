@@ -8,10 +8,10 @@ from contextlib import aclosing
 import pytest
 
 from cellule.errors import Unavailable
-from cellule.host.directory import baseline_of
-from cellule.host.inbox import enqueue
-from cellule.host.requests import Request
-from cellule.kernel.records import CONTROL, REFUSED, SNAPSHOT
+from cellule.host.ingress.inbox import enqueue
+from cellule.host.ingress.requests import Request
+from cellule.host.own.directory import baseline_of
+from cellule.kernel.journal.records import CONTROL, REFUSED, SNAPSHOT
 from cellule.store import keys
 from cellule.store.engines.memory import MemoryEngine
 from cellule.values.link import Link

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from cellule.errors import Unavailable
-from cellule.host.spill import FileSpill
+from cellule.host.run.spill import FileSpill
 
 
 def test_what_was_kept_comes_back_until_it_is_dropped(tmp_path):

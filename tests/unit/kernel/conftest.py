@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cellule.kernel.program import StepFault
-from cellule.testing.kernel_world import Did, FunctionPrograms, KernelWorld
+from tests.support.kernel_world import Did, FunctionPrograms, KernelWorld
 
 SECOND = 1_000_000_000
 

@@ -7,10 +7,11 @@ from uuid import UUID
 import pytest
 
 from cellule.errors import TooOld
-from cellule.kernel import dedupe, limits
-from cellule.kernel.frame import decode_frame
+from cellule.kernel import limits
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusedItem
-from cellule.kernel.records import CONTROL, REFUSED
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import CONTROL, REFUSED
+from cellule.kernel.state import dedupe
 from cellule.values.cbor import encode
 from cellule.values.link import Link
 

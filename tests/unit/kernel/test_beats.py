@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cellule.kernel.frame import decode_frame
+from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.items import Admitted, EventItem, Later, RefusedItem
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EMITTED, EVENT, STEP
 from cellule.kernel.limits import DEPTH_MAX, EVENT_BYTES_MAX
-from cellule.kernel.records import EMITTED, EVENT, STEP
-from cellule.kernel.rounds import Pace
-from cellule.testing.kernel_world import Did, FunctionPrograms
 from cellule.values.cbor import encode
+from tests.support.kernel_world import Did, FunctionPrograms
 
 
 def placed(order: str, total: int = 1) -> EventItem:
@@ -126,7 +126,7 @@ def test_an_endless_cascade_is_stopped_and_told(make_world, shop):
 def test_a_module_that_answers_a_stopped_cascade_by_emitting_cannot_go_on_for_ever(
     make_world, shop, monkeypatch
 ):
-    monkeypatch.setattr("cellule.kernel.steps.DEPTH_MAX", 3)
+    monkeypatch.setattr("cellule.kernel.decide.steps.DEPTH_MAX", 3)
     document = shop()
     document["modules"]["shop/Pinger@1"]["event"] = ["shop/Ping@1"]
     document["modules"]["shop/Stats@1"]["event"] = ["sys/CascadeStopped@1"]

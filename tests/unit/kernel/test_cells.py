@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.frame import decode_frame
 from cellule.kernel.items import EventItem, RefusedItem
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, OK, SKIPPED
 from cellule.kernel.limits import LOG_CHUNK_BYTES, OUTPUT_BYTES_MAX
-from cellule.kernel.records import CONFLICT, DELETED, HALTED, OK, SKIPPED
-from cellule.testing.kernel_world import Did, FunctionPrograms
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.kernel_world import Did, FunctionPrograms
 
 
 def event(name: str, **fields: object) -> EventItem:

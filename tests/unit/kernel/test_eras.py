@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.frame import decode_frame
-from cellule.kernel.records import HALTED, MANIFEST, MIGRATED, OK, PARKED, UPCAST
-from cellule.testing.kernel_world import FunctionPrograms
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import HALTED, MANIFEST, MIGRATED, OK, PARKED, UPCAST
 from cellule.values.cbor import decode
+from tests.support.kernel_world import FunctionPrograms
 
 V1 = {
     "schemas": {

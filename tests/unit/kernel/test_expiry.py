@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.frame import decode_frame
 from cellule.kernel.items import EventItem
-from cellule.kernel.records import EXPIRED, TIMER
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EXPIRED, TIMER
 from cellule.values.cbor import encode
 
 SECOND = 1_000_000_000

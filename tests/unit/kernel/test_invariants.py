@@ -10,17 +10,17 @@ import pytest
 
 import cellule.kernel
 from cellule.errors import Corrupted
-from cellule.kernel.frame import decode_frame
+from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusedItem
-from cellule.kernel.ledger import Budget
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EMITTED, HALTED, OK, STEP
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need
-from cellule.kernel.records import EMITTED, HALTED, OK, STEP
-from cellule.kernel.rounds import Pace
-from cellule.testing.kernel_world import Did, FunctionPrograms
+from cellule.kernel.state.ledger import Budget
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
+from tests.support.kernel_world import Did, FunctionPrograms
 
 KERNEL = Path(cellule.kernel.__file__).parent
 SOURCES = sorted(KERNEL.rglob("*.py"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cellule.kernel import snapshot
+from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.items import EventItem
-from cellule.kernel.ledger import Budget
 from cellule.kernel.need import Need, Pause
-from cellule.kernel.rounds import Pace
-from cellule.testing.kernel_world import START_NS
+from cellule.kernel.state import snapshot
+from cellule.kernel.state.ledger import Budget
 from cellule.values.cbor import decode, encode
+from tests.support.kernel_world import START_NS
 
 
 def events(count: int, name: str = "o") -> list[EventItem]:

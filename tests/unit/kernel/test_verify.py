@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
-from cellule.kernel.check import Position, check_frames
-from cellule.kernel.frame import Header, decode_frame, encode_frame
 from cellule.kernel.items import EventItem
+from cellule.kernel.journal.frame import Header, decode_frame, encode_frame
+from cellule.kernel.prove.check import Position, check_frames
 from cellule.kernel.world import World
-from cellule.testing.kernel_world import Did
 from cellule.values.cbor import decode, encode
+from tests.support.kernel_world import Did
 
 
 def paid(order: str = "o1") -> EventItem:

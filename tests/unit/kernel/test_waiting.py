@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.items import EventItem
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.rounds import Pace
-from cellule.kernel.waiting import EVENT, PAUSED, TURN, Reason, find_stuck, find_waiting, reason_of
+from cellule.kernel.prove.wait_reasons import EVENT, PAUSED, TURN, Reason, find_stuck, find_waiting, reason_of
 from cellule.values.cbor import decode, encode
 
 

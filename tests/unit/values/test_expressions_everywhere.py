@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cellule.errors import Rejected
 from cellule.values import decode, encode
 from cellule.values.expressions import ExpressionFault, compile_expression
-from cellule.values.expressions.binding import answer
+from cellule.values.expressions.bind import answer
 from cellule.values.schema import types as t
 
 VARIABLES = {

@@ -20,7 +20,7 @@ from cellule.effects.http.params import HttpRequest
 from cellule.effects.http.target import Split, Target, check_no_dot_segments, split_url, target_of
 from cellule.effects.limits import HTTP_BODY_BYTES_MAX, HTTP_REDIRECTS_MAX
 from cellule.effects.outcomes import Failed
-from cellule.effects.secrets.resolving import Revealed
+from cellule.effects.secrets.resolver import Revealed
 from cellule.errors import Rejected
 from cellule.values.cid import Cid
 

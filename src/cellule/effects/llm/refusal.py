@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cellule.effects.attempt import Attempt
-from cellule.effects.http.waiting import retry_after_s
+from cellule.effects.http.retry_after import retry_after_s
 from cellule.effects.outcomes import Failed, Retry
 
 ERROR_BYTES_MAX = 64_000

@@ -12,8 +12,8 @@ import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
-from cellule.effects.allowing import check_allowed
 from cellule.effects.attempt import Attempt
+from cellule.effects.grant_check import check_allowed
 from cellule.effects.outcomes import Failed
 
 

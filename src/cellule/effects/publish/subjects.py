@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from cellule.effects.allowing import check_allowed
 from cellule.effects.attempt import Attempt
+from cellule.effects.grant_check import check_allowed
 from cellule.effects.outcomes import Failed
 
 _TOKEN = re.compile(r"[^\s.*>\x00-\x20\x7f]+")

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from cellule.effects.secrets.redactor import Redactor
 from cellule.effects.secrets.reference import Secret, secret
-from cellule.effects.secrets.resolving import Secrets
+from cellule.effects.secrets.resolver import Secrets
 
 __all__ = ["Redactor", "Secret", "Secrets", "secret"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellule.effects.secrets.resolving import Secrets
+from cellule.effects.secrets.resolver import Secrets
 from cellule.effects.secrets.sources import EnvironmentSecrets, FolderSecrets
 from cellule.errors import Rejected
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cellule.effects.limits import SECRETS_MAX, VAULT_BYTES_MAX
 from cellule.effects.secrets.reference import check_secret_name
-from cellule.effects.secrets.resolving import check_secret_value
+from cellule.effects.secrets.resolver import check_secret_value
 from cellule.effects.secrets.vault_bytes import Kept, Sealing, new_sealing, seal, unseal
 from cellule.effects.secrets.vault_key import VaultKey
 from cellule.errors import CelluleError, Rejected, Unavailable

@@ -8,10 +8,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.inbox import enqueue
+from cellule.host.ingress.inbox import enqueue
 from cellule.host.outbox.limits import RECEIPT_INLINE_MAX
 from cellule.host.outbox.receipts import STATUSES, Receipt, receipt_item
-from cellule.host.outbox.signing import NodeKey
+from cellule.host.outbox.signatures import NodeKey
 from cellule.kernel.limits import RECEIPT_BYTES_MAX
 from cellule.sources import Entropy
 from cellule.store.cas import Cas

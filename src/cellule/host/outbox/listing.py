@@ -14,7 +14,7 @@ from cellule.errors import Corrupted, Rejected
 from cellule.host.outbox.limits import LIST_MAX, SCAN_PAGE
 from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.rows import Row, read_row, rows_range, shard_range
-from cellule.kernel.intents.identity import intent_text
+from cellule.kernel.state.intent_id import intent_text
 from cellule.sources import Clock
 from cellule.store import keys
 from cellule.store.engine import Engine

@@ -21,19 +21,19 @@ from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted
 from cellule.host.limits import STALL_S
-from cellule.host.outbox.lanes import SETTLING, WAITING, Entry, Lane
+from cellule.host.outbox.attempts import Again, Performer, Surroundings
+from cellule.host.outbox.backoff import asked_ns, jitter_ns
+from cellule.host.outbox.kind_queue import SETTLING, WAITING, Entry, KindQueue
 from cellule.host.outbox.limits import CLOSE_MAX, GRACE_S, SCAN_S
 from cellule.host.outbox.notes import Notes
-from cellule.host.outbox.pacing import asked_ns, jitter_ns
-from cellule.host.outbox.performing import Again, Performer, Surroundings
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
 from cellule.host.outbox.rows import Row, Stored, read_row, store_row
-from cellule.host.outbox.running import Runner
-from cellule.host.outbox.searching import Searcher
-from cellule.host.outbox.settling import Arrived, Change, Settler
-from cellule.host.outbox.signing import NodeKey
+from cellule.host.outbox.runner import Runner
+from cellule.host.outbox.search import Searcher
+from cellule.host.outbox.settlement import Arrived, Change, Settler
+from cellule.host.outbox.signatures import NodeKey
 from cellule.host.outbox.window import Window
-from cellule.host.patience import Patience
+from cellule.host.store_retry import StoreRetry
 from cellule.sources import Clock, Entropy
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -66,7 +66,7 @@ class Pool:
         self._clock = clock
         self._entropy = entropy
         self._options = options or PoolOptions()
-        self._patience = Patience(clock, self._options.stall_s, lambda _error: None)
+        self._patience = StoreRetry(clock, self._options.stall_s, lambda _error: None)
         self._notes = Notes()
         self._around = Surroundings(cas_of, secrets or Secrets(), self._notes.add, self._patience)
         self._settler = Settler(engine, entropy, self._patience, self._told, arrived)
@@ -135,7 +135,7 @@ class Pool:
     def add(self, adapter: Adapter) -> None:
         """Perform another kind from now on; what has waited for it is looked for."""
         performer = Performer(adapter, self._around)
-        self._window.lanes[adapter.kind] = Lane(performer, self._clock.monotonic_ns())
+        self._window.lanes[adapter.kind] = KindQueue(performer, self._clock.monotonic_ns())
         self.search()
 
     def search(self) -> None:
@@ -263,7 +263,7 @@ class Pool:
         intents = list(self._closing)[:CLOSE_MAX]
         markers, places = await self._runner.look_up(intents)
         there = [at for at in places if at is not None]
-        held = await self._patience.insist(lambda: self._engine.read(there))
+        held = await self._patience.call(lambda: self._engine.read(there))
         values = dict(zip(there, held, strict=True))
         for intent, marker, at in zip(intents, markers, places, strict=True):
             del self._closing[intent]

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.outbox.signing import NodeKey
-from cellule.kernel.intents.identity import ID_BYTES
+from cellule.host.outbox.signatures import NodeKey
 from cellule.kernel.items import ReceiptItem
+from cellule.kernel.state.intent_id import ID_BYTES
 from cellule.values.envelope import check_envelope, open_envelope, seal
 from cellule.values.link import Link
 

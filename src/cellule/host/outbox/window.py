@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cellule.host.outbox.lanes import WAITING, Entry, Lane
+from cellule.host.outbox.kind_queue import WAITING, Entry, KindQueue
 from cellule.host.outbox.limits import WINDOW_BYTES, WINDOW_ROWS
 from cellule.host.outbox.rows import Stored
 
@@ -20,7 +20,7 @@ class Window:
 
     def __init__(self, search: Callable[[], None]) -> None:
         self.entries: dict[bytes, Entry] = {}
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, KindQueue] = {}
         self.missing: dict[str, int] = {}  # kinds without adapter, and how many rows the last search saw
         self.soon_ns: int | None = None  # when a row that is only in the store is due
         self._search = search

@@ -23,7 +23,7 @@ SMALL_CHANGES = 8  # up to so many are merged into a bucket at once
 SLICE_NODES = 256  # nodes written between two pauses
 SLICE_KEYS = 16  # keys hashed or sorted count as one node written
 
-Walk = Generator[Need | Pause, None, Any]
+FastSteps = Generator[Need | Pause, None, Any]
 _Job = tuple[Cid | Bucket | None, int, int]  # a node or a bucket, and its range of the sorted changes
 _Plan = tuple[Node | None, dict[int, Element], list[int]]  # node, replaced slots, slots waiting for below
 
@@ -69,7 +69,7 @@ class _Update:
         self._slice_nodes = slice_nodes
         self._written = 0
 
-    def sort(self, keys: Iterable[bytes]) -> Walk:
+    def sort(self, keys: Iterable[bytes]) -> FastSteps:
         """Hash and sort the keys in slices: by the hash's first byte, then each part."""
         parts: list[list[tuple[int, bytes]]] = [[] for _ in range(256)]
         most = self._slice_nodes * SLICE_KEYS
@@ -87,7 +87,7 @@ class _Update:
                 sorted_since = 0
                 yield self._pause
 
-    def level(self, jobs: list[_Job], depth: int) -> Walk:
+    def level(self, jobs: list[_Job], depth: int) -> FastSteps:
         """The new elements of `jobs`, in their order."""
         blocks = yield from fetch(self._nodes, [element for element, _, _ in jobs if type(element) is Cid])
         made: list[Element] = []
@@ -116,7 +116,7 @@ class _Update:
                 yield self._pause
         return made
 
-    def _runs(self, jobs: list[_Job], depth: int) -> Walk:
+    def _runs(self, jobs: list[_Job], depth: int) -> FastSteps:
         """`level` in runs of bounded size."""
         made: list[Element] = []
         run: list[_Job] = []

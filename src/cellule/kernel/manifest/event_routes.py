@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Rejected
-from cellule.kernel.manifest.fitting import is_same_key
+from cellule.kernel.manifest.fit import is_same_key
 from cellule.kernel.manifest.keys import KeyForm
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Manifest, Route

@@ -18,7 +18,7 @@ from typing import Any, Final
 from cellule.errors import Rejected
 from cellule.kernel.manifest.effects import load_effects, normal_effects, untyped, with_receipts
 from cellule.kernel.manifest.fields import KIND_FIELD, Fields
-from cellule.kernel.manifest.fitting import Fitting
+from cellule.kernel.manifest.fit import Fitting
 from cellule.kernel.manifest.grants import load_grants, normal_grants
 from cellule.kernel.manifest.limits import FORMAT_VERSION
 from cellule.kernel.manifest.model import EffectKind, Grant, Manifest, Policy, Route, Schedule
@@ -30,7 +30,7 @@ from cellule.kernel.manifest.schedules import check_routes, load_schedules, norm
 from cellule.kernel.manifest.schemas import check_kind, load_schemas
 from cellule.kernel.manifest.system import SYSTEM_SCHEMAS
 from cellule.kernel.manifest.upcasts import Edges
-from cellule.kernel.manifest.wiring import RouteDraft, WiringReader
+from cellule.kernel.manifest.wires import RouteDraft, WiringReader
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.schema.document import to_document

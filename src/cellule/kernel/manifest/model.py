@@ -19,7 +19,7 @@ Kind = Literal["workflow", "pure"]
 Style = Literal["reducer", "workflow", "plan", "fsm", "aggregate", "enzyme"]
 Failure = Literal["halt", "skip"]
 Upgrade = Literal["pin", "follow"]
-Verdict = Literal["allow", "deny", "require_approval"]
+VerdictCode = Literal["allow", "deny", "require_approval"]
 CatchUp = Literal["skip", "once", "backfill"]
 Overlap = Literal["allow", "skip"]
 
@@ -113,7 +113,7 @@ class Rule:
 
     name: str
     when: str
-    then: Verdict
+    then: VerdictCode
     reason: str = ""
     expires_ns: int | None = None  # how long an approval is waited for
 
@@ -123,7 +123,7 @@ class Policy:
     """Rules in their order: the first that matches decides, or else the default."""
 
     rules: tuple[Rule, ...] = ()
-    default: Verdict = "allow"
+    default: VerdictCode = "allow"
 
 
 @dataclass(frozen=True, slots=True)

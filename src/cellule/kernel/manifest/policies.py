@@ -17,15 +17,15 @@ from typing import Any, Final
 from cellule.errors import Rejected
 from cellule.kernel.manifest.fields import Fields, items_of
 from cellule.kernel.manifest.limits import RULES_MAX
-from cellule.kernel.manifest.model import Policy, Rule, Verdict
+from cellule.kernel.manifest.model import Policy, Rule, VerdictCode
 from cellule.kernel.manifest.problems import Problems, near
 from cellule.values.expressions import Expression, compile_expression
 from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
 from cellule.values.schema.types import Schema
 
-_VERDICTS: Final[tuple[Verdict, ...]] = ("allow", "deny", "require_approval")
-_DEFAULTS: Final[tuple[Verdict, ...]] = ("allow", "deny")
+_VERDICTS: Final[tuple[VerdictCode, ...]] = ("allow", "deny", "require_approval")
+_DEFAULTS: Final[tuple[VerdictCode, ...]] = ("allow", "deny")
 _RULE_FIELDS: Final = ("name", "when", "then", "reason", "expires_ns")
 
 VARIABLES: Final[Mapping[str, Schema]] = {
@@ -84,7 +84,7 @@ class _PolicyReader:
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
         self.rules: list[Rule] = []
-        self.default: Verdict | None = None
+        self.default: VerdictCode | None = None
         self._places: dict[str, str] = {}
 
     def read(self, path: str, part: object) -> None:

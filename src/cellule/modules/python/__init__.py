@@ -22,7 +22,7 @@ from cellule.modules.python.describe import (
     manifest_document,
 )
 from cellule.modules.python.effects import TIMER, EffectForm
-from cellule.modules.python.loading import check_not_loading, is_loading
+from cellule.modules.python.load_state import check_not_loading, is_loading
 from cellule.modules.python.programs import PythonPrograms, live_program
 from cellule.modules.python.receipts import Receipt
 from cellule.modules.python.signature import reducer

@@ -25,7 +25,7 @@ from cellule.modules.python.effects import (
     receipt_events,
 )
 from cellule.modules.python.guard import check_deterministic
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import Signature, read_signature, read_upcaster, shown_function
 from cellule.values.cid import Cid
 from cellule.values.names import Name

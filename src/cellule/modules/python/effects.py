@@ -14,7 +14,7 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest.limits import ATTEMPTS_DEFAULT, PRIORITY_DEFAULT, TIMEOUT_NS_DEFAULT
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import receipt_event
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.receipts import is_receipt, received
 from cellule.modules.python.signature import Signature, shown_function
 from cellule.modules.python.system import TimerFired, TimerSet

@@ -13,7 +13,7 @@ from typing import Any
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.system import EFFECTS, LOG
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.receipts import is_receipt, received
 from cellule.modules.python.signature import Signature, shown_function
 from cellule.values.cbor import decode_trusted

@@ -28,7 +28,7 @@ from typing import Any, Final
 from cellule.errors import CelluleError, Rejected
 from cellule.modules.python.bundle import Plan, module_path, python_version
 from cellule.modules.python.failure import Places, exception_text
-from cellule.modules.python.loading import loading
+from cellule.modules.python.load_state import loading
 from cellule.values.cid import Cid
 
 PACKAGE: Final = "cellule_bundle_"

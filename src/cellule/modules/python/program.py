@@ -22,11 +22,11 @@ from msgspec import convert
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.program import Context as KernelContext
-from cellule.kernel.program import Emit, Output, StepFault, Way
+from cellule.kernel.program import Emit, Output, StepFault, StepFunction
 from cellule.modules.python.context import Context, key_reader
 from cellule.modules.python.failure import Places, exception_text, place_text
 from cellule.modules.python.interface import Interface, event_decoders, state_codec
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import Signature
 from cellule.modules.python.step import Keyed, Step
@@ -79,7 +79,7 @@ class PythonProgram:
         self._read_key = key_reader(interface.key, interface.schemas)
         self._write_reply = self._reply_writer(signature.reply)
         self._requests = Requests(interface, naming, places)
-        self._ways: dict[str, Way] = {}
+        self._ways: dict[str, StepFunction] = {}
         self._emits: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
         for event in signature.emits:
             self._emits[event] = self._emitter(event)
@@ -91,14 +91,14 @@ class PythonProgram:
         answer = self.way(schema)(state, value, None, key, context)
         return Output(answer) if isinstance(answer, bytes) else answer
 
-    def way(self, schema: str) -> Way:
+    def way(self, schema: str) -> StepFunction:
         """A function that takes steps on events of one schema; a state with nothing beside it comes bare."""
         way = self._ways.get(schema)
         if way is None:
             way = self._ways[schema] = self._new_way(schema)
         return way
 
-    def _new_way(self, schema: str) -> Way:  # noqa: C901 - in one piece, see above
+    def _new_way(self, schema: str) -> StepFunction:  # noqa: C901 - in one piece, see above
         slots, join, function, takes_context = (
             self._slots, self._watchdog.join, self._function, self._takes_context,
         )  # fmt: skip

@@ -21,7 +21,7 @@ from cellule.modules.python.describe import Description
 from cellule.modules.python.failure import Places
 from cellule.modules.python.interface import Interface
 from cellule.modules.python.loader import LoadedBundle, load_bundle, load_function
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.program import PythonProgram
 from cellule.modules.python.runtime_guard import GuardedProgram
 from cellule.modules.python.signature import read_signature, read_upcaster

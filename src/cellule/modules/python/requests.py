@@ -12,10 +12,10 @@ from typing import Any
 from cellule.errors import CelluleError
 from cellule.kernel.manifest.problems import near
 from cellule.kernel.manifest.system import VALUE
-from cellule.kernel.program import Proven, StepFault
+from cellule.kernel.program import CheckedRequest, StepFault
 from cellule.modules.python.failure import Places
 from cellule.modules.python.interface import Interface
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.values.requests import Request
 from cellule.values.schema import types as t
 from cellule.values.schema.annotations import shown_type
@@ -38,13 +38,13 @@ class Requests:
         self._places = places
         self._writers: dict[tuple[str, type], Write] = {}
 
-    def encoded(self, effects: Sequence[Request]) -> list[Proven]:
+    def encoded(self, effects: Sequence[Request]) -> list[CheckedRequest]:
         """The same requests with params as canonical bytes; raises `StepFault` naming the first wrong one."""
         if isinstance(effects, Request) or not isinstance(effects, list | tuple):
             raise StepFault("modules.effect_invalid", f"effects is a list of requests, not {_kind(effects)}")
         return [self._plain(effect) or self._encoded(at, effect) for at, effect in enumerate(effects)]
 
-    def _plain(self, effect: object) -> Proven | None:
+    def _plain(self, effect: object) -> CheckedRequest | None:
         """The same for a request like one before, with neither slot nor key; None where it takes a look."""
         if effect.__class__ is not Request:
             return None
@@ -53,11 +53,11 @@ class Requests:
         if write is None or slot is not None or key is not None:
             return None
         try:
-            return _new(Proven, (kind, write(params), None, None))
+            return _new(CheckedRequest, (kind, write(params), None, None))
         except CelluleError:
             return None  # the other way says where
 
-    def _encoded(self, at: int, effect: object) -> Proven:
+    def _encoded(self, at: int, effect: object) -> CheckedRequest:
         if not isinstance(effect, Request):
             if getattr(effect, "kind", None) in self._interface.effects:
                 text = f"effects[{at}] is the effect itself: call it with its params to make a request"
@@ -74,7 +74,7 @@ class Requests:
                 raise StepFault("modules.effect_invalid", f"effects[{at}].{name} is {_kind(given)}, not text")
         write = self._writers.get((kind, params.__class__)) or self._writer(at, kind, params.__class__)
         try:
-            return Proven(kind, write(params), slot, key)
+            return CheckedRequest(kind, write(params), slot, key)
         except CelluleError as error:
             text = self._places.cleaned(f"effects[{at}].params of {kind}: {error}")
             raise StepFault("modules.params_invalid", text) from error

@@ -9,7 +9,7 @@ from cellule.errors import CelluleError
 from cellule.kernel.manifest.model import Manifest, Upcaster
 from cellule.kernel.program import StepFault
 from cellule.modules.python.failure import Places, exception_text, place_text
-from cellule.modules.python.naming import Naming
+from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import UpcasterSignature, shown_function
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
 

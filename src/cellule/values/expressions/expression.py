@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from cellule.errors import Rejected
-from cellule.values.expressions.binding import Sizes, answer
+from cellule.values.expressions.bind import Sizes, answer
 from cellule.values.expressions.fault import ExpressionFault, Refusal
 from cellule.values.expressions.limits import SHOWN_CHARS_MAX, SIZE_MIN, TEXT_BYTES_MAX
-from cellule.values.expressions.lowering import Lowering
+from cellule.values.expressions.lower import Lowering
 from cellule.values.expressions.operators import check_is
 from cellule.values.expressions.parser import parse
 from cellule.values.expressions.paths import ABSENT, Path

@@ -18,10 +18,10 @@ from cellule.values import cbor
 from cellule.values.cbor import read_unchecked
 from cellule.values.limits import BYTES_MAX
 from cellule.values.schema.annotations import shown_type
-from cellule.values.schema.decoding import Decoding
+from cellule.values.schema.decoder import Decoding
 from cellule.values.schema.derive import Derived
 from cellule.values.schema.direct import holds_bytes, is_direct, is_made_anew
-from cellule.values.schema.encoding import Encoding
+from cellule.values.schema.encoder import Encoding
 from cellule.values.schema.fault import Fault
 from cellule.values.schema.source import Source
 from cellule.values.schema.traits import decoder_for, encode_without_bytes, encoder_for
@@ -34,8 +34,18 @@ class Codec(Generic[T]):
     """Encodes and decodes one Python type; made by `codec_for`, immutable, safe to share between threads."""
 
     __slots__ = (
-        "_encode", "_from", "_read", "_to", "decode_trusted", "derived", "encode", "name", "source",
-        "to_plain", "wire", "with_decoded",
+        "_encode",
+        "_from",
+        "_read",
+        "_to",
+        "decode_trusted",
+        "derived",
+        "encode",
+        "encode_with_fields",
+        "name",
+        "source",
+        "to_plain",
+        "wire",
     )  # fmt: skip
 
     def __init__(self, derived: Derived[T]) -> None:
@@ -55,7 +65,7 @@ class Codec(Generic[T]):
         """Check a value and return its canonical bytes; raises `Rejected` naming the path."""
         self.to_plain = self._to if self._encode is encode_without_bytes else None
         """What makes the wire value that `cbor.write_unchecked` writes exactly; None where it may not."""
-        self.with_decoded: Callable[[T], tuple[str, bytes, Any]] = self._decoded_encoder()
+        self.encode_with_fields: Callable[[T], tuple[str, bytes, Any]] = self._decoded_encoder()
         """Check a value, and return the codec's name, the canonical bytes, and what those decode to.
 
         The last is None where it would share something with the value that can change, or is dear to tell.

@@ -11,10 +11,10 @@ import pytest
 import cellule
 from cellule.assembly import Options
 from cellule.host.outbox.listing import find_row
-from cellule.kernel.intents.identity import parse_intent
-from cellule.kernel.records import RECEIPT
+from cellule.kernel.journal.records import RECEIPT
+from cellule.kernel.state.intent_id import parse_intent
 from cellule.store import keys
-from cellule.testing.nodes import load_app
+from tests.support.nodes import load_app
 
 PAY = load_app(Path(__file__).parents[3] / "node_apps" / "pay.py")
 SECRET = "sk_live_of_the_bank"

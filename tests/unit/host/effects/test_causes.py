@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cellule.host.causes import beside, causes_of, effects_of
-from cellule.host.correlation import Correlations
-from cellule.host.telling import Teller
+from cellule.host.read.causes import beside, causes_of, effects_of
+from cellule.host.read.correlation import Correlations
+from cellule.host.read.record_view import RecordRenderer
 
 
 async def kinds_of(world, height):
-    chain = await causes_of(Teller(world.follower), height)
+    chain = await causes_of(RecordRenderer(world.follower), height)
     return [each.kind for each in chain]
 
 
@@ -25,7 +25,7 @@ async def test_what_follows_ends_with_the_receipt_and_its_step(opened, pay):
     async with opened() as here:
         applied = await here.world.send(pay.Placed("o1", 5))
         await here.stepped("o1", "pay.charge ok")
-        teller = Teller(here.world.follower)
+        teller = RecordRenderer(here.world.follower)
         found = await effects_of(here.world.follower, teller, applied.height)
         assert [each.kind for each in found.records] == ["step", "intent", "decision", "receipt", "step"]
         assert found.complete
@@ -48,7 +48,7 @@ async def test_beside_an_approved_effect_stand_both_decisions_and_the_approval(o
         view = await here.place("big", 5_000)
         await here.world.approve(view.id, who="ann", why="fine")
         settled = await here.settled(view)
-        teller = Teller(here.world.follower)
+        teller = RecordRenderer(here.world.follower)
         chain = await causes_of(teller, settled.receipt.height)
         also = await beside(teller, here.world.follower, chain)
         [intent] = also
@@ -62,7 +62,7 @@ async def test_beside_an_approved_effect_stand_both_decisions_and_the_approval(o
 
 async def test_a_schedule_is_told_by_name_and_begins_a_chain(opened):
     async with opened() as here:
-        teller = Teller(here.world.follower)
+        teller = RecordRenderer(here.world.follower)
         await here.world.pause_schedule("nightly", who="ann", why="x")
         timers = [
             told.fields
@@ -86,7 +86,7 @@ async def test_what_an_event_caused_has_its_correlation_id_and_nothing_else_does
             await here.stepped(order, "pay.charge ok")
         story = Correlations(here.engine, world.info, "mine")
         found = [height async for frame in world.frames() for height in sorted(await story.within(frame))]
-        follow = await effects_of(world.follower, Teller(world.follower), mine.height)
+        follow = await effects_of(world.follower, RecordRenderer(world.follower), mine.height)
         assert found == sorted([mine.height, *(each.height for each in follow.records)])
         fresh = Correlations(here.engine, world.info, "mine")
         assert await fresh.has(found[-1])
@@ -94,7 +94,7 @@ async def test_what_an_event_caused_has_its_correlation_id_and_nothing_else_does
 
 
 async def test_forgotten_stories_are_looked_up_again(opened, pay, monkeypatch):
-    monkeypatch.setattr("cellule.host.correlation.REMEMBERED_MAX", 1)
+    monkeypatch.setattr("cellule.host.read.correlation.REMEMBERED_MAX", 1)
     async with opened() as here:
         await here.world.send(pay.Placed("o1", 5), correlation="mine")
         await here.stepped("o1", "pay.charge ok")

@@ -85,7 +85,7 @@ async def test_one_effect_is_found_by_height_id_and_bytes_open_or_settled(opened
 
 
 async def test_the_search_for_a_settled_effect_tells_how_far_it_is(opened, monkeypatch):
-    monkeypatch.setattr("cellule.host.effects.past.SEARCH_WINDOW", 5)
+    monkeypatch.setattr("cellule.host.read.effects.past.SEARCH_WINDOW", 5)
     async with opened() as here:
         first = await here.settled(await here.place("o1"))
         for number in range(5):
@@ -94,7 +94,7 @@ async def test_the_search_for_a_settled_effect_tells_how_far_it_is(opened, monke
         assert await here.world.effect(first.view.id, progress=lambda *told: steps.append(told)) == first
         assert steps
         assert all(done <= total for done, total in steps)
-        monkeypatch.setattr("cellule.host.effects.past.SEARCH_RECORDS_MAX", 5)
+        monkeypatch.setattr("cellule.host.read.effects.past.SEARCH_RECORDS_MAX", 5)
         with pytest.raises(Rejected) as refused:
             await here.world.effect(first.view.id)
         assert refused.value.code == "host.no_effect"

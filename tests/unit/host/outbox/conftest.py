@@ -11,12 +11,12 @@ import pytest
 
 from cellule.effects.adapter import Adapters, adapter
 from cellule.host.outbox.pool import Pool, PoolOptions
-from cellule.host.outbox.signing import memory_key
+from cellule.host.outbox.signatures import memory_key
 from cellule.store.cas import Cas
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.testing import VirtualClock, run
 from cellule.testing.entropy import SeededEntropy
-from cellule.testing.outbox import OutboxWorld
+from tests.support.outbox import OutboxWorld
 
 
 class Work(msgspec.Struct, frozen=True):

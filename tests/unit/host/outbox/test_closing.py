@@ -7,7 +7,7 @@ import asyncio
 from cellule.effects.adapter import Retry
 from cellule.host.outbox.rows import closing_rows
 from cellule.store.engine import Batch
-from cellule.testing.outbox import UNIVERSE, WORLD, check_left_nothing, opening
+from tests.support.outbox import UNIVERSE, WORLD, check_left_nothing, opening
 
 
 def test_a_running_attempt_of_a_closed_intent_is_cancelled(play):

@@ -9,8 +9,8 @@ import pytest
 
 from cellule.effects.adapter import AdapterLimits
 from cellule.host.outbox.limits import QUICK_MAX
-from cellule.testing.outbox import check_left_nothing, opening
 from cellule.values.cbor import decode
+from tests.support.outbox import check_left_nothing, opening
 
 MARK: ContextVar[int] = ContextVar("MARK", default=0)
 

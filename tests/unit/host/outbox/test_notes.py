@@ -6,7 +6,7 @@ import asyncio
 
 from cellule.host.outbox.limits import NOTES_KEPT, NOTES_WAITING_MAX
 from cellule.host.outbox.notes import Notes
-from cellule.testing.outbox import opening
+from tests.support.outbox import opening
 
 
 def test_a_reader_sees_notes_until_the_intent_is_settled(play, work_types):

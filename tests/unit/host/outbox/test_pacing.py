@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellule.host.outbox.pacing import Bucket, asked_ns, jitter_ns
+from cellule.host.outbox.backoff import Bucket, asked_ns, jitter_ns
 
 SECOND = 1_000_000_000
 

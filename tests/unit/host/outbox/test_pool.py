@@ -8,15 +8,16 @@ import pytest
 
 from cellule.effects.adapter import Failed, Retry
 from cellule.effects.secrets import Secrets
-from cellule.host.outbox import lanes, window
+from cellule.host.outbox import kind_queue as lanes
+from cellule.host.outbox import window
 from cellule.host.outbox.rows import opening_rows, read_row, rows_range
-from cellule.host.outbox.searching import due_rows
+from cellule.host.outbox.search import due_rows
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.testing import Fate, Fault, FaultPlan, FaultyEngine, SeededEntropy
-from cellule.testing.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
 from cellule.values.cbor import decode, encode
 from cellule.values.link import Link
+from tests.support.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
 
 SECOND = 1_000_000_000
 
@@ -426,7 +427,7 @@ def test_a_slow_kind_does_not_hold_up_another(play, work_types, monkeypatch):
 
 def test_what_does_not_fit_into_memory_is_performed_all_the_same(play, monkeypatch):
     monkeypatch.setattr(window, "WINDOW_ROWS", 10)
-    monkeypatch.setattr("cellule.host.outbox.searching.SCAN_PAGE", 7)
+    monkeypatch.setattr("cellule.host.outbox.search.SCAN_PAGE", 7)
 
     async def main(bench):
         async with bench.pool(bench.worker(concurrency=4)) as pool:

@@ -16,9 +16,9 @@ from cellule.host.outbox.repair import repair
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.testing import Fate, Fault, FaultPlan, FaultyEngine
-from cellule.testing.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
 from cellule.values.cbor import encode
 from cellule.values.link import Link
+from tests.support.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
 
 
 async def repaired(bench, *openings, engine=None, dry_run=False):

@@ -9,13 +9,13 @@ import pytest
 
 from cellule.errors import Rejected, Unavailable
 from cellule.host.outbox.receipts import Receipt, read_receipt, receipt_item, sealed_receipt, trusted_receipt
-from cellule.host.outbox.signing import KEY_FILE, NodeKey, folder_key, memory_key
+from cellule.host.outbox.signatures import KEY_FILE, NodeKey, folder_key, memory_key
 from cellule.sources import SystemEntropy
 from cellule.testing.entropy import SeededEntropy
-from cellule.testing.outbox import UNIVERSE, WORLD
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.outbox import UNIVERSE, WORLD
 
 KEY = NodeKey(bytes(range(32)))
 RECEIPT = Receipt(b"i" * 32, 7, "ok", encode({"a": 1}), attempts=2)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cellule.testing.kernel_bank import PROGRAMS, Bank, document
-from cellule.testing.kernel_world import KernelWorld
 from cellule.values.cbor import decode
+from tests.support.kernel_bank import PROGRAMS, Bank, document
+from tests.support.kernel_world import KernelWorld
 
 
 @pytest.fixture

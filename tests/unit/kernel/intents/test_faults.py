@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import EventItem, ReceiptItem, RefusedItem
-from cellule.kernel.records import CONTROL, EMITTED, RECEIPT, Settled
+from cellule.kernel.journal.records import CONTROL, EMITTED, RECEIPT, Settled
 from cellule.values.cbor import encode
 
 SECOND = 1_000_000_000
@@ -131,7 +131,7 @@ def test_a_paused_beat_that_writes_nothing_leaves_no_trace(make_bank):
     bank.charge(order="a")
     bank.world.control("pause")
     ledger = bank.world.world.ledger
-    from cellule.kernel.cells import EVENT_MESSAGE, Message
+    from cellule.kernel.state.cells import EVENT_MESSAGE, Message
 
     message = Message(1, EVENT_MESSAGE, "bank/Tick@1", encode({"order": "z"}), 0, None)
     ledger.pending.append((message, [("bank/Order", b"z")]))
@@ -156,7 +156,7 @@ def test_held_cells_of_two_modules_come_back_in_the_same_order_after_a_restore(
     make_bank, bank_document, monkeypatch
 ):
     """They came back in the order in which the modules had reached their limits, which a snapshot forgets."""
-    monkeypatch.setattr("cellule.kernel.ledger.HELD_RELEASE_MAX", 1)
+    monkeypatch.setattr("cellule.kernel.state.ledger.HELD_RELEASE_MAX", 1)
     bank = make_bank(order={"open_max": 1}, clerk={"open_max": 1})
     for schema in ("bank/Ask@1", "bank/Tell@1"):
         for name in "abcd":
@@ -173,8 +173,8 @@ def test_what_the_kernel_writes_is_no_argument(bank):
 
 
 def test_a_cell_with_too_many_intents_cannot_wait_for_more(make_bank, monkeypatch):
-    for module in ("gate", "opening"):
-        monkeypatch.setattr(f"cellule.kernel.intents.{module}.CELL_INTENTS_MAX", 2)
+    for module in ("gate", "open"):
+        monkeypatch.setattr(f"cellule.kernel.decide.intents.{module}.CELL_INTENTS_MAX", 2)
     bank = make_bank()
     bank.charge(key="k", order="a")
     bank.ask(*[("bank.charge", {"amount": 1}, None, "k")] * 3, order="b")
@@ -184,7 +184,7 @@ def test_a_cell_with_too_many_intents_cannot_wait_for_more(make_bank, monkeypatc
 
 
 def test_too_many_that_wait_for_one_key_are_denied(make_bank, monkeypatch):
-    monkeypatch.setattr("cellule.kernel.intents.opening.WAITERS_MAX", 1)
+    monkeypatch.setattr("cellule.kernel.decide.intents.open.WAITERS_MAX", 1)
     bank = make_bank()
     for name in "abc":
         bank.charge(key="k", order=name)
@@ -193,7 +193,7 @@ def test_too_many_that_wait_for_one_key_are_denied(make_bank, monkeypatch):
 
 
 def test_a_cascade_of_receipts_is_stopped_and_told(make_bank, monkeypatch):
-    monkeypatch.setattr("cellule.kernel.intents.settling.DEPTH_MAX", 3)
+    monkeypatch.setattr("cellule.kernel.decide.intents.settle.DEPTH_MAX", 3)
     bank = make_bank(policy={"rules": [], "default": "deny"})
     bank.ask(("bank.charge", {"amount": 1}), again=50)
     bank.world.settle()
@@ -253,7 +253,7 @@ def test_texts_that_cannot_be_written_are_replaced(bank):
 )
 def test_a_request_of_the_wrong_shape_fails_the_step(make_bank, make_world, bank_document, effect):
     """It left the world poisoned."""
-    from cellule.testing.kernel_world import Did, FunctionPrograms
+    from tests.support.kernel_world import Did, FunctionPrograms
 
     programs = FunctionPrograms({"bank/Order": lambda *_: Did({"heard": []}, effects=[effect])})
     world = make_world(bank_document(), programs)
@@ -263,7 +263,7 @@ def test_a_request_of_the_wrong_shape_fails_the_step(make_bank, make_world, bank
 
 def test_an_idempotency_key_that_cannot_be_written_fails_the_step(make_world, bank_document):
     """It left the world poisoned."""
-    from cellule.testing.kernel_world import Did, FunctionPrograms
+    from tests.support.kernel_world import Did, FunctionPrograms
 
     effect = ("bank.charge", encode({"amount": 1}), None, "\udc80")
     programs = FunctionPrograms({"bank/Order": lambda *_: Did({"heard": []}, effects=[effect])})

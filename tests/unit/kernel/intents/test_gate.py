@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.intents.gate import Host, host_fits, text_fits
+from cellule.kernel.decide.intents.gate import Host, host_fits, text_fits
 
 HOUR = 3_600 * 1_000_000_000
 GRANTED = {"cap_slots": {"pay": "stripe"}}

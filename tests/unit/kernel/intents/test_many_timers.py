@@ -6,13 +6,13 @@ import gc
 
 import pytest
 
-from cellule.kernel.frame import decode_frame
 from cellule.kernel.items import EventItem
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import RECEIPT
 from cellule.kernel.ordered.keys import pair_of
-from cellule.kernel.records import RECEIPT
-from cellule.testing.kernel_bank import SECOND, document
-from cellule.testing.kernel_world import START_NS, Did, FunctionPrograms, KernelWorld
 from cellule.values.cbor import encode
+from tests.support.kernel_bank import SECOND, document
+from tests.support.kernel_world import START_NS, Did, FunctionPrograms, KernelWorld
 
 TIMERS = 100_000
 PER_CELL = 25

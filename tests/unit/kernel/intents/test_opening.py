@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.intents.identity import intent_text
-from cellule.kernel.records import DECISION, INTENT, RECEIPT, STEP
+from cellule.kernel.journal.records import DECISION, INTENT, RECEIPT, STEP
+from cellule.kernel.state.intent_id import intent_text
 
 
 def test_an_intent_is_opened_with_its_decision_right_after_its_step(bank):
@@ -85,7 +85,7 @@ def test_long_params_are_linked_and_reach_the_adapter_whole(bank, read):
 
 
 def test_a_cell_with_too_many_open_intents_is_denied_more(bank, monkeypatch):
-    monkeypatch.setattr("cellule.kernel.intents.gate.CELL_INTENTS_MAX", 2)
+    monkeypatch.setattr("cellule.kernel.decide.intents.gate.CELL_INTENTS_MAX", 2)
     bank.ask(*[("bank.charge", {"amount": 1})] * 3)
     bank.world.settle()
     assert bank.last()[1]["code"] == "kernel.cell_intents"

@@ -62,7 +62,7 @@ def test_only_parked_intents_are_approved_or_denied(bank, verb):
 
 
 def test_too_many_approvals_are_refused(make_bank, monkeypatch):
-    monkeypatch.setattr("cellule.kernel.intents.gate.APPROVALS_OPEN_MAX", 1)
+    monkeypatch.setattr("cellule.kernel.decide.intents.gate.APPROVALS_OPEN_MAX", 1)
     bank = make_bank(policy=ASK_FIRST)
     bank.charge(50)
     bank.charge(60)

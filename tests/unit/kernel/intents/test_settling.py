@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.intents.identity import intent_text
 from cellule.kernel.items import Admitted, ReceiptItem, RefusedItem
+from cellule.kernel.journal.records import REFUSED
 from cellule.kernel.limits import RECEIPT_BYTES_MAX
-from cellule.kernel.records import REFUSED
+from cellule.kernel.state.intent_id import intent_text
 
 
 def test_a_receipt_reaches_its_cell_in_the_beat_that_admits_it(bank):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.testing.kernel_world import START_NS
 from cellule.values.cbor import encode
+from tests.support.kernel_world import START_NS
 
 SECOND = 1_000_000_000
 MINUTE = 60 * SECOND
@@ -50,7 +50,7 @@ def test_a_timer_can_be_cancelled(bank):
 
 
 def test_too_many_timers_are_denied(bank, monkeypatch):
-    monkeypatch.setattr("cellule.kernel.intents.gate.TIMERS_OPEN_MAX", 1)
+    monkeypatch.setattr("cellule.kernel.decide.intents.gate.TIMERS_OPEN_MAX", 1)
     bank.ask(("timer.set", {"after_ns": SECOND}), ("timer.set", {"after_ns": SECOND}))
     bank.world.settle()
     assert bank.last()[1]["code"] == "kernel.timers_full"

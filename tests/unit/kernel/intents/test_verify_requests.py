@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.frame import decode_frame
-from cellule.kernel.records import INTENT
-from cellule.testing.kernel_world import Did, FunctionPrograms
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import INTENT
 from cellule.values.cbor import encode
+from tests.support.kernel_world import Did, FunctionPrograms
 
 ASKED = [
     ("bank.charge", encode({"amount": 1, "pad": "x"}), None, "k"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.intents.identity import intent_text
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.waiting import (
+from cellule.kernel.prove.wait_reasons import (
     APPROVAL,
     OVER_BUDGET,
     REASONS_MAX,
@@ -15,10 +14,11 @@ from cellule.kernel.waiting import (
     find_waiting,
     reasons_in,
 )
-from cellule.testing.kernel_world import START_NS
+from cellule.kernel.state.intent_id import intent_text
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.kernel_world import START_NS
 
 SECOND = 1_000_000_000
 ASK = {"rules": [{"name": "ask", "when": "true", "then": "require_approval", "reason": "all of them"}]}

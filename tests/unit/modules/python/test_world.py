@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.records import HALTED, OK
+from cellule.kernel.journal.records import HALTED, OK
 from cellule.modules.python import (
     ModuleOptions,
     PythonPrograms,
@@ -12,7 +12,7 @@ from cellule.modules.python import (
     describe_upcaster,
     manifest_document,
 )
-from cellule.testing.kernel_world import KernelWorld
+from tests.support.kernel_world import KernelWorld
 
 MODELS = """
 from __future__ import annotations

@@ -528,7 +528,7 @@ class Bag(msgspec.Struct):
 def test_what_comes_with_the_bytes_is_nobodys_else():
     codec = codec_for(derive(Ride, namespace="test"))
     ride = Ride("north", NOON, None, (3, True), "bus")
-    _, data, decoded = codec.with_decoded(ride)
+    _, data, decoded = codec.encode_with_fields(ride)
     ride.name = "south"
     assert (
         decoded == cbor.decode(data) == {"name": "north", "start": NOON_NS, "seats": [3, True], "kind": "bus"}
@@ -540,7 +540,7 @@ def test_what_comes_with_the_bytes_is_nobodys_else():
 )
 def test_what_may_be_shared_or_is_dear_to_tell_comes_alone(value):
     codec = codec_for(derive(list[int] if isinstance(value, list) else type(value), namespace="test"))
-    assert codec.with_decoded(value) == (codec.name, codec.encode(value), None)
+    assert codec.encode_with_fields(value) == (codec.name, codec.encode(value), None)
 
 
 @pytest.mark.parametrize(
@@ -551,5 +551,5 @@ def test_what_cannot_be_encoded_is_refused_with_its_place(value):
     with pytest.raises(Rejected) as alone:
         codec.encode(value)
     with pytest.raises(Rejected) as caught:
-        codec.with_decoded(value)
+        codec.encode_with_fields(value)
     assert str(caught.value) == str(alone.value)

@@ -1,0 +1,112 @@
+"""From an app to what a world needs: one manifest, the blocks of its code, and the forms of its classes.
+
+Building reads files and runs the app's top level once more, from the bundle, so that code which cannot be
+loaded is refused here and not at the first event. The same sources give the same manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from cellule.app.built_app import Built, EffectsConfig, Forms
+from cellule.app.effects import form_of
+from cellule.app.modules import describe_app_upcaster, describe_reducer, naming_of, revised
+from cellule.app.sections import adapters_of, effects_of, forms_of, sections_of
+from cellule.errors import Rejected
+from cellule.kernel.manifest.load import load_manifest
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.need import Nodes, drive
+from cellule.modules.python import (
+    ModuleDescription,
+    PythonPrograms,
+    UpcasterDescription,
+    check_not_loading,
+    manifest_document,
+)
+from cellule.modules.python.effects import effect_schemas
+from cellule.values.cid import Cid
+from cellule.values.names import Name
+from cellule.values.schema.registry import Schemas
+
+if TYPE_CHECKING:
+    from cellule.app.app import App
+
+
+def build(app: App, *, live: bool) -> Built:
+    """Build an app; raises `Rejected` with what to write instead."""
+    check_not_loading(f"build the app {app.namespace}")
+    if not app.reducers:
+        raise Rejected(
+            "app.empty", "{app} has no reducer.", app=app,
+            hint="Put @app.reducer above a function, in a file that is imported before the app is used.",
+        )  # fmt: skip
+    effects = effects_of(app)
+    naming = naming_of(app)
+    modules = [
+        describe_reducer(app, each, naming, forms_of(app, each, effects), live=live)
+        for each in app.reducers.values()
+    ]
+    upcasters = [describe_app_upcaster(app, each, naming, live=live) for each in app.upcasters]
+    schemas = effect_schemas(map(form_of, effects.values()), naming)
+    for python in (*app.events, *app.states):
+        schemas = schemas.merged(naming.derived(python).schemas)
+    forms = Forms(naming, dict(app.events), schemas, {kind: form_of(each) for kind, each in effects.items()})
+    outside = EffectsConfig(sections_of(app, effects, naming), adapters_of(app, effects))
+    built = _assembled(forms, modules, upcasters, outside, live=live)
+    if not live:
+        _check_loads(built)
+    return built
+
+
+def revise(built: Built, revision: int) -> Built:
+    """The same live app under another identity: for a world that gets a second version of it."""
+    modules = [revised(each, revision) for each in built.modules]
+    upcasters = [revised(each, revision) for each in built.upcasters]
+    return _assembled(built.forms, modules, upcasters, built.outside, live=built.live)
+
+
+def _assembled(
+    forms: Forms,
+    modules: Sequence[ModuleDescription],
+    upcasters: Sequence[UpcasterDescription],
+    outside: EffectsConfig,
+    *,
+    live: bool,
+) -> Built:
+    manifest = _manifest(forms.schemas, modules, upcasters, outside)
+    blocks: dict[Cid, bytes] = {manifest.cid: manifest.data}
+    for each in (*modules, *upcasters):
+        blocks.update(each.blocks)
+    return Built(manifest, blocks, tuple(modules), tuple(upcasters), forms, outside, live=live)
+
+
+def _manifest(
+    schemas: Schemas,
+    modules: Sequence[ModuleDescription],
+    upcasters: Sequence[UpcasterDescription],
+    outside: EffectsConfig,
+) -> Manifest:
+    """The manifest; it knows every declared event, also those that no reducer takes or says it emits."""
+    document = {**manifest_document(modules, upcasters), **outside.sections}
+    for each in (*modules, *upcasters):
+        schemas = schemas.merged(each.schemas)
+    document["schemas"] = {
+        name: schema for name, schema in schemas.documents().items() if not Name.parse(name).is_reserved
+    }
+    return load_manifest(document)
+
+
+def _check_loads(built: Built) -> None:
+    """Load all code from its bundles, as a node will."""
+    programs = PythonPrograms(limit_s=None)
+    manifest, nodes = built.manifest, Nodes(0)
+
+    def read(cids: Iterable[Cid]) -> dict[Cid, bytes]:
+        return {cid: built.blocks[cid] for cid in cids}
+
+    for module in manifest.modules.values():
+        drive(programs.program(manifest, module, nodes), nodes, read)
+    for group in manifest.upcasters.values():
+        for upcaster in group:
+            drive(programs.upcaster(manifest, upcaster, nodes), nodes, read)

@@ -1,0 +1,280 @@
+"""`Built`: an app as its hosts use it. Objects to bytes and back, names to modules, keys in all their forms.
+
+    built.encode_event(Placed("o1", 30))     -> ("shop/Placed@1", bytes)
+    built.decode_state(order, data)          -> Order(...)
+    built.key_bytes(order, "o1")             -> b"o1"
+
+Wherever a reducer is named, the function will do, or its name with or without namespace and version; an
+unknown name is refused with the nearest known ones. Immutable but for codecs, which are made when first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cellule.app.declared import DeclaredEvent, shown_value
+from cellule.app.keys import TypedKey, key_codec
+from cellule.effects.adapter import Adapter
+from cellule.errors import Rejected
+from cellule.kernel.items import BareEvent
+from cellule.kernel.manifest.model import Manifest, Module
+from cellule.kernel.manifest.problems import near
+from cellule.kernel.manifest.system import receipt_event
+from cellule.modules.python import EffectForm, Receipt
+from cellule.modules.python.describe import Description, ModuleDescription, UpcasterDescription
+from cellule.modules.python.module_names import Naming
+from cellule.modules.python.receipts import receipt_of
+from cellule.modules.python.signature import read_signature, shown_function
+from cellule.modules.python.system import SYSTEM_NAMES
+from cellule.values.cbor import decode_trusted
+from cellule.values.cid import Cid
+from cellule.values.json_view import from_json, to_json
+from cellule.values.names import Name
+from cellule.values.schema import types as t
+from cellule.values.schema.annotations import shown_type
+from cellule.values.schema.codec import Codec, codec_for
+from cellule.values.schema.registry import Schemas
+
+Reducer = Callable[..., Any] | str
+"""A reducer as callers name it: its function, or its name."""
+
+
+class Forms:
+    """The classes of an app with their codecs; `receipts` are the types of receipts by schema."""
+
+    def __init__(
+        self, naming: Naming, events: Mapping[type, DeclaredEvent], schemas: Schemas,
+        effects: Mapping[str, EffectForm],
+    ) -> None:  # fmt: skip
+        self.naming = naming
+        self.events = events
+        self.schemas = schemas
+        self.effects = effects
+        self.receipts = {receipt_event(kind): receipt_of(form.receipt) for kind, form in effects.items()}
+        self.names: dict[str, type] = {each.name: python for python, each in events.items()}
+        self.names.update({name: python for python, name in SYSTEM_NAMES.items()})
+        self._codecs: dict[Any, Codec[Any]] = {}
+
+    def codec(self, python: Any, name: str | None = None) -> Codec[Any]:
+        """The codec of a type; a receipt's type goes by as many names as there are kinds that bring it."""
+        found = self._codecs.get((python, name))
+        if found is None:
+            found = self._codecs[python, name] = codec_for(self.naming.derived(python, name))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class EffectsConfig:
+    """What an app has to do with the outside: sections of its manifest, and its own adapters by kind."""
+
+    sections: Mapping[str, Any]
+    adapters: Mapping[str, Adapter]
+
+
+class Built:
+    """One built app; `blocks` are all that has to be in the CAS: the manifest and the code it names."""
+
+    def __init__(
+        self, manifest: Manifest, blocks: Mapping[Cid, bytes], modules: tuple[ModuleDescription, ...],
+        upcasters: tuple[UpcasterDescription, ...], forms: Forms, outside: EffectsConfig, *, live: bool,
+    ) -> None:  # fmt: skip
+        self.manifest = manifest
+        self.blocks = blocks
+        self.modules = modules
+        self.upcasters = upcasters
+        self.forms = forms
+        self.outside = outside
+        self.live = live
+        self._by_base = {str(Name.parse(each.name).base): each for each in modules}
+        self._by_function = {each.function: base for base, each in self._by_base.items()}
+        self._signatures = {base: read_signature(each.function) for base, each in self._by_base.items()}
+        self._encoders: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
+        self.encoders: dict[type, Callable[[Any], BareEvent]] = {}  # of the items of events sent before
+        self._keys: dict[str, TypedKey] = {}
+
+    @property
+    def namespace(self) -> str:
+        """The app's namespace."""
+        return self.forms.naming.namespace
+
+    @property
+    def descriptions(self) -> tuple[Description, ...]:
+        """Everything that has code."""
+        return (*self.modules, *self.upcasters)
+
+    @property
+    def adapters(self) -> Mapping[str, Adapter]:
+        """The app's own adapters, by kind."""
+        return self.outside.adapters
+
+    # Events
+
+    def encode_event(self, event: object) -> tuple[str, bytes]:
+        """The schema and canonical bytes of an event; raises `Rejected` naming a field that does not fit."""
+        name, write = self._encoders.get(event.__class__) or self._encoder(event)
+        return name, write(event)
+
+    def item(self, event: object) -> BareEvent:
+        """An event as the kernel takes it; raises `Rejected` as `encode_event` does."""
+        make = self.encoders.get(event.__class__)
+        if make is None:
+            self._encoder(event)
+            make = self.encoders[event.__class__] = self.forms.codec(event.__class__).encode_with_fields
+        return make(event)
+
+    def decode_event(self, name: str, data: bytes) -> Any:
+        """The object of an event's bytes; of an event that the app does not know, its plain value."""
+        if name in self.forms.receipts:
+            return self.forms.codec(self.forms.receipts[name], name).decode_trusted(data)
+        python = self.forms.names.get(name)
+        return decode_trusted(data) if python is None else self.forms.codec(python).decode_trusted(data)
+
+    def event_name(self, name: str) -> str:
+        """The full name of an event: `Placed` and `shop/Placed` mean the newest version."""
+        return _resolve(name, self.namespace, [*self.forms.names, *self.forms.receipts], "event")
+
+    def event_class(self, name: str) -> type:
+        """The class of an event."""
+        return self.forms.names.get(self.event_name(name), Receipt)
+
+    def event_from_json(self, name: str, view: Any) -> Any:
+        """The object of an event given as JSON data; raises `Rejected` naming the field that does not fit."""
+        full = self.event_name(name)
+        wire = from_json(view, t.Ref(full), self.manifest.schemas)
+        if full in self.forms.receipts:
+            return self.forms.codec(self.forms.receipts[full], full).from_wire(wire)
+        return self.forms.codec(self.forms.names[full]).from_wire(wire)
+
+    def event_to_json(self, name: str, data: bytes) -> Any:
+        """An event's bytes as JSON data."""
+        return to_json(decode_trusted(data), t.Ref(self.event_name(name)), self.manifest.schemas)
+
+    def _encoder(self, event: object) -> tuple[str, Callable[[Any], bytes]]:
+        """Look at a class that is sent for the first time."""
+        python = event.__class__
+        if python not in self.forms.events:
+            raise self._no_event(event)
+        codec = self.forms.codec(python)
+        found = self._encoders[python] = (codec.name, codec.encode)
+        return found
+
+    def _no_event(self, event: object) -> Rejected:
+        if isinstance(event, type):
+            what, hint = f"the class {shown_type(event)}", f"Give an object: {event.__name__}(...)."
+        elif isinstance(event, dict | str):
+            what, hint = shown_value(event), "Make it with event_from_json(name, data)."
+        else:
+            what, kind = f"a {shown_type(type(event))}", type(event)
+            close = near(kind.__name__, [each.__name__ for each in self.forms.events])
+            hint = close or f"Put @app.event above {kind.__name__}, on the app of {self.namespace}."
+        return Rejected(
+            "app.event_expected", "{what} is no event of {app}.", what=what, app=self.namespace, hint=hint
+        )
+
+    # Reducers
+
+    def base(self, reducer: Reducer) -> str:
+        """The name of a reducer's module without version: what its cells belong to."""
+        if isinstance(reducer, str):
+            names = {each.name: base for base, each in self._by_base.items()}
+            return names[_resolve(reducer, self.namespace, names, "reducer")]
+        base = self._by_function.get(reducer)
+        if base is None:
+            known = ", ".join(sorted(each.function.__name__ for each in self.modules))
+            raise Rejected(
+                "app.name_unknown", "{reducer} is no reducer of {app}.",
+                reducer=shown_function(reducer),
+                app=self.namespace, hint=f"There are: {known}.",
+            )  # fmt: skip
+        return base
+
+    def module(self, reducer: Reducer) -> Module:
+        """The module of a reducer."""
+        return self.manifest.modules[self.base(reducer)]
+
+    def encode_state(self, reducer: Reducer, state: object) -> bytes:
+        """The canonical bytes of a reducer's state."""
+        return self._state_codec(reducer).encode(state)
+
+    def decode_state(self, reducer: Reducer, data: bytes) -> Any:
+        """The object of a reducer's state."""
+        return self._state_codec(reducer).decode_trusted(data)
+
+    def state_to_json(self, reducer: Reducer, data: bytes) -> Any:
+        """A state's bytes as JSON data."""
+        return to_json(decode_trusted(data), t.Ref(self.module(reducer).state), self.manifest.schemas)
+
+    def decode_reply(self, reducer: Reducer, data: bytes) -> Any:
+        """The object of a reply: of the type the reducer declares, else plain values."""
+        reply = self._signatures[self.base(reducer)].reply
+        return decode_trusted(data) if reply is None else self.forms.codec(reply).decode_trusted(data)
+
+    def _state_codec(self, reducer: Reducer) -> Codec[Any]:
+        return self.forms.codec(self._signatures[self.base(reducer)].state)
+
+    # Effects
+
+    def effect(self, kind: str) -> EffectForm:
+        """The classes of an effect by its kind."""
+        found = self.forms.effects.get(kind)
+        if found is None:
+            known = ", ".join(self.forms.effects) or "none"
+            raise Rejected(
+                "app.name_unknown", "there is no {kind} {name}.", kind="effect", name=kind,
+                hint=near(kind, self.forms.effects) or f"There are: {known}.",
+            )  # fmt: skip
+        return found
+
+    def decode_params(self, kind: str, data: bytes) -> Any:
+        """The object of an intent's params."""
+        return self.forms.codec(self.effect(kind).params).decode_trusted(data)
+
+    def encode_receipt(self, kind: str, value: object) -> bytes:
+        """The canonical bytes of what an effect gave; raises `Rejected` naming a field that does not fit."""
+        return self.forms.codec(self.effect(kind).receipt).encode(value)
+
+    def decode_receipt(self, kind: str, data: bytes) -> Any:
+        """The object of what an effect gave."""
+        return self.forms.codec(self.effect(kind).receipt).decode_trusted(data)
+
+    # Keys
+
+    def key_bytes(self, reducer: Reducer, key: Any = None) -> bytes:
+        """The bytes of a typed key; of a reducer without keys, those of its one cell."""
+        return self.key(reducer).to_bytes(key)
+
+    def key_value(self, reducer: Reducer, data: bytes) -> Any:
+        """The typed key of key bytes."""
+        return self.key(reducer).value(data)
+
+    def key(self, reducer: Reducer) -> TypedKey:
+        """The key of a reducer: from and to Python values, bytes and text."""
+        base = self.base(reducer)
+        found = self._keys.get(base)
+        if found is None:
+            found = self._keys[base] = self._typed_key(base)
+        return found
+
+    def _typed_key(self, base: str) -> TypedKey:
+        description, module = self._by_base[base], self.manifest.modules[base]
+        for subscription in description.subscriptions:
+            path = subscription.get("key_field")
+            if path is not None:
+                derived = self.forms.naming.derived(self.forms.names[subscription["event"]])
+                return TypedKey(self.manifest, module, key_codec(derived, path))
+        return TypedKey(self.manifest, module, None)
+
+
+def _resolve(given: str, namespace: str, known: Iterable[str], kind: str) -> str:
+    """The full name that a short one means; of several versions the newest."""
+    names = sorted((Name.parse(name) for name in known), key=lambda name: name.version)
+    wanted = given if "/" in given else f"{namespace}/{given}"
+    for name in reversed(names):
+        if wanted in (str(name), str(name.base)):
+            return str(name)
+    full = [str(name) for name in names]
+    hint = near(wanted, full) or near(wanted, [str(name.base) for name in names])
+    hint = hint or f"There are: {', '.join(str(name) for name in names if not name.is_reserved)}."
+    raise Rejected("app.name_unknown", "there is no {kind} {name}.", kind=kind, name=given, hint=hint)

@@ -1,0 +1,58 @@
+"""The effects that come with Cellule, as declarations: `timer`, `http`, `blob_put`, `blob_get`, `llm`, ...
+
+They are made when first asked for, from the classes of their params and receipts alone: an app that uses none
+imports none, and no driver is ever imported here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from cellule.app.effects import DeclaredEffect, EffectLike, timer
+from cellule.effects.kinds import BUILT_IN
+
+if TYPE_CHECKING:
+    from cellule.effects.blob.types import BlobGet, BlobPut
+    from cellule.effects.http.params import HttpRequest
+    from cellule.effects.llm.types import LlmGenerate
+    from cellule.effects.process.types import ProcessRun
+    from cellule.effects.publish.types import EventPublish
+
+    http: DeclaredEffect[HttpRequest]
+    blob_put: DeclaredEffect[BlobPut]
+    blob_get: DeclaredEffect[BlobGet]
+    llm: DeclaredEffect[LlmGenerate]
+    process: DeclaredEffect[ProcessRun]
+    publish: DeclaredEffect[EventPublish]
+
+
+_BY_KIND: Final = {home.kind: name for name, home in BUILT_IN.items()}
+_made: Final[dict[str, EffectLike]] = {"timer": timer}
+
+NAMES: Final = ("timer", *BUILT_IN)
+KINDS: Final = (timer.kind, *_BY_KIND)
+
+
+def of_kind(kind: str) -> EffectLike | None:
+    """The declaration of a kind that comes with Cellule; None for any other."""
+    if kind == timer.kind:
+        return timer
+    name = _BY_KIND.get(kind)
+    return None if name is None else _declaration(name)
+
+
+def _declaration(name: str) -> EffectLike:
+    found = _made.get(name)
+    if found is None:
+        home = BUILT_IN[name]
+        types = import_module(home.types)
+        params, receipt = getattr(types, home.params), getattr(types, home.receipt)
+        found = _made[name] = DeclaredEffect(home.kind, params, receipt, home.limits)
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name not in NAMES:
+        raise AttributeError(f"module 'cellule.app.standard_effects' has no attribute {name!r}")
+    return _declaration(name)

@@ -1,0 +1,166 @@
+"""How handles turn objects into bytes and back: by an app's classes, or by the stored manifest alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Protocol
+
+from cellule.app.built_app import Built
+from cellule.errors import Rejected
+from cellule.kernel.items import BareEvent
+from cellule.kernel.manifest.model import Manifest
+from cellule.values.cbor import decode_trusted
+from cellule.values.json_view import from_json, to_json
+from cellule.values.schema import key_bytes, wire_codec
+from cellule.values.schema import types as t
+
+
+class WorldCodecs(Protocol):
+    """What a world handle needs to know of its events and cells."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest events are checked against before they are sent."""
+
+    @property
+    def encoders(self) -> Mapping[type, Callable[[Any], BareEvent]]:
+        """What makes the items of events of classes that `item` has met."""
+
+    def event(self, event: Any) -> tuple[str, bytes]:
+        """The schema and canonical bytes of an event; `Rejected` for what is none."""
+
+    def item(self, event: Any) -> BareEvent:
+        """An event as the kernel takes it."""
+
+    def module(self, module: Any) -> str:
+        """The base name of the module meant by a function or a name."""
+
+    def key(self, base: str, key: Any) -> bytes:
+        """A cell's key as bytes."""
+
+    def state(self, base: str, era: Manifest, data: bytes) -> Any:
+        """A cell's state for the caller."""
+
+    def reply(self, base: str, data: bytes) -> Any:
+        """A reply for the caller."""
+
+
+class AppCodecs:
+    """WorldCodecs of a world opened with its app: events and states are objects of the app's classes."""
+
+    def __init__(self, built: Built) -> None:
+        self.built = built
+        self.manifest = built.manifest
+        self.encoders = built.encoders
+
+    def event(self, event: Any) -> tuple[str, bytes]:
+        """See `WorldCodecs.event`; a pair of name and JSON value will do too."""
+        if event.__class__ is tuple and len(event) == 2 and isinstance(event[0], str):
+            event = self.built.event_from_json(*event)
+        return self.built.encode_event(event)
+
+    def item(self, event: Any) -> BareEvent:
+        """See `WorldCodecs.item`."""
+        return (*self.event(event), None) if event.__class__ is tuple else self.built.item(event)
+
+    def module(self, module: Any) -> str:
+        """See `WorldCodecs.module`."""
+        return self.built.base(module)
+
+    def key(self, base: str, key: Any) -> bytes:
+        """See `WorldCodecs.key`."""
+        if self.built.manifest.modules[base].key is None:
+            return b""
+        return self.built.key_bytes(base, key)
+
+    def state(self, base: str, era: Manifest, data: bytes) -> Any:
+        """See `WorldCodecs.state`; a state of another era's schema comes as plain values."""
+        schema = era.modules[base].state
+        mine = self.built.manifest
+        if base in mine.modules and mine.schema_ids.get(schema) == era.schema_ids[schema]:
+            return self.built.decode_state(base, data)
+        return decode_trusted(data)
+
+    def reply(self, base: str, data: bytes) -> Any:
+        """See `WorldCodecs.reply`."""
+        return self.built.decode_reply(base, data)
+
+
+class StoredCodecs:
+    """Codecs of a world without its app: events are `(schema, JSON value)`, states are their JSON view."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.encoders: Mapping[type, Callable[[Any], BareEvent]] = {}
+
+    def event(self, event: Any) -> tuple[str, bytes]:
+        """See `WorldCodecs.event`."""
+        if not isinstance(event, tuple) or len(event) != 2:
+            raise Rejected(
+                "host.event_form", "an event is a pair of schema name and value, not {found}",
+                found=type(event).__name__,
+                hint="Open the world with its app to send objects.",
+            )  # fmt: skip
+        name, value = event
+        known = self.manifest.schemas
+        schema = self._schema(name)
+        codec = wire_codec(t.Ref(schema), known)
+        return schema, codec.encode(from_json(value, t.Ref(schema), known))
+
+    def item(self, event: Any) -> BareEvent:
+        """See `WorldCodecs.item`."""
+        return (*self.event(event), None)
+
+    def module(self, module: Any) -> str:
+        """See `WorldCodecs.module`."""
+        base = str(module).partition("@")[0]
+        if base in self.manifest.modules:
+            return base
+        short = [name for name in self.manifest.modules if name.rpartition("/")[2] == base]
+        if len(short) == 1:
+            return short[0]
+        raise Rejected(
+            "host.no_module", "there is no module {module}", module=base,
+            hint=_meant(base, list(self.manifest.modules)),
+        )  # fmt: skip
+
+    def key(self, base: str, key: Any) -> bytes:
+        """See `WorldCodecs.key`."""
+        module = self.manifest.modules[base]
+        if module.key is None:
+            return b""
+        if isinstance(key, bytes):
+            return key
+        return key_bytes(from_json(key, module.key, self.manifest.schemas), module.key, self.manifest.schemas)
+
+    def state(self, base: str, era: Manifest, data: bytes) -> Any:
+        """See `WorldCodecs.state`."""
+        schema = era.modules[base].state
+        return to_json(decode_trusted(data), t.Ref(schema), era.schemas)
+
+    def reply(self, base: str, data: bytes) -> Any:  # noqa: ARG002 - replies have no schema in a manifest
+        """See `WorldCodecs.reply`."""
+        return to_json(decode_trusted(data))
+
+    def _schema(self, name: str) -> str:
+        routes = self.manifest.routes
+        if name in routes:
+            return name
+        short = [schema for schema in routes if schema.rpartition("/")[2].partition("@")[0] == name]
+        if len(short) == 1:
+            return short[0]
+        raise Rejected(
+            "host.no_event",
+            "nothing subscribes to an event {name}",
+            name=name,
+            hint=_meant(name, list(routes)),
+        )
+
+
+def _meant(name: str, known: list[str]) -> str:
+    short = {each.rpartition("/")[2].partition("@")[0]: each for each in known}
+    close = get_close_matches(name, [*known, *short], n=3, cutoff=0.5)
+    if close:
+        return f"Did you mean {', '.join(close)}?"
+    return f"There are: {', '.join(sorted(known)[:8])}." if known else ""

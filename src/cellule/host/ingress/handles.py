@@ -1,0 +1,443 @@
+"""What users hold: a world, and its cells.
+
+A handle works the same whether this process owns the world or not. On the owner a send joins the next beat;
+elsewhere it goes through the inbox, and `applied` and `reply` read the journal for the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from cellule.errors import CelluleError, Gone, Rejected
+from cellule.host.codecs import WorldCodecs
+from cellule.host.ingress.inbox import check_event_size
+from cellule.host.ingress.remote import Remote, check_reply
+from cellule.host.ingress.sends import Sent, Wait, check_steps, parked, readable
+from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
+from cellule.host.node import Node
+from cellule.host.outbox.repair import Report
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
+from cellule.host.read.effects.schedules import check_schedule, list_schedules, preview_schedule
+from cellule.host.read.effects.world_effects import WorldEffects
+from cellule.host.read.follower import Follower
+from cellule.host.read.frames import Head, read_frames
+from cellule.host.read.reader import Reader, Version
+from cellule.host.read.times import height_at, nanoseconds_of
+from cellule.host.run.loader import Progress, read_head
+from cellule.host.run.world_runner import WorldRunner
+from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.store import keys
+from cellule.values.calendar import Upcoming
+from cellule.values.cid import Cid
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The outcome of an event: where it stands in the journal, and what its cells made of it."""
+
+    height: int
+    id: str | bytes | UUID | None
+    duplicate: bool
+    steps: tuple[Stepped, ...]
+    reply: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """A cell as of one height."""
+
+    state: Any
+    version: int
+    born: int
+    era: int
+    active_ns: int
+    height: int
+    status: str
+    reason: str
+    queue: int
+
+
+class WorldHandle:
+    """One world."""
+
+    def __init__(self, node: Node, info: WorldInfo, types: WorldCodecs, reader: Reader | None = None) -> None:
+        self._node = node
+        self.info = info
+        self.types = types
+        self._reader = reader or Reader(node, info)
+        self._effects = WorldEffects(node, info, self._reader, lambda: self.types, self._controlled)
+        self._remote = Remote(node, info, self._reader)
+        self._at_work: WorldRunner | None = None
+
+    @property
+    def name(self) -> str:
+        """The world's name."""
+        return self.info.name
+
+    @property
+    def id(self) -> UUID:
+        """The world's id."""
+        return self.info.id
+
+    @property
+    def follower(self) -> Follower:
+        """A private copy of the world for readers; it is made when it is first asked for something."""
+        return self._reader.follower
+
+    # Sending
+
+    async def send(
+        self, event: Any, *, id: str | bytes | UUID | None = None, key: Any = None,
+        expected_version: int | None = None, correlation: str | None = None, wait: Wait = "applied",
+    ) -> Applied:  # fmt: skip
+        """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`."""
+        _check_wait(wait)
+        if not self._node.is_owner:
+            return await self._send_remote(self._item(event, id, key, expected_version, correlation), wait)
+        sent = self._sent(event, id, key, expected_version, correlation)
+        if wait == "reply":
+            check_reply(sent.item, (await self._hosted()).world.eras.current.router)
+        hosted = self._at_work
+        if hosted is None or not hosted.offer(sent):
+            (await self._hosted()).submit(sent)
+        await sent.wait(wait)
+        if sent.duplicate and wait != "durable":
+            return await self._outcome_of(sent.height, id, duplicate=True)
+        return self._applied(sent.height, id, sent.steps, duplicate=sent.duplicate)
+
+    async def send_nowait(
+        self, event: Any, *, id: str | bytes | UUID | None = None, key: Any = None,
+        expected_version: int | None = None, correlation: str | None = None,
+    ) -> Sent:  # fmt: skip
+        """Hand one event over without waiting; `await sent.wait()` for its outcome.
+
+        It waits only while very many items wait for the world. Only the owner of the folder can do this.
+        """
+        is_plain = id is None and key is None and expected_version is None and correlation is None
+        make = self.types.encoders.get(event.__class__) if is_plain else None
+        if make is None or len((item := make(event))[1]) > EVENT_INLINE_MAX:
+            sent = self._sent(event, id, key, expected_version, correlation)
+        else:
+            sent = Sent(item)
+        hosted = self._at_work
+        if hosted is None or not hosted.offer(sent):
+            await self._hand_over(sent)
+        return sent
+
+    async def send_many(self, events: Iterable[Any], *, wait: Wait = "applied") -> list[Sent]:
+        """Send many events and wait for all; each handle keeps what became of its event.
+
+        Events are handed over in slices of a thousand; one that cannot be encoded raises, and nothing from
+        its slice on is sent. Failures of single events do not raise here: ask each handle with `wait()`.
+        """
+        _check_wait(wait)
+        sents: list[Sent] = []
+        coming = iter(events)
+        while part := self._sents(list(islice(coming, SEND_SLICE))):
+            await self._hand_over(*part)
+            sents += part
+        for sent in sents:
+            if not sent.finished:
+                with suppress(CelluleError):  # each handle keeps its own outcome
+                    await sent.wait(wait)
+        return sents
+
+    async def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied:
+        """An operator's verb, journaled with who and why."""
+        return Applied(await self._controlled(verb, who=who, why=why, **arguments), None, False, ())
+
+    async def wait_applied(self, id: str | bytes | UUID) -> Applied:
+        """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
+        height = await self._reader.find_event(id)
+        return await self._outcome_of(height, id, duplicate=True)
+
+    async def find_event(self, id: str | bytes | UUID) -> int:
+        """The height of an event that was sent with this id, as long as the world remembers it."""
+        return await self._reader.find_event(id)
+
+    # Reading
+
+    def cell(self, module: Any, key: Any = b"") -> CellHandle:
+        """The handle of a cell, whether it exists or not."""
+        base = self.types.module(module)
+        return CellHandle(self, base, self.types.key(base, key))
+
+    async def head(self) -> Head:
+        """The newest durable frame."""
+        return await read_head(self._node.engine, self.info)
+
+    async def height_at(self, when: datetime) -> int:
+        """The height of the last record made at or before an aware time; 0 before the first."""
+        return await height_at(self._node.engine, self.info, nanoseconds_of(when))
+
+    async def frames(self, first: int = 1, last: int | None = None) -> AsyncIterator[Frame]:
+        """The frames that hold heights `first` to `last`, oldest first."""
+        head = await self.head()
+        last = head.height if last is None else min(last, head.height)
+        if first > last:
+            return
+        async for _, data in read_frames(self._node.engine, self.info.universe, self.info.id, first, last):
+            yield decode_frame(data)
+
+    async def tail(self, after: int | None = None) -> AsyncIterator[Frame]:
+        """Frames as they become durable, from behind height `after` (default: from now on); never ends."""
+        key = keys.world_head(self.info.universe, self.info.id)
+        height = (await self.head()).height if after is None else after
+        while True:
+            [stored] = await self._node.engine.read([key])
+            if stored is None:
+                raise Gone("host.world_gone", "world {world} was deleted", world=self.info.name)
+            head = Head.of_row(stored)
+            if head.height > height:
+                async for frame in self.frames(height + 1, head.height):
+                    yield frame
+                height = head.height
+            await self._node.engine.watch(key, stored)
+
+    async def snapshot(self, *, who: str = "cellule", why: str = "asked for") -> tuple[int, Cid]:
+        """Take a snapshot now, and return its height and root.
+
+        Where another process owns the folder it is asked to: then who and why are journaled.
+        """
+        if self._node.is_owner:
+            return await (await self._hosted()).snapshot_now()
+        return await self._remote.snapshot(who, why)
+
+    # Effects
+
+    async def effects(
+        self, *, status: str | None = None, kind: str | None = None, cause: int | None = None,
+        limit: int = 100, after: int = 0,
+    ) -> list[EffectView]:  # fmt: skip
+        """The open effects, oldest first, and what each waits for; the next page is `after` the last height.
+
+        `status` is open, parked, timer or waiting. With `cause`, instead, all effects that the record at that
+        height led to, settled ones too.
+        """
+        if cause is not None:
+            return await self._effects.caused_by(cause, status, kind, limit)
+        return await self._effects.listed(status, kind, limit, after)
+
+    async def effect(self, intent: EffectRef, *, progress: Progress | None = None) -> EffectDetail:
+        """One effect by its id or the height of its intent: params, decisions, attempts and receipt.
+
+        A settled one of which only the id is known is looked for in the journal, which may take long.
+        """
+        return await self._effects.find(intent, progress)
+
+    async def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Let a parked effect happen."""
+        return Applied(await self._effects.perform("effect.approve", intent, who, why), None, False, ())
+
+    async def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Refuse a parked effect: its cell gets a `denied` receipt."""
+        return Applied(await self._effects.perform("effect.deny", intent, who, why), None, False, ())
+
+    async def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Settle an open effect as cancelled; an attempt that runs is stopped."""
+        return Applied(await self._effects.perform("effect.cancel", intent, who, why), None, False, ())
+
+    async def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+        """Ask again for an effect that was given up, or make the next attempt of an open one due now.
+
+        A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
+        changes nothing in the world and is not journaled: the height is 0 then.
+        """
+        return Applied(await self._effects.retry(intent, who, why), None, False, ())
+
+    async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[Letter]:
+        """Messages and effects that were given up, oldest first."""
+        return await self._effects.letters(limit, after)
+
+    async def inject_receipt(
+        self, intent: EffectRef, status: str = "ok", value: Any = None, *, who: str, why: str,
+        code: str = "", text: str = "",
+    ) -> Applied:  # fmt: skip
+        """Settle an open effect by hand; the receipt says who gave it and why.
+
+        `value` is what the effect would have given, where the status is ok: an object of the receipt's class,
+        or JSON data. The height is that of the receipt.
+        """
+        height = await self._effects.inject(intent, status, value, code, text, who, why)
+        return Applied(height, None, False, ())
+
+    async def notes(self, intent: EffectRef) -> AsyncIterator[object]:
+        """The progress notes of an open effect, until it is settled; only in the process that performs it."""
+        async for note in self._effects.notes(intent):
+            yield note
+
+    async def repair_effects(self, *, dry_run: bool = False) -> Report:
+        """Compare open effects with the outbox, and make them agree."""
+        return await self._effects.repair(dry_run=dry_run)
+
+    # Schedules
+
+    async def schedules(self) -> list[ScheduleView]:
+        """The schedules of the manifest, and when each is next due."""
+        return await list_schedules(self._reader)
+
+    async def preview_schedule(
+        self, name: str, count: int = 10, *, after: datetime | None = None
+    ) -> list[Upcoming]:
+        """The next times at which a schedule is due, from now or from an aware time on."""
+        after_ns = self._node.clock.now_ns() if after is None else nanoseconds_of(after)
+        return await preview_schedule(self._reader, name, count, after_ns)
+
+    async def pause_schedule(self, name: str, *, who: str, why: str) -> Applied:
+        """Send nothing by a schedule until it is resumed."""
+        return await self._control_schedule("schedule.pause", name, who, why)
+
+    async def resume_schedule(self, name: str, *, who: str, why: str) -> Applied:
+        """Let a paused schedule go on from its next due time; what it missed is not made up for."""
+        return await self._control_schedule("schedule.resume", name, who, why)
+
+    # Inside
+
+    async def _control_schedule(self, verb: Verb, name: str, who: str, why: str) -> Applied:
+        check_schedule(await self._reader.manifest(), name)
+        return await self.control(verb, who=who, why=why, name=name)
+
+    async def _hosted(self) -> WorldRunner:
+        """The world at work here; it is remembered, because every event asks."""
+        self._at_work = found = await self._node.hosted(self.info)
+        return found
+
+    def _sents(self, events: list[Any]) -> list[Sent]:
+        """The handles of many events, which are mostly of one class that was sent before."""
+        classes = set(map(type, events))
+        make = self.types.encoders.get(classes.pop()) if len(classes) == 1 else None
+        return list(map(Sent, map(make or self.types.item, events)))
+
+    async def _hand_over(self, *sents: Sent) -> None:
+        hosted = await self._hosted()
+        if hosted.is_full:
+            await hosted.wait_room()
+        hosted.submit(*sents)
+
+    def _sent(
+        self, event: Any, given: str | bytes | UUID | None, key: Any, expected: int | None,
+        correlation: str | None,
+    ) -> Sent:  # fmt: skip
+        """The handle of an event, which is mostly plain and of a class that was sent before."""
+        if given is not None or key is not None or expected is not None or correlation is not None:
+            return Sent(self._item(event, given, key, expected, correlation))
+        make = self.types.encoders.get(event.__class__)
+        item = self.types.item(event) if make is None else make(event)
+        if len(item[1]) > EVENT_INLINE_MAX:
+            check_event_size(*item[:2])
+        return Sent(item)
+
+    def _item(
+        self, event: Any, given: str | bytes | UUID | None, key: Any, expected: int | None,
+        correlation: str | None,
+    ) -> EventItem:  # fmt: skip
+        schema, value = self.types.event(event)
+        check_event_size(schema, value)
+        key = None if key is None else self._key(schema, key)
+        if given is None:
+            return EventItem(schema, value, key, expected_version=expected, correlation=correlation)
+        if not given:
+            raise Rejected(
+                "host.empty_id", "an event's id cannot be empty", hint="Leave it out, or give one."
+            )
+        return EventItem(
+            schema, value, key, given, explicit=True, expected_version=expected,
+            issued_ns=self._node.clock.now_ns(), correlation=correlation,
+        )  # fmt: skip
+
+    def _key(self, schema: str, key: Any) -> bytes:
+        """An explicit key as bytes: by the key of the first module that takes the event."""
+        if isinstance(key, bytes):
+            return key
+        routes = self.types.manifest.routes.get(schema, ())
+        keyed = [each.base for each in routes if self.types.manifest.modules[each.base].key is not None]
+        if not keyed:
+            raise Rejected("host.no_key", "no module takes {schema} by a key", schema=schema)
+        return self.types.key(keyed[0], key)
+
+    def _applied(self, height: int, given: Any, steps: tuple[Stepped, ...], *, duplicate: bool) -> Applied:
+        reply = None
+        for step in steps:
+            if step.reply is not None:
+                reply = self.types.reply(step.module, step.reply)
+        return Applied(height, given, duplicate, steps, reply)
+
+    async def _outcome_of(self, height: int, given: Any, *, duplicate: bool = False) -> Applied:
+        """What the journal says became of the event at `height`; waits until every cell has stepped."""
+        steps, parking = await self._reader.steps_of(height)
+        check_steps(height, steps)
+        if parking is not None:
+            raise parked(height, *parking)
+        return self._applied(height, given, tuple(steps), duplicate=duplicate)
+
+    async def _send_remote(self, item: EventItem, wait: Wait) -> Applied:
+        """Send through the inbox, and read the outcome from the journal."""
+        height, duplicate = await self._remote.send(item, self.types.manifest, wait)
+        if wait == "durable":
+            return Applied(0, item.id, False, ())
+        return await self._outcome_of(height, item.id, duplicate=duplicate)
+
+    async def _controlled(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> int:
+        """Do an operator's verb, and return the height of its record."""
+        item = ControlItem(verb, who, why, arguments)
+        if not self._node.is_owner:
+            return await self._remote.control(item)
+        sent = Sent(item)
+        (await self._node.hosted(self.info)).submit(sent)
+        await sent.wait("durable")
+        return sent.height
+
+
+class CellHandle:
+    """One cell of a world, by module and key."""
+
+    def __init__(self, world: WorldHandle, base: str, key: bytes) -> None:
+        self._world = world
+        self.module = base
+        self.key = key
+
+    def __repr__(self) -> str:
+        return f"<cell {self.module} {readable(self.key)} of world {self._world.name}>"
+
+    async def view(self, *, at: int | datetime | None = None) -> CellView | None:
+        """The cell now, or as of a height or an aware time; None where there is none."""
+        if isinstance(at, datetime):
+            at = await self._world.height_at(at)
+        found = await self._world._reader.cell(self.module, self.key, at)  # noqa: SLF001 - one package, one reader
+        if found is None:
+            return None
+        entry, era, data = found
+        more: Mapping[str, Any] = entry[6] or {}
+        reason = more.get("text", "")
+        if "status" not in more:
+            intents = more.get("intents") if at is None else None
+            reason = await self._world._effects.waits(intents) if intents else "an event"  # noqa: SLF001
+        state = None if data is None else self._world.types.state(self.module, era, data)
+        return CellView(
+            state, entry[1], entry[2], entry[3], entry[4], entry[5], more.get("status", "waiting"),
+            reason, len(more.get("queue", ())),
+        )  # fmt: skip
+
+    async def state(self, *, at: int | datetime | None = None) -> Any:
+        """The cell's state now, or as of a height or an aware time; None where there is none."""
+        found = await self.view(at=at)
+        return None if found is None else found.state
+
+    async def history(self, *, limit: int = HISTORY_MAX) -> list[Version]:
+        """The cell's steps, newest first."""
+        return await self._world._reader.history(self.module, self.key, limit, self._world.types)  # noqa: SLF001
+
+
+def _check_wait(wait: Wait) -> None:
+    if wait not in ("durable", "applied", "reply"):
+        raise Rejected(
+            "host.wait", "wait is {wait!r}; it is durable, applied or reply", wait=wait
+        )  # fmt: skip

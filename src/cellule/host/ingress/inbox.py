@@ -1,0 +1,267 @@
+"""The inbox: durable items from other processes, taken by the owner in order of their stamps.
+
+    inbox item = {kind: "event", schema, value, key?, id, expected?, issued_ns, correlation?}
+               | {kind: "control", verb, who, why, arguments, id}
+               | {kind: "receipt", ...}   see `outbox/receipts.py`
+               | {kind: "request", ...}   see `requests.py`
+
+A row is cleared in the commit of the frame that admitted or refused it, so nothing is lost or applied twice;
+its id is deduplicated by the kernel besides. `ready` is cleared in the same or a later commit, and only if it
+holds what it held before the inbox was found empty, so a world with items always has its `ready` row. A
+smaller stamp may become visible after a larger one, so every look starts from the front and skips what is
+taken. A row that cannot be read becomes a refusal too, and so does a receipt that this node did not sign.
+
+Receipts of this node's own pool are brought by it when their rows are durable, and taken without a look. The
+look that clears `ready` behind them waits until their rows are gone; what others put meanwhile is looked for
+after some beats at the latest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cellule.errors import OutcomeUnknown, Rejected
+from cellule.host.ingress.requests import Request
+from cellule.host.ingress.sends import Sent
+from cellule.host.limits import (
+    ATTEMPTS_MAX,
+    BEAT_BYTES_MAX,
+    EVENT_INLINE_MAX,
+    INBOX_PAGE,
+    LOOK_PASSES,
+)
+from cellule.host.outbox.receipts import inbox_item, read_receipt, trusted_receipt
+from cellule.host.outbox.signatures import NodeKey
+from cellule.host.run.local_receipts import LocalReceipts, Rows
+from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, RefusalItem
+from cellule.kernel.limits import EVENT_BYTES_MAX
+from cellule.kernel.state.intent_id import intent_text
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.store.engine import Batch, Engine
+from cellule.values.cbor import decode, encode
+from cellule.values.link import Link
+
+UNREADABLE = "inbox:unreadable"  # stands in a Refused record for the schema of a row that is no item
+
+
+class Row(NamedTuple):
+    """A taken row: its key, and the handle it travels with."""
+
+    key: bytes
+    sent: Sent
+
+
+class Taken(NamedTuple):
+    """Rows for a beat; `ready` is what the `ready` row held if nothing is left behind them."""
+
+    rows: list[Row]
+    ready: bytes | None
+
+
+class Inbox:
+    """The inbox of one hosted world."""
+
+    def __init__(
+        self, engine: Engine, cas: Cas, universe: UUID, world: UUID, key: NodeKey | None = None
+    ) -> None:
+        self._engine = engine
+        self._cas = cas
+        self._owner = (universe, world)
+        self._key = key
+        self._ready = keys.ready(keys.shard_of(world), universe, world)
+        self._range = keys.inbox_range(universe, world)
+        self._taken: set[bytes] = set()
+        self._back: deque[Row] = deque()
+        self._brought = LocalReceipts(None if key is None else key.id)
+        self._passed = 0  # takes without a look since brought rows wait for one
+        self._owed = False  # a look is, when no taken row is left
+        self._own_ready = b""  # what `ready` held when rows were last brought
+        self._gone: set[bytes] | None = None  # rows forgotten while a look is under way
+        self._rung = True
+
+    @property
+    def has_items(self) -> bool:
+        """Tell whether taking is worth it, or under way."""
+        if self._rung or self._back or self._brought or self._gone is not None:
+            return True
+        return self._owed and not self._taken
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether a look follows when the rows that were taken are gone."""
+        return self._owed and bool(self._taken)
+
+    def ring(self, ready: bytes | None = None) -> None:
+        """Something may have arrived; what `ready` holds tells whether it is only what was brought."""
+        if ready is None or ready != self._own_ready:
+            self._rung = True
+
+    def bring(self, rows: Rows, ready: bytes) -> None:
+        """This node's pool has written these rows, and `ready`; those that are not at hand are looked for."""
+        if not self._brought.add(rows):
+            self._rung = True
+        self._own_ready, self._owed = ready, True
+
+    async def take(self, most: int) -> Taken:
+        """Take up to `most` items; what fails underway takes nothing."""
+        if self._back:
+            rows = [self._back.popleft() for _ in range(min(most, len(self._back)))]
+            return Taken(rows, None)
+        if self._brought and self._passed < LOOK_PASSES:
+            self._passed += 1
+            rows = [Row(key, Sent(item)) for key, item in self._brought.take(most)]
+            self._taken.update(row.key for row in rows)
+            return Taken(rows, None)
+        if not self.has_items:
+            return Taken([], None)
+        self._gone, self._rung = set(), False
+        try:
+            return await self._look(most)
+        except BaseException:
+            self._rung = True
+            raise
+        finally:
+            self._gone = None
+
+    async def _look(self, most: int) -> Taken:
+        """Take what the store holds, oldest first; behind brought rows `ready` is left for a later look."""
+        own_ready = self._own_ready
+        [ready] = await self._engine.read([self._ready])
+        found: list[tuple[bytes, bytes]] = []
+        begin, end = self._range
+        size = 0
+        while True:
+            page = await self._engine.scan(begin, end, limit=INBOX_PAGE)
+            for key, value in page.items:
+                if len(found) < most and size < BEAT_BYTES_MAX and self._is_new(key):
+                    found.append((key, value))
+                    size += len(value)
+            if not page.more or len(found) >= most or size >= BEAT_BYTES_MAX:
+                break
+            begin = page.items[-1][0] + b"\0"
+        rows = [Row(key, Sent(self._brought.find(key) or await self._item(value))) for key, value in found]
+        self._brought.looked([row.key for row in rows if isinstance(row.sent.item, ReceiptItem)])
+        waits = self.waits or self._own_ready is not own_ready  # or rows were brought meanwhile
+        self._taken.update(row.key for row in rows)
+        self._rung = self._rung or page.more or len(found) >= most or size >= BEAT_BYTES_MAX
+        self._owed, self._passed = waits, 0
+        return Taken(rows, None if self._rung or waits else ready)
+
+    def _is_new(self, key: bytes) -> bool:
+        """Tell whether a row was never taken; one cleared meanwhile is still seen by a look begun before."""
+        return key not in self._taken and (self._gone is None or key not in self._gone)
+
+    def put_back(self, sent: Sent, key: bytes) -> None:
+        """A taken row did not fit the frame."""
+        self._back.appendleft(Row(key, sent))
+        self._rung = True
+
+    def forget(self, rows: list[bytes]) -> None:
+        """The commit that cleared these rows is durable."""
+        self._taken.difference_update(rows)
+        if self._gone is not None:
+            self._gone.update(rows)
+
+    async def _item(self, stored: bytes) -> Item | Request:
+        try:
+            row: Any = decode(stored)
+            if row["kind"] == "receipt":
+                return await self._receipt(row, stored)
+            if row["kind"] == "request":
+                return Request.of_row(row)
+            item = _item(row)
+            if isinstance(item, EventItem) and isinstance(item.value, Link):
+                item.value = await self._cas.get(item.value.cid)
+        except (Rejected, LookupError, TypeError, ValueError, AttributeError):
+            return EventItem(UNREADABLE, b"", durable=True)
+        return item
+
+    async def _receipt(self, row: Any, stored: bytes) -> Item:
+        if self._key is None or not self._key.vouches(*self._owner, stored):
+            intent = intent_text(read_receipt(row).intent)
+            text = f"the receipt of {intent} is not signed by this node's key"
+            return RefusalItem("receipt", "host.receipt_forged", text, intent)
+        receipt = trusted_receipt(row)
+        value = await self._cas.get(receipt.value.cid) if isinstance(receipt.value, Link) else receipt.value
+        return inbox_item(receipt, receipt.by, value)
+
+
+async def enqueue(
+    engine: Engine, universe: UUID, world: UUID, rows: list[dict[str, Any]], bell_id: bytes
+) -> list[bytes]:
+    """Put items into a world's inbox from anywhere, durably, and ring the bell of its shard.
+
+    Returns the keys of their rows, which go in the commit that admits or refuses them. After an unknown
+    outcome they are put once more: items have ids, and the second is a duplicate.
+    """
+    shard = keys.shard_of(world)
+    prefix = keys.inbox_prefix(universe, world)
+    ordered = [(prefix, encode(row)) for row in rows]
+    attempt = 0
+    while True:
+        attempt += 1
+        # Each attempt has a value of its own: one that arrives late must be told from the one that was seen.
+        ready = {keys.ready(shard, universe, world): bell_id + bytes((attempt,))}
+        try:
+            stamps = await engine.commit(Batch(set=ready, add={keys.bell(shard): 1}, ordered=ordered))
+        except OutcomeUnknown:
+            if attempt >= ATTEMPTS_MAX:
+                raise
+        else:
+            return [keys.inbox(universe, world, stamp) for stamp in stamps]
+
+
+async def event_row(item: EventItem, cas: Cas) -> dict[str, Any]:
+    """An event as the inbox stores it; a long value goes into the CAS first and travels as a link."""
+    if item.id is None:
+        raise Rejected("host.no_id", "an event for the inbox needs an id")
+    value = item.value
+    if isinstance(value, bytes):
+        check_event_size(item.schema, value)
+        if len(value) > EVENT_INLINE_MAX:
+            value = Link(await cas.put(value, trusted=True))
+    row: dict[str, Any] = {
+        "kind": "event", "schema": item.schema, "value": value, "key": item.key,
+        "id": item.id.bytes if isinstance(item.id, UUID) else item.id,
+        "expected": item.expected_version, "issued_ns": item.issued_ns, "correlation": item.correlation,
+    }  # fmt: skip
+    return {name: field for name, field in row.items() if field is not None}
+
+
+def control_row(item: ControlItem, given: bytes) -> dict[str, Any]:
+    """An operator's verb as the inbox stores it."""
+    return {
+        "kind": "control", "verb": item.verb, "who": item.who, "why": item.why,
+        "arguments": dict(item.arguments), "id": given,
+    }  # fmt: skip
+
+
+def check_event_size(schema: str, value: bytes) -> None:
+    """Refuse an event that no world takes."""
+    if len(value) > EVENT_BYTES_MAX:
+        raise Rejected(
+            "host.event_size", "event {schema} has {size} bytes; at most {most}",
+            schema=schema, size=len(value), most=EVENT_BYTES_MAX,
+            hint="Put large data into a blob and send its link.",
+        )  # fmt: skip
+
+
+def _item(row: Any) -> EventItem | ControlItem:
+    if row["kind"] == "control":
+        return ControlItem(row["verb"], row["who"], row["why"], row["arguments"], durable=True)
+    if row["kind"] != "event":
+        raise ValueError(row["kind"])
+    schema: Any = row["schema"]
+    item = EventItem(
+        schema, row["value"], row.get("key"), row["id"], explicit=True,
+        expected_version=row.get("expected"), issued_ns=row.get("issued_ns"),
+        correlation=row.get("correlation"), durable=True,
+    )  # fmt: skip
+    if not isinstance(schema, str) or not isinstance(item.value, bytes | Link):
+        raise TypeError(schema)
+    if not isinstance(item.id, bytes | str) or not isinstance(item.key, bytes | None):
+        raise TypeError(item.id)
+    return item

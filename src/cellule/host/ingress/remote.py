@@ -1,0 +1,99 @@
+"""Sends and verbs of a process that does not own the world: through its inbox, outcomes from its journal.
+
+What the owner would refuse without a record is refused here already. An item in the inbox is not lost,
+whoever owns the world by then; every item has an id, so after an unknown outcome it is put once more.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from cellule.errors import Rejected
+from cellule.host.ingress.inbox import control_row, enqueue, event_row
+from cellule.host.ingress.requests import Request
+from cellule.host.ingress.sends import Wait
+from cellule.host.node import Node
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.reader import Reader
+from cellule.host.run.loader import read_head
+from cellule.kernel.items import BareEvent, ControlItem, EventItem
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.manifest.routes import Router
+from cellule.sources import uuid7
+from cellule.values.cid import Cid
+
+
+class Remote:
+    """The way to a world that another process owns."""
+
+    def __init__(self, node: Node, info: WorldInfo, reader: Reader) -> None:
+        self._node = node
+        self._info = info
+        self._reader = reader
+        self._router: Router | None = None
+
+    async def send(self, item: EventItem, manifest: Manifest, wait: Wait) -> tuple[int, bool]:
+        """Enqueue an event; where it was admitted, and whether its id was there before; 0 if only durable."""
+        if item.id is None:
+            item.id, item.explicit = self._fresh_id(), True
+            item.issued_ns = self._node.clock.now_ns()
+        self._check_edge(item, manifest, wait)
+        before = await read_head(self._node.engine, self._info)
+        cas = self._node.cas(self._info.universe)
+        [row] = await enqueue(
+            self._node.engine, self._info.universe, self._info.id, [await event_row(item, cas)],
+            self._fresh_id().bytes,
+        )  # fmt: skip
+        if wait == "durable":
+            return 0, False
+        return await self._reader.await_event(item.id, before.height, row)
+
+    async def control(self, item: ControlItem) -> int:
+        """Enqueue an operator's verb; the height at which it is journaled."""
+        before = await read_head(self._node.engine, self._info)
+        given = self._fresh_id().bytes
+        [row] = await enqueue(
+            self._node.engine, self._info.universe, self._info.id, [control_row(item, given)], given
+        )
+        return await self._reader.await_control(item, before.height, row)
+
+    async def snapshot(self, who: str, why: str) -> tuple[int, Cid]:
+        """Ask the owner for a snapshot; its height and root, from the control that notes it."""
+        before = await read_head(self._node.engine, self._info)
+        given = self._fresh_id().bytes
+        request = Request(who, why, given)
+        [row] = await enqueue(self._node.engine, self._info.universe, self._info.id, [request.row()], given)
+        noted = ControlItem("snapshot", who, why, {"request": given})
+        height = await self._reader.await_control(noted, before.height, row)
+        frame = await self._reader.frame(height)
+        arguments = frame.records[height - frame.header.first][5]
+        return arguments["height"], arguments["snapshot"].cid
+
+    def _check_edge(self, item: EventItem, manifest: Manifest, wait: Wait) -> None:
+        if self._router is None:
+            self._router = Router(manifest)
+        assert isinstance(item.value, bytes)
+        targets = self._router.route(item.schema, item.value, item.key)
+        if item.expected_version is not None and len(targets) != 1:
+            raise Rejected(
+                "host.expected_version_targets",
+                "event {schema} has {count} targets; expected_version needs exactly one",
+                schema=item.schema, count=len(targets),
+            )  # fmt: skip
+        if wait == "reply":
+            check_reply(item, self._router)
+
+    def _fresh_id(self) -> UUID:
+        return uuid7(self._node.clock.now_ns(), self._node.entropy.bytes(10))
+
+
+def check_reply(given: EventItem | BareEvent, router: Router) -> None:
+    """A reply comes from exactly one cell."""
+    item = EventItem(*given[:2]) if isinstance(given, tuple) else given
+    assert isinstance(item.value, bytes)
+    targets = router.route(item.schema, item.value, item.key)
+    if len(targets) != 1:
+        raise Rejected(
+            "host.reply_targets", "event {schema} goes to {count} cells; a reply needs exactly one",
+            schema=item.schema, count=len(targets), hint='Send it with wait="applied".',
+        )  # fmt: skip

@@ -1,0 +1,107 @@
+"""A lane: the rows of one kind that are in memory, in the order in which they are performed.
+
+Rows that are ready stand by priority, then time; the others by time. So many attempts run at once as the
+adapter allows, and as fast. Every row is in one of four states: waiting, checked (about to run), running,
+settling (its outcome is being written). How many rows a lane holds is the window's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from heapq import heapify, heappop, heappush
+
+from cellule.host.outbox.attempts import Performer
+from cellule.host.outbox.backoff import Bucket
+from cellule.host.outbox.limits import TAKE_MAX
+from cellule.host.outbox.rows import Stored
+
+WAITING, CHECKED, RUNNING, SETTLING = "waiting", "checked", "running", "settling"
+_VOID_MIN = 64
+
+
+class Entry:
+    """One row in memory.
+
+    `known` tells that this process wrote the row, so nobody can have changed it; `closed` that its intent was
+    settled by the world and has a marker.
+    """
+
+    __slots__ = ("closed", "known", "lane", "state", "stored", "task")
+
+    def __init__(self, stored: Stored, lane: KindQueue, *, known: bool = False) -> None:
+        self.stored = stored
+        self.lane = lane
+        self.known = known
+        self.state = SETTLING
+        self.task: asyncio.Task[None] | None = None
+        self.closed = False
+
+
+class KindQueue:
+    """The rows of one kind, and how its adapter wants them."""
+
+    def __init__(self, performer: Performer, now_ns: int) -> None:
+        self.performer = performer
+        self.limits = performer.adapter.limits
+        self.left = False  # the store has more than the window holds
+        self.count = 0
+        self.active = 0  # checked or running
+        self._bucket = Bucket(self.limits.rate_per_s, now_ns)
+        self._ready: list[tuple[int, int, int, Entry]] = []
+        self._later: list[tuple[int, int, Entry]] = []
+        self._pushed = 0
+        self._void = 0  # of those that wait, how many left the lane meanwhile
+
+    def push(self, entry: Entry) -> None:
+        """Let a row wait for its time; the first attempt has none, wherever the clock has gone since."""
+        entry.state = WAITING
+        self._pushed += 1
+        row = entry.stored.row
+        if row.tried:
+            heappush(self._later, (row.ready_ns, self._pushed, entry))
+        else:
+            heappush(self._ready, (row.priority, row.ready_ns, self._pushed, entry))
+
+    def withdraw(self, entry: Entry) -> None:
+        """A row that waits is not to be performed; its place is given up now or soon."""
+        entry.state = SETTLING
+        self._void += 1
+        if self._void > max(_VOID_MIN, (len(self._ready) + len(self._later)) // 2):
+            self._ready = [each for each in self._ready if each[3].state is WAITING]
+            self._later = [each for each in self._later if each[2].state is WAITING]
+            heapify(self._ready)
+            heapify(self._later)
+            self._void = 0
+
+    def take(self, now_ns: int, monotonic_ns: int) -> list[Entry]:
+        """The rows to perform now; each counts as active until it is released."""
+        taken: list[Entry] = []
+        while len(taken) < TAKE_MAX and (entry := self.next(now_ns, monotonic_ns)) is not None:
+            taken.append(entry)
+        return taken
+
+    def next(self, now_ns: int, monotonic_ns: int, *, known: bool = False) -> Entry | None:
+        """The row to perform next, if one may be performed now; with `known` only one that needs no look."""
+        later, ready = self._later, self._ready
+        while later and later[0][0] <= now_ns:
+            ready_ns, number, entry = heappop(later)
+            heappush(ready, (entry.stored.row.priority, ready_ns, number, entry))
+        while ready and ready[0][3].state is not WAITING:
+            heappop(ready)
+            self._void -= 1
+        if not ready or self.active >= self.limits.concurrency or (known and not ready[0][3].known):
+            return None
+        if not self._bucket.take(monotonic_ns):
+            return None
+        entry = heappop(ready)[3]
+        entry.state = CHECKED
+        self.active += 1
+        return entry
+
+    def wait_ns(self, now_ns: int, monotonic_ns: int) -> int | None:
+        """How long until a row can be performed without any other event; None if there is no such time."""
+        if self.active >= self.limits.concurrency:
+            return None
+        if self._ready:
+            return self._bucket.wait_ns(monotonic_ns)
+        return max(0, self._later[0][0] - now_ns) if self._later else None

@@ -1,0 +1,1 @@
+"""Which node owns a store, and which worlds are in it."""

@@ -1,0 +1,1 @@
+"""Reads of worlds, cells, journals and effects."""

@@ -1,0 +1,167 @@
+"""The why-graph: every record names the height of what led to it.
+
+Back from a record to the first event is a chain of causes: a step, its message; a receipt, its intent, the
+step that asked for it. Beside the chain stand the decisions about its intents and what people did. Forward is
+a walk over the frames behind a record: it ends when every delivery found has been stepped and every intent
+settled, or at a limit, which the answer then names. What a schedule sends begins with its timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.follower import Follower
+from cellule.host.read.frames import frame_at, read_frames
+from cellule.host.read.record_view import RecordRenderer, RecordView
+from cellule.host.run.loader import read_head
+from cellule.kernel.journal.frame import Frame, Record, decode_frame
+from cellule.kernel.journal.records import (
+    DECISION,
+    EMITTED,
+    EVENT,
+    HALTED,
+    INTENT,
+    NOBODY,
+    PARKED,
+    RECEIPT,
+    STEP,
+    TIMER,
+)
+from cellule.store.engine import Engine
+
+FRAMES_MAX = 10_000  # frames looked through for effects
+EFFECTS_MAX = 10_000  # records one answer holds
+CAUSES_MAX = 100_000  # records of one chain
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """All that a record led to, oldest first; `complete` is False where the search was cut at `looked_to`."""
+
+    records: list[RecordView]
+    complete: bool
+    looked_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """The heights that follow from a record, with the kinds of their records."""
+
+    found: list[tuple[int, int]]
+    complete: bool
+    looked_to: int
+
+
+async def causes_of(teller: RecordRenderer, height: int) -> list[RecordView]:
+    """The record at a height and what led to it, newest first; the last one came from outside."""
+    chain = [await teller.at(height)]
+    while chain[-1].cause and not _is_schedule(chain[-1]) and len(chain) < CAUSES_MAX:
+        chain.append(await teller.at(chain[-1].cause))
+    return chain
+
+
+async def beside(
+    teller: RecordRenderer, follower: Follower, chain: list[RecordView]
+) -> dict[int, list[RecordView]]:
+    """What else had a part: the decisions about each intent of a chain, and the controls of people."""
+    found: dict[int, list[RecordView]] = {}
+    for newer, told in zip([None, *chain], chain, strict=False):
+        heights: list[int] = []
+        if told.kind == "intent":
+            heights = await _decisions(follower, told.height, None if newer is None else newer.height)
+        elif told.kind in ("receipt", "decision"):
+            heights = [told.fields[name] for name in ("control",) if told.fields.get(name)]
+        records = [await teller.at(height) for height in heights]
+        controls = [each.fields["control"] for each in records if each.fields.get("control")]
+        records += [await teller.at(height) for height in controls]
+        if records:
+            found[told.height] = sorted(records, key=lambda each: each.height)
+    return found
+
+
+async def _decisions(follower: Follower, height: int, until: int | None) -> list[int]:
+    """The decisions about an intent, up to a height that is known to end it."""
+    engine, info = follower.loader.engine, follower.info
+    last = until or (await read_head(engine, info)).height
+    found: list[int] = []
+    looked = 0
+    async for frame in _frames(engine, info, height, last):
+        looked += 1
+        for position, record in enumerate(frame.records):
+            if record[0] == RECEIPT and record[1] == height:
+                return found
+            if record[0] == DECISION and record[1] == height:
+                found.append(frame.header.first + position)
+        if looked >= FRAMES_MAX:
+            break
+    return found
+
+
+async def effects_of(follower: Follower, teller: RecordRenderer, height: int) -> Effects:
+    """What the record at a height led to, directly and through others."""
+    await teller.frame_with(height)
+    following = await following_of(follower.loader.engine, follower.info, height)
+    records = [await teller.at(found) for found, _ in following.found]
+    return Effects(records, following.complete, following.looked_to)
+
+
+async def following_of(engine: Engine, info: WorldInfo, height: int) -> Following:
+    """The heights of all that the record at a height led to."""
+    head = await read_head(engine, info)
+    walk = _Walk(height)
+    looked, looked_to = 0, height
+    async for frame in _frames(engine, info, height, head.height):
+        walk.take(frame)
+        looked, looked_to = looked + 1, frame.header.last
+        if not walk.open or looked >= FRAMES_MAX or len(walk.found) >= EFFECTS_MAX:
+            break
+    return Following(walk.found[:EFFECTS_MAX], not walk.open, looked_to)
+
+
+async def _frames(engine: Engine, info: WorldInfo, first: int, last: int) -> AsyncIterator[Frame]:
+    """The frames from the one that holds `first` to the one that holds `last`."""
+    head = await read_head(engine, info)
+    end, _ = await frame_at(engine, info.universe, info.id, last, head.height)
+    async for _, data in read_frames(engine, info.universe, info.id, first, end):
+        yield decode_frame(data)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The heights that follow from `root`, and what among them has no step or no receipt yet."""
+
+    root: int
+    found: list[tuple[int, int]] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+    open: set[tuple[int, str, bytes]] = field(default_factory=set)
+
+    def take(self, frame: Frame) -> None:
+        """Look through one frame."""
+        for position, record in enumerate(frame.records):
+            height = frame.header.first + position
+            if height == self.root:
+                self.known.add(height)
+                self._account(frame, height, record)
+            elif record[1] in self.known and record[0] != TIMER:  # a schedule's timers follow each other
+                self.known.add(height)
+                self.found.append((height, record[0]))
+                self._account(frame, height, record)
+
+    def _account(self, frame: Frame, height: int, record: Record) -> None:
+        match record[0]:
+            case kind if kind in (EVENT, EMITTED):
+                self.open.update((height, frame.names[at], key) for at, key in record[5])
+            case kind if kind == STEP and record[6] not in (HALTED, PARKED):
+                self.open.discard((record[1], frame.names[record[2]], record[3]))
+            case kind if kind == INTENT:
+                self.open.add((height, "", b""))
+            case kind if kind == RECEIPT:
+                self.open.discard((record[1], "", b""))
+                if record[8] != NOBODY:
+                    self.open.add((height, frame.names[record[2]], record[3]))
+
+
+def _is_schedule(told: RecordView) -> bool:
+    return told.kind == "timer" and "schedule" in told.fields

@@ -1,0 +1,62 @@
+"""Correlation: which records belong to one story.
+
+An event may carry a correlation id. Whatever follows from it inherits the id: steps, what they emit, intents,
+decisions and receipts; an event of its own id begins another story. The id stands in the event's record only,
+so it is found by following causes, each record once.
+"""
+
+from __future__ import annotations
+
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.frames import frame_at
+from cellule.host.run.loader import read_head
+from cellule.kernel.journal.frame import Frame, Record, decode_frame
+from cellule.kernel.journal.records import EVENT, TIMER
+from cellule.store.engine import Engine
+
+REMEMBERED_MAX = 500_000  # records whose story is remembered; beyond it everything is looked up anew
+
+
+class Correlations:
+    """Tells which records of a world belong to a correlation id."""
+
+    def __init__(self, engine: Engine, info: WorldInfo, wanted: str) -> None:
+        self._engine = engine
+        self._info = info
+        self._wanted = wanted
+        self._known: dict[int, bool] = {0: False}
+
+    async def within(self, frame: Frame) -> set[int]:
+        """The heights of a frame's records that belong to the id."""
+        first = frame.header.first
+        return {first + at for at in range(len(frame.records)) if await self.has(first + at, frame)}
+
+    async def has(self, height: int, frame: Frame | None = None) -> bool:
+        """Tell whether the record at a height belongs to the id; `frame` may hold it."""
+        if len(self._known) > REMEMBERED_MAX:
+            self._known = {0: False}
+        passed: list[int] = []
+        while height not in self._known:
+            if frame is None or not frame.header.first <= height <= frame.header.last:
+                frame = await self._frame(height)
+            record = frame.records[height - frame.header.first]
+            passed.append(height)
+            own = _own(record)
+            if own is not None:
+                self._known[height] = own == self._wanted
+                break
+            height = 0 if record[0] == TIMER else record[1]
+        found = self._known[height]
+        self._known.update(dict.fromkeys(passed, found))
+        return found
+
+    async def _frame(self, height: int) -> Frame:
+        head = await read_head(self._engine, self._info)
+        _, data = await frame_at(self._engine, self._info.universe, self._info.id, height, head.height)
+        return decode_frame(data)
+
+
+def _own(record: Record) -> str | None:
+    """The correlation id that a record carries itself."""
+    found: str | None = (record[6] or {}).get("correlation") if record[0] == EVENT else None
+    return found

@@ -1,0 +1,57 @@
+"""Dead letters: messages whose steps failed, and effects that their adapters gave up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from typing import Any, Final
+
+from cellule.host.read.effects.model import Letter
+from cellule.host.read.reader import Reader
+from cellule.kernel.need import Need
+from cellule.kernel.ordered.keys import pair_key, pair_of
+from cellule.kernel.world import World
+from cellule.values.cbor import decode_trusted
+
+PAGE: Final = 1_000
+
+
+async def list_letters(reader: Reader, limit: int, after: int) -> list[Letter]:
+    """Up to `limit` dead letters above a height, oldest first."""
+    found: list[Letter] = []
+    async for letter in walk_letters(reader, after):
+        found.append(letter)
+        if len(found) == limit:
+            break
+    return found
+
+
+async def walk_letters(reader: Reader, after: int = 0) -> AsyncIterator[Letter]:
+    """All dead letters above a height."""
+    begin = pair_key(after + 1, 0)
+    while True:
+        page = await reader.ask(_page(begin))
+        for key, row in page:
+            yield await _letter(reader, pair_of(key)[0], row)
+        if len(page) < PAGE:
+            return
+        begin = page[-1][0] + b"\0"
+
+
+async def _letter(reader: Reader, height: int, row: Any) -> Letter:
+    base, key, code, text, what = row
+    if not isinstance(what, dict):
+        return Letter(height, base, key, code, text, schema=what[2], cause=what[0])
+    frame = await reader.frame(height)
+    record = frame.records[height - frame.header.first]
+    told: Any = decode_trusted(await reader.bytes_of(record[7]))
+    return Letter(
+        height, base, key, code, text, cause=record[1], kind=what["kind"], intent=told["intent_id"],
+        intent_height=what["height"],
+    )  # fmt: skip
+
+
+def _page(begin: bytes) -> Any:
+    def ask(world: World) -> Generator[Need, None, list[tuple[bytes, Any]]]:
+        return (yield from world.ledger.dead_letters.scan(begin, None, PAGE))
+
+    return ask

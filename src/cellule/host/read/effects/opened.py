@@ -1,0 +1,144 @@
+"""The open intents of a world: pages of them in the order of their heights, and one by its id.
+
+They are read from the world's memory on its owner and from a copy elsewhere, a page at a time, so that a
+million timers keep nobody waiting. When and why an intent was opened is read from its frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from cellule.host.node import Node
+from cellule.host.outbox.listing import find_row
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.effects.model import EffectView
+from cellule.host.read.effects.reasons import Performed, attempts_of, reason_of
+from cellule.host.read.reader import Reader
+from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.records import DECISION
+from cellule.kernel.need import Need
+from cellule.kernel.ordered.keys import pair_key, pair_of
+from cellule.kernel.state.intent_book import OPEN, PARKED
+from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.world import World
+
+PAGE: Final = 1_000
+HEIGHT_MAX: Final = (1 << 63) - 1
+
+
+class OpenIntent(NamedTuple):
+    """An open intent as the world keeps it: [id, module, key, born, kind, status, more]."""
+
+    height: int
+    entry: list[Any]
+
+    @property
+    def status(self) -> str:
+        """Whether an adapter has it, or what it waits for."""
+        return str(self.entry[5])
+
+
+class OpenIntents:
+    """Reads the open intents of one world."""
+
+    def __init__(self, node: Node, info: WorldInfo, reader: Reader) -> None:
+        self._node = node
+        self._info = info
+        self._reader = reader
+
+    async def at(self, height: int) -> OpenIntent | None:
+        """The open intent whose record stands at `height`."""
+        if not 1 <= height <= HEIGHT_MAX:
+            return None
+        entry = await self._reader.ask(lambda world: world.ledger.book.find(height))
+        return None if entry is None else OpenIntent(height, entry)
+
+    async def by_id(self, digest: bytes) -> OpenIntent | None:
+        """The open intent of an id: by its outbox row, or by looking at all that have none."""
+        found = await find_row(self._node.engine, self._node.clock, digest)
+        if found is not None and found.row is not None and found.row.world == self._info.id:
+            intent = await self.at(found.row.height)
+            if intent is not None and intent.entry[0] == digest:
+                return intent
+        async for intent in self.walk():
+            if intent.entry[0] == digest:
+                return intent
+        return None
+
+    async def walk(self, after: int = 0) -> AsyncIterator[OpenIntent]:
+        """All open intents above a height, in order."""
+        begin = pair_key(after + 1, 0)
+        while True:
+            page = await self._reader.ask(_page(begin))
+            for key, entry in page:
+                yield OpenIntent(pair_of(key)[0], entry)
+            if len(page) < PAGE:
+                return
+            begin = page[-1][0] + b"\0"
+
+    async def _parked(self) -> int:
+        """How many intents wait for approvals."""
+
+        def ask(world: World) -> Generator[Need, None, int]:
+            yield from ()
+            return world.ledger.book.parked
+
+        return await self._reader.ask(ask)
+
+    async def listed(self, status: str | None, kind: str | None, limit: int, after: int) -> list[EffectView]:
+        """Up to `limit` open intents above a height, with what the outbox says of them."""
+        found: list[EffectView] = []
+        if status == PARKED and not await self._parked():
+            return found
+        frame: Frame | None = None
+        async for intent in self.walk(after):
+            if status not in (None, intent.status) or kind not in (None, intent.entry[4]):
+                continue
+            if frame is None or frame.header.last < intent.height:
+                frame = await self._reader.frame(intent.height)
+            found.append(await self.view(intent, frame))
+            if len(found) == limit:
+                break
+        return found
+
+    async def view(self, intent: OpenIntent, frame: Frame) -> EffectView:
+        """An open intent as it is shown; `frame` holds its record."""
+        height, (digest, base, key, born, kind, status, kept) = intent
+        record = frame.records[height - frame.header.first]
+        view = EffectView(
+            intent_text(digest), height, record[1], kind, base, key, born, status, frame.header.now_ns, "",
+            kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
+            pair_of(kept["due"])[0] if "due" in kept else None,
+        )  # fmt: skip
+        if status == OPEN:
+            pool = self._node.pool
+            row = await find_row(self._node.engine, self._node.clock, digest, pool)
+            view = replace(view, attempts=None if row is None else attempts_of(row))
+        return replace(view, reason=self._reason(view, kept.get("same"), first_decision(frame, height)))
+
+    def _reason(self, view: EffectView, same: int | None, decision: dict[str, Any]) -> str:
+        return reason_of(view, same, decision.get("text", ""), self._performed(), self._node.clock.now_ns())
+
+    def _performed(self) -> Performed:
+        """Where effects are performed, as far as this process knows."""
+        if self._node.pool is not None:
+            return "here"
+        return "elsewhere" if not self._node.is_owner and self._node.owner().isdigit() else "nowhere"
+
+
+def first_decision(frame: Frame, height: int) -> dict[str, Any]:
+    """What stands in the decision right behind an Intent record."""
+    at = height + 1 - frame.header.first
+    record = frame.records[at] if at < len(frame.records) else None
+    if record is None or record[0] != DECISION or record[1] != height:
+        return {}
+    return dict(record[3] or {})
+
+
+def _page(begin: bytes) -> Any:
+    def ask(world: World) -> Generator[Need, None, list[tuple[bytes, Any]]]:
+        return (yield from world.ledger.book.open.scan(begin, None, PAGE))
+
+    return ask

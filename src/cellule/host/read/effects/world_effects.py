@@ -1,0 +1,282 @@
+"""The effects of one world: seeing, approving, cancelling, retrying, injecting, repairing.
+
+It works the same on the owner and elsewhere: what changes the world goes through its journal, with who and
+why; what only concerns the outbox changes rows, expecting what was read. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
+
+from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
+from cellule.host.codecs import WorldCodecs
+from cellule.host.node import Node
+from cellule.host.outbox.inject import inject
+from cellule.host.outbox.receipts import Receipt
+from cellule.host.outbox.repair import Report, repair
+from cellule.host.outbox.rows import Stored, read_row, store_row
+from cellule.host.outbox.signatures import NodeKey
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.causes import following_of
+from cellule.host.read.effects.letters import list_letters, walk_letters
+from cellule.host.read.effects.model import OPEN_STATUSES, EffectDetail, EffectRef, EffectView, Letter
+from cellule.host.read.effects.opened import HEIGHT_MAX, OpenIntent, OpenIntents
+from cellule.host.read.effects.openings import openings_of
+from cellule.host.read.effects.past import Past
+from cellule.host.read.effects.references import parse_reference, receipt_bytes, shown_reference
+from cellule.host.read.reader import Reader
+from cellule.host.run.loader import Progress, read_head
+from cellule.kernel.items import Verb
+from cellule.kernel.journal.records import INTENT
+from cellule.kernel.state.intent_id import intent_text
+from cellule.store import keys
+from cellule.store.engine import Batch
+
+LIST_MAX: Final = 1_000
+GIVEN: Final = ("ok", "failed", "timeout", "cancelled", "denied")
+
+
+class Control(Protocol):
+    """Does an operator's verb, and says at which height it is journaled."""
+
+    def __call__(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Awaitable[int]:
+        """Raises what the world refuses."""
+
+
+class WorldEffects:
+    """The effects of one world."""
+
+    def __init__(
+        self, node: Node, info: WorldInfo, reader: Reader, types: Callable[[], WorldCodecs], control: Control
+    ) -> None:
+        self._node = node
+        self._info = info
+        self._reader = reader
+        self._types = types
+        self._control = control
+        self._opened = OpenIntents(node, info, reader)
+        self._past = Past(node, info, reader)
+
+    # Seeing
+
+    async def listed(self, status: str | None, kind: str | None, limit: int, after: int) -> list[EffectView]:
+        """Open intents above a height, in order."""
+        check_limit(limit)
+        if status is not None and status not in OPEN_STATUSES:
+            raise Rejected(
+                "host.effect_status", "no open effect is {status!r}; they are {known}", status=status,
+                known=", ".join(OPEN_STATUSES), hint="Settled ones are found by id, height or cause.",
+            )  # fmt: skip
+        if not 0 <= after <= HEIGHT_MAX:
+            raise Rejected("host.effect_after", "{after} is no height", after=after)
+        return await self._opened.listed(status, kind, limit, after)
+
+    async def caused_by(
+        self, cause: int, status: str | None, kind: str | None, limit: int
+    ) -> list[EffectView]:
+        """The first intents that the record at a height led to, open or settled, in order."""
+        check_limit(limit)
+        await self._reader.frame(cause)
+        following = await following_of(self._node.engine, self._info, cause)
+        found: list[EffectView] = []
+        for height, record in following.found:
+            if record == INTENT and len(found) < limit:
+                view = (await self.at(height)).view
+                if status in (None, view.status) and kind in (None, view.kind):
+                    found.append(view)
+        return found
+
+    async def find(self, intent: EffectRef, progress: Progress | None = None) -> EffectDetail:
+        """One intent, open or settled."""
+        reference = parse_reference(intent)
+        if isinstance(reference, int):
+            return await self.at(reference, progress)
+        opened = await self._opened.by_id(reference)
+        height = await self._past.find(reference, progress) if opened is None else opened.height
+        return await self.at(height, progress)
+
+    async def at(self, height: int, progress: Progress | None = None) -> EffectDetail:
+        """The intent whose record stands at a height."""
+        opened = await self._opened.at(height)
+        view = None
+        if opened is not None:
+            view = await self._opened.view(opened, await self._reader.frame(height))
+        return await self._past.detail(height, view, progress)
+
+    async def waits(self, heights: Sequence[int]) -> str:
+        """What a cell waits for that has these intents open."""
+        opened = await self._opened.at(heights[0])
+        if opened is None:
+            return "an event"
+        view = await self._opened.view(opened, await self._reader.frame(heights[0]))
+        more = f", and {len(heights) - 1} more" if len(heights) > 1 else ""
+        return f"{view.kind}: {view.reason}{more}"
+
+    async def letters(self, limit: int, after: int) -> list[Letter]:
+        """Dead letters above a height."""
+        check_limit(limit)
+        return await list_letters(self._reader, limit, after)
+
+    async def notes(self, intent: EffectRef) -> AsyncIterator[object]:
+        """What running attempts tell, until the intent is settled."""
+        pool = self._node.pool
+        if pool is None:
+            raise Unavailable(
+                "host.notes_elsewhere", "progress notes are only in the process that performs effects",
+                hint="Read them there: they are not journaled. `cellule effect show` has the rest.",
+            )  # fmt: skip
+        opened = await self._open(intent)
+        async for note in pool.notes(opened.entry[0]):
+            yield note
+
+    # Steering
+
+    async def perform(self, verb: Verb, intent: EffectRef, who: str, why: str) -> int:
+        """Approve, deny or cancel an open intent; returns the height of the Control record."""
+        check_who(who)
+        opened = await self._open(intent)
+        return await self._control(verb, who=who, why=why, intent=opened.height)
+
+    async def retry(self, intent: EffectRef, who: str, why: str) -> int:
+        """Ask again for a dead letter, or make an open intent's next attempt due now.
+
+        Returns the height of the Control record; 0 where only a row was moved, which no journal tells.
+        """
+        check_who(who)
+        reference = parse_reference(intent)
+        opened = await self._find_open(reference)
+        if opened is not None:
+            await self._hasten(opened)
+            return 0
+        letter = await self._letter(reference)
+        return await self._control("effect.retry", who=who, why=why, letter=letter.height)
+
+    async def inject(
+        self, intent: EffectRef, status: str, value: Any, code: str, text: str, who: str, why: str
+    ) -> int:
+        """Settle an open intent by hand; returns the height of its Receipt record."""
+        check_who(who)
+        if status not in GIVEN:
+            raise Rejected(
+                "effects.inject_status", "{status} is no status of a receipt given by hand", status=status,
+                hint=f"Use one of {', '.join(GIVEN)}.",
+            )  # fmt: skip
+        opened = await self._open(intent)
+        digest, kind = opened.entry[0], opened.entry[4]
+        data = None
+        if status == "ok" or value is not None:
+            data = receipt_bytes(self._types(), await self._reader.manifest(), kind, value)
+        receipt = Receipt(digest, opened.height, status, data, code, text, who=who, why=why)
+        before = await read_head(self._node.engine, self._info)
+        cas = self._node.cas(self._info.universe)
+        row = await inject(
+            self._node.engine, self._signing(), cas, self._info.id, receipt, self._node.entropy
+        )
+        if self._node.is_owner:
+            (await self._node.hosted(self._info)).ring()
+        shown = intent_text(digest)
+        height = await self._reader.await_receipt(shown, opened.height, (who, why), before.height, row)
+        if not height:
+            raise Unavailable(
+                "host.receipt_lost", "the receipt of {intent} left the inbox without a record", intent=shown,
+                hint="Look at the effect again.",
+            )  # fmt: skip
+        return height
+
+    async def repair(self, *, dry_run: bool) -> Report:
+        """Make the outbox agree with the open intents."""
+        cas = self._node.cas(self._info.universe)
+
+        async def openings() -> Any:
+            return await openings_of(self._opened, self._reader)
+
+        now_ns = self._node.clock.now_ns()
+        report = await repair(self._node.engine, cas, self._info.id, openings, now_ns, dry_run=dry_run)
+        if self._node.pool is not None and not dry_run:
+            self._node.pool.search()
+        return report
+
+    # Inside
+
+    async def _find_open(self, reference: int | bytes) -> OpenIntent | None:
+        if isinstance(reference, int):
+            return await self._opened.at(reference)
+        return await self._opened.by_id(reference)
+
+    async def _open(self, intent: EffectRef) -> OpenIntent:
+        opened = await self._find_open(parse_reference(intent))
+        if opened is None:
+            raise Rejected(
+                "host.effect_not_open", "no effect {intent} is open in world {world}",
+                intent=shown_reference(intent), world=self._info.name,
+                hint="It may be settled: see `cellule effect show`. Open ones: `cellule effect list`.",
+            )  # fmt: skip
+        return opened
+
+    async def _letter(self, reference: int | bytes) -> Letter:
+        wanted = reference if isinstance(reference, int) else intent_text(reference)
+        async for letter in walk_letters(self._reader):
+            if letter.kind is not None and wanted in (letter.height, letter.intent_height, letter.intent):
+                return letter
+        raise Rejected(
+            "host.no_letter", "{intent} is neither an open effect nor one that was given up",
+            intent=wanted, hint="Dead letters are listed by `cellule stuck`.",
+        )  # fmt: skip
+
+    async def _hasten(self, opened: OpenIntent) -> None:
+        stored = await self._row(opened)
+        now_ns = self._node.clock.now_ns()
+        if stored is None or stored.row.ready_ns <= now_ns:
+            raise Rejected(
+                "host.effect_not_waiting", "effect {intent} does not wait for a next attempt: it is {status}",
+                intent=intent_text(opened.entry[0]),
+                status=opened.status if stored is None else "due, or running",
+                hint="See why: cellule effect show.",
+            )  # fmt: skip
+        moved = store_row(stored.row._replace(ready_ns=now_ns))
+        rows = {moved.at: moved.value, moved.place: moved.at}
+        try:
+            await self._node.engine.commit(
+                Batch(expect={stored.at: stored.value}, set=rows, clear=[stored.at])
+            )
+        except Conflict as error:
+            raise Unavailable(
+                "host.effect_moved", "the effect was just begun or settled", hint="Look at it again."
+            ) from error
+        if self._node.pool is not None:
+            self._node.pool.search()
+
+    async def _row(self, opened: OpenIntent) -> Stored | None:
+        engine = self._node.engine
+        [at] = await engine.read([keys.effect_at(opened.entry[0])])
+        [value] = [None] if at is None else await engine.read([at])
+        try:
+            return None if at is None or value is None else read_row(at, value)
+        except Corrupted:
+            return None
+
+    def _signing(self) -> NodeKey:
+        key = self._node.loader.key
+        if key is None and self._node.vouch is not None:
+            key = self._node.vouch()
+        if key is None:
+            raise Unavailable(
+                "host.no_node_key", "this process has no key to sign a receipt with",
+                hint="Give the receipt where the data folder is.",
+            )  # fmt: skip
+        return key
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a page that is too long."""
+    if not 1 <= limit <= LIST_MAX:
+        raise Rejected(
+            "host.page_limit", "a page has 1 to {most} effects, not {limit}", limit=limit, most=LIST_MAX
+        )
+
+
+def check_who(who: str) -> None:
+    """Refuse to act for nobody: the journal tells who did what."""
+    if not who:
+        raise Rejected("host.no_who", "the journal needs to know who does this", hint="Pass who=...")

@@ -1,0 +1,97 @@
+"""A private copy of a world that follows its journal, for readers that do not own it.
+
+It starts at the baseline and applies frames as they become durable, so looking again costs only what is new.
+No user code runs, and nothing is written: the copy lives in memory and is dropped with its reader.
+
+Rejected: restoring anew for every look. On a busy world each look would read the whole tail again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from cellule.errors import Corrupted
+from cellule.host.cas_fetch import drive
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.frames import read_frames
+from cellule.host.run.loader import Loader, Progress, read_head
+from cellule.kernel.need import Need, Nodes
+from cellule.kernel.state.cells import Entry
+from cellule.kernel.world import Opened, World
+from cellule.store.cas import Cas
+
+T = TypeVar("T")
+
+
+class Follower:
+    """One world as of the newest frame it has looked at; `height` says which."""
+
+    def __init__(self, loader: Loader, info: WorldInfo, cas: Cas) -> None:
+        self.info = info
+        self.cas = cas
+        self.height = 0
+        self.loader = loader
+        self._opened: Opened | None = None
+        self._nodes: Nodes | None = None
+        self._world: World | None = None
+        self._eras = 0
+        self._turn = asyncio.Lock()
+
+    async def world(self, progress: Progress | None = None) -> World:
+        """The copy, caught up with the journal; one caller works on it at a time."""
+        async with self._work():
+            return await self._caught_up(progress)
+
+    async def look(self, base: str, key: bytes) -> Entry | None:
+        """A cell as of the newest durable frame."""
+        async with self._work():
+            world = await self._caught_up(None)
+            answer: Any = world.look(base, key)
+            while isinstance(answer, Need):
+                answer = world.resume(await self.cas.get_many(answer.cids))
+            found: Entry | None = answer
+            return found
+
+    async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
+        """Ask the copy something, as of the newest durable frame; nothing moves it meanwhile."""
+        async with self._work():
+            world = await self._caught_up(None)
+            return await drive(question(world), world.ledger.nodes, self.cas)
+
+    @asynccontextmanager
+    async def _work(self) -> AsyncIterator[None]:
+        """One caller at a time; a copy that failed may stand in the middle of a frame, and is made anew."""
+        async with self._turn:
+            try:
+                yield
+            except BaseException:
+                self._opened = self._nodes = self._world = None
+                raise
+
+    async def _caught_up(self, progress: Progress | None) -> World:
+        if self._opened is None or self._nodes is None:
+            self.height, restoring = await self.loader.restoring(self.info)
+            self._nodes = restoring.nodes
+            self._opened = await drive(restoring.open(), self._nodes, self.cas)
+        head = await read_head(self.loader.engine, self.info)
+        frames = read_frames(
+            self.loader.engine, self.info.universe, self.info.id, self.height + 1, head.height
+        )
+        async for last, frame in frames:
+            await drive(self._opened.apply(frame), self._nodes, self.cas)
+            self.height = last
+            if progress is not None:
+                progress(last, head.height)
+        if self._world is None or len(self._world.ledger.eras) != self._eras:
+            self._world = await drive(self._opened.world(), self._nodes, self.cas)
+            self._eras = len(self._world.ledger.eras)
+        if (self._world.ledger.height, self._world.ledger.frame) != (head.height, head.frame):
+            raise Corrupted(
+                "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",
+                world=self.info.name, height=self._world.ledger.height, head=head.height,
+                hint="Run `cellule check` on the folder.",
+            )  # fmt: skip
+        return self._world

@@ -1,0 +1,320 @@
+"""Reading worlds: cells now and in the past, histories, outcomes; from the owner's memory or the journal.
+
+A cell's past is a chain: every step names the height of the one before it, so a history reads only the
+frames of its own cell. A process that does not own the world follows its journal with a copy of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cellule.errors import Rejected
+from cellule.host.cas_fetch import drive, fetch_nodes
+from cellule.host.codecs import WorldCodecs
+from cellule.host.node import Node
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.follower import Follower
+from cellule.host.read.frames import Head, frame_at, read_frames
+from cellule.host.run.deliveries import stop_reason
+from cellule.host.run.loader import read_head
+from cellule.kernel.items import ControlItem, Stepped
+from cellule.kernel.journal.frame import Frame, Record, decode_frame
+from cellule.kernel.journal.records import CONTROL, EVENT, OK, RECEIPT, REFUSED, STEP, Status
+from cellule.kernel.manifest.load import load_manifest
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.need import Need
+from cellule.kernel.state.cells import Entry
+from cellule.kernel.state.dedupe import dedupe_key
+from cellule.kernel.world import World
+from cellule.store import keys
+from cellule.values.cid import Cid
+from cellule.values.envelope import open_envelope
+from cellule.values.link import Link
+
+T = TypeVar("T")
+Parking = tuple[str, bytes, str]
+"""A cell that does not run now, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One step in a cell's history."""
+
+    height: int
+    version: int
+    status: str
+    schema: str
+    cause: int
+    now_ns: int
+    state: Any
+    error: str
+
+
+class Reader:
+    """Reads one world."""
+
+    def __init__(self, node: Node, info: WorldInfo) -> None:
+        self._node = node
+        self._info = info
+        self._cas = node.cas(info.universe)
+        self._manifests: dict[Cid, Manifest] = {}
+        self._follower: Follower | None = None
+
+    async def manifest(self, era: int | None = None) -> Manifest:
+        """The manifest of an era; by default of the current one."""
+        world = await self._world()
+        cid = world.ledger.eras[-1 if era is None else era].manifest
+        found = self._manifests.get(cid)
+        if found is None:
+            found = self._manifests[cid] = load_manifest(await self._cas.get(cid))
+        return found
+
+    async def manifest_at(self, height: int) -> Manifest:
+        """The manifest that routes at a height."""
+        eras = (await self._world()).ledger.eras
+        return await self.manifest(max(number for number, era in enumerate(eras) if era.height <= height))
+
+    # Cells
+
+    async def cell(
+        self, base: str, key: bytes, at: int | None
+    ) -> tuple[Entry, Manifest, bytes | None] | None:
+        """A cell's entry, its era's manifest and its state bytes, now or as of a height."""
+        entry = await self._entry(base, key) if at is None else await self._entry_at(base, key, at)
+        if entry is None:
+            return None
+        state = entry[0]
+        if isinstance(state, Link):
+            state = await self._cas.get(state.cid)
+        return entry, await self.manifest(entry[3]), state
+
+    async def _entry(self, base: str, key: bytes) -> Entry | None:
+        if self._node.is_owner:
+            return await (await self._node.hosted(self._info)).look(base, key)
+        return await self.follower.look(base, key)
+
+    async def _entry_at(self, base: str, key: bytes, at: int) -> Entry | None:
+        """The entry a cell had after the last whole beat at or below a height."""
+        head = await read_head(self._node.engine, self._info)
+        if not 0 <= at <= head.height:
+            raise Rejected(
+                "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
+                at=at, world=self._info.name, height=head.height,
+            )  # fmt: skip
+        world, _, _ = await self._node.loader.restore(self._info, self._cas, upto=at)
+        answer: Any = world.look(base, key)
+        while isinstance(answer, Need):
+            answer = world.resume(await fetch_nodes(self._cas, answer.cids))
+        found: Entry | None = answer
+        return found
+
+    async def history(self, base: str, key: bytes, limit: int, types: WorldCodecs) -> list[Version]:
+        """A cell's steps, newest first, following the chain of its current incarnation."""
+        entry = await self._entry(base, key)
+        height = 0 if entry is None else entry[5]
+        head = await read_head(self._node.engine, self._info)
+        found: list[Version] = []
+        while height and len(found) < limit:
+            frame = await self._frame(height, head)
+            record = frame.records[height - frame.header.first]
+            found.append(await self._version(frame, height, record, base, types, head))
+            height = record[8]
+        return found
+
+    async def _version(
+        self, frame: Frame, height: int, record: Record, base: str, types: WorldCodecs, head: Head
+    ) -> Version:
+        _, cause, _, _, _, era, status, version, _, held, more = record
+        state = None
+        if held is not None and status == OK:
+            state = types.state(base, await self.manifest(era), await self.bytes_of(held))
+        source = await self._frame(cause, head)
+        message = source.records[cause - source.header.first]
+        schema_at = message[6] if message[0] == RECEIPT else message[3]
+        return Version(
+            height, version, Status(status).name.lower(), source.names[schema_at], cause,
+            frame.header.now_ns, state, (more or {}).get("text", ""),
+        )  # fmt: skip
+
+    async def _frame(self, height: int, head: Head) -> Frame:
+        _, data = await frame_at(self._node.engine, self._info.universe, self._info.id, height, head.height)
+        return decode_frame(data)
+
+    # Outcomes
+
+    async def steps_of(self, height: int) -> tuple[list[Stepped], Parking | None]:
+        """The steps of the event at `height`, one per cell it went to; waits for those still to come.
+
+        Where one cannot come, because its cell is stopped or the world paused, it says so instead.
+        """
+        engine, info = self._node.engine, self._info
+        head = await read_head(engine, info)
+        frame = await self._frame(height, head)
+        record = frame.records[height - frame.header.first]
+        if record[0] == REFUSED:
+            raise Rejected(record[4], "{text}", text=record[5])
+        missing = {(frame.names[at], key) for at, key in (record[5] if record[0] == EVENT else ())}
+        steps: list[Stepped] = []
+        start = height
+        while missing:
+            async for last, data in read_frames(engine, info.universe, info.id, start, head.height):
+                start = last + 1
+                for step in steps_in(decode_frame(data), height):
+                    missing.discard((step.module, step.key))
+                    steps.append(step)
+                if not missing:
+                    return steps, None
+            parking = await self._parking(missing, height)
+            if parking is not None:
+                return steps, parking
+            head = await self._next_head(head)
+        return steps, None
+
+    async def _parking(self, cells: set[tuple[str, bytes]], height: int) -> Parking | None:
+        """Why the first of these cells that keeps the event at `height` does not run, if it does not."""
+        for base, key in sorted(cells):
+            entry = await self._entry(base, key)
+            more = (None if entry is None else entry[6]) or {}
+            if not any(message.height == height for message in more.get("queue", ())):
+                continue
+            if "status" in more:
+                return base, key, stop_reason(entry)
+            if (await self._world()).ledger.paused:
+                return base, key, "the world is paused"
+        return None
+
+    async def await_event(self, given: Any, after: int, row: bytes) -> tuple[int, bool]:
+        """Where an event from an inbox row was admitted or refused above `after`, and False.
+
+        Or, with True, where one with the same id was admitted before: then the row goes without a record.
+        """
+        wanted = dedupe_key(given)
+        found = await self._await(after, lambda _, record: _has_id(record, wanted), row)
+        return (found, False) if found else (await self.find_event(given), True)
+
+    async def await_control(self, item: ControlItem, after: int, row: bytes) -> int:
+        """The height at which a control from an inbox row is recorded above `after`; raises its refusal."""
+        refused = f"control:{item.verb}"
+
+        def is_it(frame: Frame, record: Record) -> bool:
+            if record[0] == REFUSED and record[3] is not None and frame.names[record[3]] == refused:
+                raise Rejected(record[4], "{text}", text=record[5])
+            if record[0] != CONTROL or record[2:5] != [item.verb, item.who, item.why]:
+                return False
+            return all(record[5].get(name) == value for name, value in item.arguments.items())
+
+        return await self._await(after, is_it, row)
+
+    async def await_receipt(
+        self, intent: str, height: int, given: tuple[str, str], after: int, row: bytes
+    ) -> int:
+        """Where the intent at `height` was settled above `after` by who and why; raises the refusal."""
+
+        def is_it(frame: Frame, record: Record) -> bool:
+            name = frame.names[record[3]] if record[0] == REFUSED and record[3] is not None else ""
+            if name.partition(":")[0] == "receipt" and record[2] == intent:
+                raise Rejected(record[4], "{text}", text=record[5])
+            more = (record[9] if record[0] == RECEIPT and record[1] == height else None) or {}
+            return (more.get("who"), more.get("why")) == given
+
+        return await self._await(after, is_it, row)
+
+    async def find_event(self, given: Any) -> int:
+        """The height of an event that was sent before with an id, as long as the world remembers it."""
+        wanted = dedupe_key(given)
+        if self._node.is_owner:
+            height = await (await self._node.hosted(self._info)).find(wanted)
+        else:
+            ledger = (await self._world()).ledger
+            seen = await drive(ledger.dedupe.find(wanted, ledger.nodes), ledger.nodes, self._cas)
+            height = None if seen is None else seen.height
+        if height is None:
+            raise Rejected(
+                "host.no_such_event", "world {world} knows no event with id {id}",
+                world=self._info.name, id=given,
+                hint="Ids are remembered for days, not for ever; events sent without one cannot be found.",
+            )  # fmt: skip
+        return height
+
+    async def _await(self, after: int, matches: Callable[[Frame, Record], bool], row: bytes) -> int:
+        """The height of the first record above `after` that matches; 0 if the row went without one."""
+        engine, info = self._node.engine, self._info
+        start = after + 1
+        while True:
+            [stored] = await engine.read([row])
+            head = await read_head(engine, info)
+            async for last, data in read_frames(engine, info.universe, info.id, start, head.height):
+                frame = decode_frame(data)
+                start = last + 1
+                for position, record in enumerate(frame.records):
+                    if matches(frame, record):
+                        return frame.header.first + position
+            if stored is None:
+                return 0
+            await engine.watch(row, stored)
+
+    async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
+        """Ask the world something, as of what is durable; the owner between two beats."""
+        if not self._node.is_owner:
+            return await self.follower.ask(question)
+        hosted = await self._node.hosted(self._info)
+        found: T = await hosted.ask(lambda: question(hosted.world))
+        return found
+
+    async def frame(self, height: int) -> Frame:
+        """The frame that holds a height; `Rejected` beyond the journal."""
+        head = await read_head(self._node.engine, self._info)
+        if not 1 <= height <= head.height:
+            raise Rejected(
+                "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
+                at=height, world=self._info.name, height=head.height,
+            )  # fmt: skip
+        return await self._frame(height, head)
+
+    async def bytes_of(self, held: Any) -> bytes:
+        """The bytes of a value that a record holds: its own, or those it links."""
+        return await self._cas.get(held.cid) if isinstance(held, Link) else open_envelope(held).data
+
+    async def _next_head(self, head: Head) -> Head:
+        key = keys.world_head(self._info.universe, self._info.id)
+        while True:
+            await self._node.engine.watch(key, head.row())
+            now = await read_head(self._node.engine, self._info)
+            if now.height > head.height:
+                return now
+
+    async def _world(self) -> World:
+        """The world to read: the hosted one on the owner, else a copy at the newest frame."""
+        if self._node.is_owner:
+            return (await self._node.hosted(self._info)).world
+        return await self.follower.world()
+
+    @property
+    def follower(self) -> Follower:
+        """A copy of the world for reading; it is made when it is first asked for something."""
+        if self._follower is None:
+            self._follower = Follower(self._node.loader, self._info, self._cas)
+        return self._follower
+
+
+def steps_in(frame: Frame, cause: int) -> list[Stepped]:
+    """The steps of one event in a frame."""
+    found = []
+    for position, record in enumerate(frame.records):
+        if record[0] == STEP and record[1] == cause:
+            _, _, at, key, _, _, status, version, _, _, more = record
+            more = more or {}
+            reply = None if "reply" not in more else open_envelope(more["reply"]).data
+            found.append(Stepped(
+                cause, frame.names[at], key, status, version, frame.header.first + position, reply,
+                more.get("code", ""), more.get("text", ""),
+            ))  # fmt: skip
+    return found
+
+
+def _has_id(record: Record, wanted: bytes) -> bool:
+    if record[0] == EVENT or record[0] == REFUSED:
+        return record[2] is not None and dedupe_key(record[2]) == wanted
+    return False

@@ -1,0 +1,92 @@
+"""Verification of a stored world: all its steps are run again from the first snapshot on, and compared.
+
+The copy that results must also be the world that is stored: its state at the baseline's height is written
+into nodes (in memory) and must have the baseline's root.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cellule.errors import Corrupted
+from cellule.host.cas_fetch import drive
+from cellule.host.own.directory import WorldInfo, baseline_of
+from cellule.host.read.frames import read_frames
+from cellule.host.run.loader import Loader, Progress, read_head
+from cellule.kernel.need import Need
+from cellule.kernel.prove.replay import Witness
+from cellule.kernel.prove.verify import Difference, Verifier
+from cellule.kernel.world import World
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.values.cid import Cid
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was run again; `difference` is the first disagreement, if any."""
+
+    height: int
+    steps: int
+    skipped: int
+    baseline: int
+    difference: Difference | None
+
+
+async def verify_world(
+    loader: Loader, info: WorldInfo, cas: Cas, progress: Progress | None = None
+) -> Verified:
+    """Run every recorded step again; `Corrupted` where the journal or the baseline contradicts itself."""
+    head = await read_head(loader.engine, info)
+    first, height, baseline = await _snapshots(loader, info)
+    verifier = Verifier()
+    restoring = World.restore(first, info.id, loader.programs, budget=loader.budget, pace=loader.pace)
+    world: list[World] = []
+
+    def witness(made: World) -> Witness:
+        world.append(made)
+        return verifier.witness(made)
+
+    opened = await drive(restoring.open(witness), restoring.nodes, cas)
+    async for last, frame in read_frames(loader.engine, info.universe, info.id, 1, head.height):
+        await drive(opened.apply(frame), restoring.nodes, cas)
+        if verifier.difference is not None:
+            return Verified(last, verifier.steps, verifier.skipped, 0, verifier.difference)
+        if last == height:
+            await _check_baseline(world[0], info, cas, baseline)
+        if progress is not None:
+            progress(last, head.height)
+    ledger = world[0].ledger
+    if (ledger.height, ledger.frame) != (head.height, head.frame):
+        raise Corrupted(
+            "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",
+            world=info.name, height=ledger.height, head=head.height,
+            hint="Run `cellule check` on the folder.",
+        )  # fmt: skip
+    return Verified(head.height, verifier.steps, verifier.skipped, height, None)
+
+
+async def _check_baseline(world: World, info: WorldInfo, cas: Cas, baseline: Cid) -> None:
+    """The state run again must have the root of the baseline that restore starts from."""
+    job = world.snapshot()
+    while not isinstance(answer := world.snapshot_slice(), Cid):
+        if isinstance(answer, Need):
+            world.ledger.nodes.add(await cas.get_many(answer.cids))
+    if answer != baseline:
+        raise Corrupted(
+            "host.baseline_differs",
+            "world {world}: its baseline at height {height} is {stored}, its journal gives {computed}",
+            world=info.name, height=job.height, stored=str(baseline), computed=str(answer),
+            hint="The journal is the truth: keep the folder as it is and report this.",
+        )  # fmt: skip
+
+
+async def _snapshots(loader: Loader, info: WorldInfo) -> tuple[Cid, int, Cid]:
+    """The first snapshot, and the baseline with its height."""
+    first, baseline = await loader.engine.read(
+        [keys.snapshot(info.universe, info.id, 0), keys.world_baseline(info.universe, info.id)]
+    )
+    if first is None or baseline is None:
+        raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
+    height, cid = baseline_of(baseline)
+    return Cid.of_bytes(first), height, cid

@@ -1,0 +1,1 @@
+"""Worlds at work on their owner."""

@@ -1,0 +1,181 @@
+"""Commits of one world: finished beats become one batch, and every outcome of a batch has one meaning.
+
+The batch expects the world's epoch and previous head. `Unavailable`: the same bytes again, with backoff.
+`OutcomeUnknown` or `Conflict`: read epoch and head; the head is ours = done, the previous head = again, else
+the world is `Fenced`. A submitted frame is never recomputed; what travels with it is: the rows of its blocks
+(another writer may have put one) and the clearing of `ready` (something may have arrived since).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from cellule.errors import Conflict, Fenced, OutcomeUnknown, Unavailable
+from cellule.host.ingress.sends import Sent
+from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
+from cellule.host.read.frames import Head, frame_rows
+from cellule.host.run.outgoing import Outgoing
+from cellule.host.store_retry import StoreRetry
+from cellule.kernel.items import BatchResult
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.store.engine import Batch, Engine
+from cellule.values.cid import Cid
+
+_NO_BLOCKS = Batch()
+
+
+@dataclass(slots=True)
+class Finished:
+    """A beat on its way to the disk, and who waits for it.
+
+    `frame` is None when all its items were duplicates or refusals: nothing is written for it, but what it
+    tells may be no more durable than the beats before it, so it goes the same way. `ready` is what that
+    row held before the inbox was found empty. `outgoing` are the rows of its intents. `laid` is what became
+    of events that were all plain.
+    """
+
+    frame: bytes | None
+    head: Head
+    blocks: Mapping[Cid, bytes]
+    settled: list[Sent]
+    completed: list[Sent] = field(default_factory=list)
+    inbox: list[bytes] = field(default_factory=list)
+    ready: bytes | None = None
+    outgoing: Outgoing | None = None
+    laid: BatchResult | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.outgoing is not None and self.outgoing.blocks:
+            self.blocks = {**self.blocks, **self.outgoing.blocks}
+        self.size = len(self.frame or b"") + sum(map(len, self.blocks.values()))
+        if self.outgoing is not None:
+            self.size += self.outgoing.size
+
+
+class Committer:
+    """Makes the beats of one world durable, in order, one batch at a time."""
+
+    def __init__(
+        self, engine: Engine, cas: Cas, universe: UUID, world: UUID, epoch: bytes, head: Head
+    ) -> None:
+        self._engine = engine
+        self._cas = cas
+        self._universe = universe
+        self._world = world
+        self._epoch_key = keys.world_epoch(universe, world)
+        self._head_key = keys.world_head(universe, world)
+        self._ready_key = keys.ready(keys.shard_of(world), universe, world)
+        self._epoch = epoch
+        self._head_row = head.row()
+        self.head = head
+
+    async def commit(self, group: list[Finished], patience: StoreRetry) -> bool:
+        """Make these beats durable; raises `Fenced` when they never will be.
+
+        Returns whether the `ready` row was left alone because it changed: then the inbox has news.
+        """
+        head = group[-1].head
+        ready = next((each.ready for each in reversed(group) if each.ready is not None), None)
+        if head is self.head and ready is None and not any(each.inbox for each in group):
+            return False
+        has_news = False
+        row = self._head_row if head is self.head else head.row()
+        has_blocks = any(each.blocks for each in group)
+        while True:
+            try:
+                blocks = await self._block_rows(group) if has_blocks else _NO_BLOCKS
+                await self._engine.commit(self._batch(group, head, row, ready, blocks))
+                break
+            except (OutcomeUnknown, Conflict) as error:
+                if await self._is_applied(head, patience):
+                    break
+                if isinstance(error, Conflict) and ready is not None:
+                    has_news, ready = True, None
+                else:
+                    await patience.pause(_as_unavailable(error))
+            except Unavailable as error:
+                await patience.pause(error)
+        patience.over()
+        self.head, self._head_row = head, row
+        return has_news
+
+    def _batch(
+        self, group: list[Finished], head: Head, row: bytes, ready: bytes | None, blocks: Batch
+    ) -> Batch:
+        """Everything that makes these beats durable; `row` is the stored form of their head."""
+        rows, expect = dict(blocks.set), dict(blocks.expect)
+        clear = [key for each in group for key in each.inbox]
+        expect[self._epoch_key] = self._epoch
+        if ready is not None:
+            expect[self._ready_key] = ready
+            clear.append(self._ready_key)
+        if head is self.head:
+            return Batch(expect=expect, clear=clear)
+        for each in group:
+            if each.frame is not None:
+                rows.update(frame_rows(self._universe, self._world, each.head.height, each.frame))
+            if each.outgoing is not None:
+                rows.update(each.outgoing.set)
+        rows[self._head_key] = row
+        expect[self._head_key] = self._head_row
+        if head.wake_ns != self.head.wake_ns:
+            shard = keys.shard_of(self._world)
+            if self.head.wake_ns is not None:
+                clear.append(keys.wake(shard, self.head.wake_ns, self._universe, self._world))
+            if head.wake_ns is not None:
+                rows[keys.wake(shard, head.wake_ns, self._universe, self._world)] = b""
+        return Batch(expect=expect, set=rows, clear=clear)
+
+    async def _block_rows(self, group: list[Finished]) -> Batch:
+        """What stores the blocks of the frames: rows of the batch, or nothing if they were put before."""
+        blocks: dict[Cid, bytes] = {}
+        for each in group:
+            blocks.update(each.blocks)
+        if len(blocks) > PARTS_MAX or sum(map(len, blocks.values())) > PARTS_BYTES_MAX:
+            await put_blocks(self._cas, blocks)
+            return Batch()
+        parts = await self._cas.batch_parts(blocks)
+        return Batch(expect=parts.expect, set=parts.set)
+
+    async def _is_applied(self, head: Head, patience: StoreRetry) -> bool:
+        """After an unclear outcome: True if this commit is there, False if it may be made again."""
+        found: list[bytes | None] | None = None
+        while found is None:
+            try:
+                found = await self._engine.read([self._epoch_key, self._head_key])
+            except Unavailable as error:
+                await patience.pause(error)
+        epoch, stored = found
+        if epoch == self._epoch and stored == head.row() and head is not self.head:
+            return True
+        if epoch == self._epoch and stored == self._head_row:
+            return False
+        raise fenced(self._world)
+
+
+async def put_blocks(cas: Cas, blocks: Mapping[Cid, bytes]) -> None:
+    """Put blocks whose CIDs are known; each under the codec its CID names."""
+    dag = [data for cid, data in blocks.items() if cid.codec == "dag-cbor"]
+    raw = [data for cid, data in blocks.items() if cid.codec == "raw"]
+    if dag:
+        await cas.put_many(dag, "dag-cbor", trusted=True)
+    if raw:
+        await cas.put_many(raw, "raw", trusted=True)
+
+
+def fenced(world: object) -> Fenced:
+    """The error of a world that another node has taken."""
+    return Fenced(
+        "host.fenced", "world {world} has another owner now", world=world,
+        hint="It stops here; events that were not acknowledged can be sent again with the same id.",
+    )  # fmt: skip
+
+
+def _as_unavailable(error: OutcomeUnknown | Conflict) -> Unavailable:
+    if isinstance(error, Unavailable):
+        return error
+    return Unavailable("host.contended", "the rows beside a frame keep changing: {why}", why=error)

@@ -1,0 +1,117 @@
+"""Which senders wait for which steps: outcomes of a beat are matched with the handles of its items.
+
+An event is complete when every cell it went to has stepped, in this beat or a later one; or when one of those
+cells is stopped, or the world paused: then it is kept, and its sender is told so. Nothing is released here:
+that happens when the beat is durable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.host.ingress.sends import Sent
+from cellule.kernel.items import LATER, Admitted, BatchResult, Beat, Duplicate, RefusedItem
+from cellule.kernel.journal.records import HALTED, PARKED
+from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.ledger import Ledger
+
+
+class Deliveries:
+    """The events of one world that wait for steps, by height."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.open: dict[int, Sent] = {}
+
+    def admit(self, beat: Beat, sents: list[Sent]) -> tuple[list[Sent], list[Sent]]:
+        """Note what became of each item; returns those with an outcome, and those for a later beat."""
+        settled: list[Sent] = []
+        later: list[Sent] = []
+        waiting = self.open
+        if beat.laid is not None:
+            self._lay(beat.laid, sents)
+            return sents, later
+        for sent, outcome in zip(sents, beat.told, strict=True):
+            if type(outcome) is Admitted:
+                sent.height, slots = outcome
+                sent.left = len(slots)
+                if slots:
+                    sent.slots = slots
+                    waiting[sent.height] = sent
+            elif outcome is LATER:
+                later.append(sent)
+                continue
+            elif isinstance(outcome, Duplicate):
+                sent.height, sent.duplicate, sent.left = outcome.height, True, 0
+            elif isinstance(outcome, RefusedItem):
+                sent.height, sent.error = outcome.height, outcome.error
+            settled.append(sent)
+        return settled, later
+
+    def _lay(self, laid: BatchResult, sents: list[Sent]) -> None:
+        """Note the heights of events that were all admitted; where all have their steps, none waits."""
+        if laid.records is not None:
+            return
+        slots, waiting = laid.slots, self.open
+        for height, sent in enumerate(sents, laid.first):
+            sent.height, sent.left = height, 1
+            waiting[height] = sent
+            if height in slots:
+                sent.slots = (slots[height],)
+
+    def complete(self, beat: Beat) -> list[Sent]:
+        """Match the beat's steps; returns the events of earlier beats that are complete with it."""
+        completed: list[Sent] = []
+        waiting = self.open
+        stops = False
+        first = beat.first
+        for row in beat.rows:
+            cause = row[0]
+            sent = waiting.get(cause)
+            if row[3] == HALTED or row[3] == PARKED:
+                stops = True
+            if sent is None:
+                continue
+            if sent.left == 1:
+                del waiting[cause]
+                sent.slots = ()
+                if cause < first:
+                    completed.append(sent)
+            sent.left -= 1
+            sent.rows = (*sent.rows, row) if sent.rows else (row,)
+        if waiting and (stops or self._ledger.paused or not beat.more):
+            completed.extend(self._kept())
+        return completed
+
+    def _kept(self) -> list[Sent]:
+        """The events that wait for something only a person or a deploy can do."""
+        kept: list[Sent] = []
+        for height, sent in list(self.open.items()):
+            slot = sent.stopped_slot()
+            if slot is not None:
+                reason = stop_reason(slot.entry)
+            elif self._ledger.paused:
+                slot, reason = sent.slots[0], "the world is paused"
+            else:
+                slot = self._held_slot(sent)
+                if slot is None:
+                    continue
+                reason = "over budget: its module has as many open intents as it may"
+            sent.parked = (slot.cells.base, slot.key, reason)
+            sent.slots = ()
+            del self.open[height]
+            kept.append(sent)
+        return kept
+
+    def _held_slot(self, sent: Sent) -> Slot | None:
+        """The first cell of an event that waits because its module is at its limit of open intents."""
+        over = self._ledger.book.over
+        slots = [slot for slot in sent.slots if slot.cells.base in over and slot.queue] if over else []
+        return slots[0] if slots else None
+
+
+def stop_reason(entry: Any) -> str:
+    """Why a stopped cell does not run."""
+    more = (entry[6] if entry is not None else None) or {}
+    status, text = more.get("status", "stopped"), more.get("text")
+    return f"{status}: {text}" if text else str(status)

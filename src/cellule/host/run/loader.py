@@ -1,0 +1,150 @@
+"""Opening a world: take it over, restore it from its baseline and the frames above, make it ready to work.
+
+The epoch is committed first, then the head is read: no frame of a former owner can appear after that. The
+restored world must be exactly where the head says, or the store contradicts itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from cellule.errors import Corrupted, Fenced
+from cellule.host.cas_fetch import drive
+from cellule.host.ingress.inbox import Inbox
+from cellule.host.ingress.sends import Sent
+from cellule.host.limits import ATTEMPTS_MAX, STALL_S
+from cellule.host.outbox.signatures import NodeKey
+from cellule.host.own.directory import WorldInfo, baseline_of
+from cellule.host.read.frames import Head, read_frames
+from cellule.host.run.commits import Committer
+from cellule.host.run.outgoing import Dispatch
+from cellule.host.run.snapshots import Snapshots
+from cellule.host.run.world_runner import WorldRunner
+from cellule.host.store_retry import settle
+from cellule.kernel.decide.rounds import Pace
+from cellule.kernel.index.live import Spill
+from cellule.kernel.program import Programs
+from cellule.kernel.state.ledger import Budget
+from cellule.kernel.world import Restoring, World
+from cellule.sources import Clock, Entropy
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.store.engine import Batch, Engine
+from cellule.values.cbor import decode, encode
+from cellule.values.cid import Cid
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Everything that opening worlds needs."""
+
+    engine: Engine
+    programs: Programs
+    clock: Clock
+    entropy: Entropy
+    node: UUID
+    budget: Budget
+    pace: Pace | None
+    spill: Callable[[], Spill] | None
+    snapshot_bytes: int
+    stall_s: float = STALL_S
+    key: NodeKey | None = None  # what receipts in inboxes are proven by; without one none is believed
+    dispatch: Dispatch | None = None
+
+    async def open(self, info: WorldInfo, cas: Cas, progress: Progress | None = None) -> WorldRunner:
+        """Take the world over and restore it."""
+        epoch = await self._take(info)
+        world, head, tail = await self.restore(info, cas, progress)
+        committer = Committer(self.engine, cas, info.universe, info.id, epoch, head)
+        snapshots = Snapshots(
+            self.engine, cas, info.universe, info.id, epoch, self.clock,
+            tail_bytes=tail, trigger_bytes=self.snapshot_bytes,
+        )  # fmt: skip
+        inbox = Inbox(self.engine, cas, info.universe, info.id, self.key)
+        hosted = WorldRunner(
+            world, info.universe, committer, cas, inbox, snapshots, self.clock, self.entropy,
+            stall_s=self.stall_s, dispatch=self.dispatch,
+        )  # fmt: skip
+        if not head.height:
+            hosted.submit(Sent(World.started()))
+        return hosted
+
+    async def restore(
+        self, info: WorldInfo, cas: Cas, progress: Progress | None = None, upto: int | None = None
+    ) -> tuple[World, Head, int]:
+        """Restore to the head, or to the last whole beat at `upto`; also says how many bytes it read."""
+        head, height, snapshot = await self._start(info, upto)
+        spill = self.spill() if self.spill is not None else None
+        restoring = World.restore(
+            snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, spill=spill
+        )
+        opened = await drive(restoring.open(), restoring.nodes, cas)
+        last = head.height if upto is None else min(upto, head.height)
+        size = 0
+        async for found, frame in read_frames(self.engine, info.universe, info.id, height + 1, last):
+            await drive(opened.apply(frame), restoring.nodes, cas)
+            size += len(frame)
+            if progress is not None:
+                progress(found, last)
+        world = await drive(opened.world(), restoring.nodes, cas)
+        if upto is None and (world.ledger.height, world.ledger.frame) != (head.height, head.frame):
+            raise Corrupted(
+                "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",
+                world=info.name, height=world.ledger.height, head=head.height,
+                hint="Run `cellule check` on the folder.",
+            )  # fmt: skip
+        return world, head, size
+
+    async def restoring(self, info: WorldInfo) -> tuple[int, Restoring]:
+        """The baseline's height and a restore that starts there, for verification."""
+        _, height, snapshot = await self._start(info, None)
+        return height, World.restore(snapshot, info.id, self.programs, budget=self.budget, pace=self.pace)
+
+    async def _take(self, info: WorldInfo) -> bytes:
+        """Become the owner by a new epoch; tried again where an older attempt of unknown outcome arrives."""
+        key = keys.world_epoch(info.universe, info.id)
+        for _ in range(ATTEMPTS_MAX):
+            [stored] = await self.engine.read([key])
+            number = 0
+            if stored is not None:
+                row: Any = decode(stored)
+                number = row["n"]
+            epoch = encode({"n": number + 1, "node": self.node.bytes})
+            if await settle(self.engine, Batch(expect={key: stored}, set={key: epoch}), key, epoch):
+                return epoch
+        raise Fenced("host.fenced", "world {world} is being taken by another node", world=info.name)
+
+    async def _start(self, info: WorldInfo, upto: int | None) -> tuple[Head, int, Cid]:
+        """The head, and where restore starts: the baseline, or the newest kept snapshot at or below a height.
+
+        Head and baseline are of one moment: another owner may move both while this one restores.
+        """
+        head_key, baseline_key = (
+            keys.world_head(info.universe, info.id),
+            keys.world_baseline(info.universe, info.id),
+        )
+        head, baseline = await self.engine.read([head_key, baseline_key])
+        if head is None or baseline is None:
+            raise Corrupted("host.no_baseline", "world {world} has no head or baseline", world=info.name)
+        height, cid = baseline_of(baseline)
+        if upto is None or height <= upto:
+            return Head.of_row(head), height, cid
+        begin, end = keys.snapshot_range(info.universe, info.id, 0, upto)
+        page = await self.engine.scan(begin, end, limit=1, reverse=True)
+        if not page.items:
+            raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
+        key, value = page.items[0]
+        return Head.of_row(head), keys.snapshot_height(key), Cid.of_bytes(value)
+
+
+async def read_head(engine: Engine, info: WorldInfo) -> Head:
+    """The newest committed frame of a world."""
+    [stored] = await engine.read([keys.world_head(info.universe, info.id)])
+    if stored is None:
+        raise Corrupted("host.no_head", "world {world} has no head", world=info.name)
+    return Head.of_row(stored)

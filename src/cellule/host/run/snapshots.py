@@ -1,0 +1,187 @@
+"""Automatic snapshots of a hosted world: taken between beats, saved to the CAS, then made the baseline.
+
+A snapshot is due when the journal's tail since the last one is longer than the larger of
+`SNAPSHOT_TAIL_BYTES` and half of what the last snapshot wrote, or at a clean close with a tail worth it. The
+baseline moves in one batch that expects the world's epoch, after every block is durable; restore then starts
+there. The newest `SNAPSHOTS_KEPT` stay, and the first.
+
+A snapshot only makes the next start faster: a store that cannot take one now is asked again later, and the
+world goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from cellule.errors import Conflict, Unavailable
+from cellule.host.cas_fetch import fetch_nodes
+from cellule.host.limits import (
+    SNAPSHOT_CLOSE_BYTES,
+    SNAPSHOT_RETRY_S,
+    SNAPSHOT_TAIL_BYTES,
+    SNAPSHOTS_KEPT,
+)
+from cellule.host.own.directory import baseline_row
+from cellule.host.run.commits import fenced, put_blocks
+from cellule.kernel.need import Need, Pause
+from cellule.sources import Clock
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.store.engine import Batch, Engine
+from cellule.values.cid import Cid
+
+if TYPE_CHECKING:
+    from cellule.host.run.world_runner import WorldRunner
+    from cellule.kernel.state.snapshot import SnapshotJob
+    from cellule.kernel.world import World
+
+Taken = tuple[int, Cid]
+
+
+class Snapshots:
+    """Takes the snapshots of one hosted world."""
+
+    def __init__(
+        self, engine: Engine, cas: Cas, universe: UUID, world: UUID, epoch: bytes, clock: Clock, *,
+        tail_bytes: int = 0, trigger_bytes: int = SNAPSHOT_TAIL_BYTES,
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._cas = cas
+        self._universe = universe
+        self._world = world
+        self._epoch = epoch
+        self._clock = clock
+        self._tail = tail_bytes
+        self._trigger = trigger_bytes
+        self._state_bytes = 0
+        self._job: SnapshotJob | None = None
+        self._root: Cid | None = None  # of the job, once it is complete
+        self._asked_for: Need | Pause | None = None  # by the last slice, to be done before the next
+        self._written = 0
+        self._beat = 0
+        self._retry_ns: int | None = None
+        self._asked: list[asyncio.Future[Taken]] = []
+        self._promised: list[asyncio.Future[Taken]] = []
+
+    @property
+    def has_work(self) -> bool:
+        """Tell whether there is something to do now: a slice to write, or a snapshot that was asked for."""
+        if self._job is None:
+            return bool(self._asked)
+        return self.pause_s() is None
+
+    def pause_s(self) -> float | None:
+        """How long to wait before saving is tried again; None where nothing waits."""
+        if self._retry_ns is None:
+            return None
+        left_ns = self._retry_ns - self._clock.monotonic_ns()
+        return left_ns / 1e9 if left_ns > 0 else None
+
+    def count(self, size: int) -> None:
+        """The journal grew by this many bytes."""
+        self._tail += size
+
+    def ask(self) -> asyncio.Future[Taken]:
+        """Take one at the next beat boundary, due or not; the future has its height and root."""
+        future: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
+        self._asked.append(future)
+        return future
+
+    def abandon(self, error: BaseException) -> None:
+        """The world ends: nobody gets the snapshot they asked for."""
+        _refuse([*self._asked, *self._promised], error)
+
+    async def advance(self, hosted: WorldRunner) -> None:
+        """Begin a snapshot that is due, or do the next bit of the one under way."""
+        if self._job is None:
+            if not self._asked and self._tail <= max(self._trigger, self._state_bytes // 2):
+                return
+            self._begin(hosted)
+        if self.pause_s() is None:
+            await self._slice(hosted)
+
+    async def at_close(self, hosted: WorldRunner) -> None:
+        """Finish, and take a last one if the tail is long enough to make the next start slower."""
+        await self._finish(hosted)
+        if self._job is None and (self._asked or self._tail > SNAPSHOT_CLOSE_BYTES):
+            self._begin(hosted)
+            await self._finish(hosted)
+
+    async def _finish(self, hosted: WorldRunner) -> None:
+        while self._job is not None and self._retry_ns is None:
+            await self._slice(hosted)
+
+    def _begin(self, hosted: WorldRunner) -> None:
+        self._asked, self._promised = [], self._asked
+        self._tail = self._written = 0
+        self._beat = hosted.world.ledger.beat
+        self._job = hosted.world.snapshot()
+
+    async def _slice(self, hosted: WorldRunner) -> None:
+        job = self._job
+        assert job is not None
+        self._retry_ns = None
+        try:
+            if self._root is None:
+                await self._write(hosted.world)
+            if self._root is not None:
+                await hosted.wait_durable(self._beat)
+                await self._save(job, self._root)
+        except Unavailable as error:
+            self._retry_ns = self._clock.monotonic_ns() + int(SNAPSHOT_RETRY_S * 1e9)
+            _refuse(self._promised, error)
+
+    async def _write(self, world: World) -> None:
+        """Write one slice; nodes leave memory for the CAS on the way."""
+        if isinstance(self._asked_for, Need):
+            world.ledger.nodes.add(await fetch_nodes(self._cas, self._asked_for.cids))
+        elif self._asked_for is not None:
+            blocks = self._asked_for.blocks
+            await put_blocks(self._cas, blocks)
+            self._written += sum(map(len, blocks.values()))
+            blocks.clear()
+        self._asked_for = None
+        answer = world.snapshot_slice()
+        if isinstance(answer, Need | Pause):
+            self._asked_for = answer
+        else:
+            self._root = answer
+
+    async def _save(self, job: SnapshotJob, root: Cid) -> None:
+        """Make the blocks durable, then the baseline."""
+        await put_blocks(self._cas, job.blocks)
+        epoch = keys.world_epoch(self._universe, self._world)
+        rows = {
+            keys.snapshot(self._universe, self._world, job.height): bytes(root),
+            keys.world_baseline(self._universe, self._world): baseline_row(job.height, root),
+        }
+        outdated = await self._outdated(job.height)
+        try:
+            await self._engine.commit(Batch(expect={epoch: self._epoch}, set=rows, clear=outdated))
+        except Conflict as error:
+            raise fenced(self._world) from error
+        self._state_bytes = self._written + sum(map(len, job.blocks.values()))
+        self._job = self._root = None
+        job.saved()
+        for future in self._promised:
+            if not future.done():
+                future.set_result((job.height, root))
+        self._promised = []
+
+    async def _outdated(self, height: int) -> list[bytes]:
+        """The rows of snapshots that are no longer kept."""
+        if not height:
+            return []
+        begin, end = keys.snapshot_range(self._universe, self._world, 1, height - 1)
+        page = await self._engine.scan(begin, end, limit=100, reverse=True)
+        return [key for key, _ in page.items[SNAPSHOTS_KEPT - 1 :]]
+
+
+def _refuse(futures: list[asyncio.Future[Taken]], error: BaseException) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)
+            future.exception()  # whoever asked may be gone
+    futures.clear()

@@ -1,0 +1,1 @@
+"""What happens in a beat: pure decisions, carried out by `state`."""

@@ -1,0 +1,243 @@
+"""Admission: items become records, and messages in queues.
+
+An item is refused, found to be a duplicate, or admitted at a height of its own; refusals of items that were
+acknowledged before (`durable`) are recorded. BareEvent events at the front go on the `lane`; of what follows,
+events up to the next control are routed first, so that all cells they touch are read together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from cellule.errors import CelluleError, Rejected, TooOld
+from cellule.kernel.decide import controls
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import settle as settling
+from cellule.kernel.decide.steps import Stepper
+from cellule.kernel.fast.batch import FastBatch
+from cellule.kernel.fast.intents import settle_plain
+from cellule.kernel.items import (
+    LATER,
+    Admitted,
+    ControlItem,
+    Duplicate,
+    EventItem,
+    Item,
+    Outcome,
+    ReceiptItem,
+    RefusalItem,
+    RefusedItem,
+)
+from cellule.kernel.journal.records import EVENT, REFUSED
+from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
+from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
+from cellule.kernel.need import Need
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.state.dedupe import dedupe_key, payload_check
+from cellule.kernel.state.ledger import Target
+
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
+
+
+class Admission:
+    """Admits the items of one beat; `outcomes` has one for each, in order, unless all are on the lane."""
+
+    def __init__(self, desk: BeatContext, stepper: Stepper, lane: FastBatch) -> None:
+        self.desk = desk
+        self.lane = lane
+        self.ledger = desk.ledger
+        self.eras = desk.eras
+        self.stepper = stepper
+        self.writer = desk.writer
+        self.outcomes: list[Outcome] = []
+
+    def admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
+        """Admit items in order, as many as the frame takes."""
+        start = yield from self.lane.admit(items)
+        if start == len(items):
+            return
+        if start:
+            self._leave_lane()
+        expected = False
+        while start < len(items):
+            if self.writer.size >= FRAME_BYTES_ADMIT:
+                self.outcomes.extend([LATER] * (len(items) - start))
+                return
+            item = items[start]
+            if isinstance(item, ControlItem):
+                self.outcomes.append((yield from controls.perform(self, item)))
+                start += 1
+                continue
+            if isinstance(item, RefusalItem):
+                self.outcomes.append(self._turned_away(item))
+                start += 1
+                continue
+            if isinstance(item, ReceiptItem):
+                stop = settle_plain(self.desk, items, start, self.outcomes)
+                if stop > start:
+                    start = stop
+                    continue
+                if not expected:
+                    yield from settling.expect(self.desk, items[start:])
+                    expected = True
+                self.outcomes.append((yield from settling.admit(self.desk, item)))
+                start += 1
+                continue
+            stop = start
+            while stop < len(items) and isinstance(items[stop], EventItem | tuple):
+                stop += 1
+            yield from self._admit_events(
+                [EventItem(*item[:2]) if isinstance(item, tuple) else item for item in items[start:stop]]
+            )
+            start = stop
+
+    def _leave_lane(self) -> None:
+        """There is more in this beat than plain events: those before it go through the ring as well."""
+        lane = self.lane
+        lane.enter()
+        heights = range(lane.first, lane.stop)
+        self.outcomes.extend(_new(Admitted, (height, (lane.slots[height],))) for height in heights)
+
+    def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
+        wanted: dict[str, list[bytes]] = {}
+        routed = [self._routed(item, wanted) for item in items]
+        if wanted:
+            yield from self.ledger.load(wanted)
+        outcomes, writer, admit = self.outcomes, self.writer, self._admit_one
+        for position, item in enumerate(items):
+            if writer.size >= FRAME_BYTES_ADMIT:  # a flood of items must leave room for steps
+                outcomes.extend([LATER] * (len(items) - position))
+                return
+            slots = routed[position]
+            if type(slots) is not list:
+                assert isinstance(slots, CelluleError)
+                outcomes.append(self._refuse(item, slots))
+            elif item.explicit:
+                outcomes.append((yield from self._admit_once(item, slots)))
+            else:
+                outcomes.append(admit(item, slots))
+
+    def _routed(self, item: EventItem, wanted: dict[str, list[bytes]]) -> list[Slot] | CelluleError:
+        """The slots an event goes to, or why it goes nowhere."""
+        try:
+            targets = self._targets(item)
+        except CelluleError as error:
+            return error
+        slot = self.ledger.slot
+        if len(targets) == 1:
+            base, key = targets[0]
+            return [slot(base, key, wanted)]
+        return [slot(base, key, wanted) for base, key in targets]
+
+    def _targets(self, item: EventItem) -> list[Target]:
+        value = item.value
+        if type(value) is not bytes:
+            raise Rejected(
+                "kernel.linked_event", "event {schema} is a link; give its bytes", schema=item.schema
+            )
+        if len(value) > EVENT_BYTES_MAX:
+            raise Rejected(
+                "kernel.event_size", "event {schema} has {size} bytes; at most {most}",
+                schema=item.schema, size=len(value), most=EVENT_BYTES_MAX,
+                hint="Put large data into a blob and send its link.",
+            )  # fmt: skip
+        router = self.eras.current.router
+        routing = router.targets if item.system else router.route
+        targets = routing(item.schema, value, item.key)
+        if item.expected_version is not None and item.expected_version < 0:
+            raise Rejected(
+                "kernel.expected_version", "event {schema} expects version {version}; versions count from 0",
+                schema=item.schema, version=item.expected_version,
+            )  # fmt: skip
+        if item.expected_version is not None and len(targets) != 1:
+            raise Rejected(
+                "kernel.expected_version_targets",
+                "event {schema} has {count} targets; expected_version needs exactly one",
+                schema=item.schema, count=len(targets),
+            )  # fmt: skip
+        return targets
+
+    def _admit_once(self, item: EventItem, slots: list[Slot]) -> Generator[Need, None, Outcome]:
+        """Admit an event whose id may have been here before."""
+        dedupe = self.ledger.dedupe
+        if item.id is None:
+            return self._refuse(item, Rejected(
+                "kernel.id_missing", "event {schema} asks to be told apart by an id and has none",
+                schema=item.schema, hint="Give it an id, or send it without `explicit`.",
+            ))  # fmt: skip
+        assert isinstance(item.value, bytes)
+        key = dedupe_key(item.id)
+        seen = yield from dedupe.find(key, self.ledger.nodes)
+        check = payload_check(item.schema, item.value)
+        if seen is not None:
+            if seen.check == check:
+                return Duplicate(seen.height)
+            return self._refuse(item, Rejected(
+                "kernel.id_reused", "id {id} was used at height {height} for another event",
+                id=item.id, height=seen.height, hint="Give every event an id of its own.",
+            ))  # fmt: skip
+        if item.issued_ns is not None and item.issued_ns < dedupe.floor_ns:
+            return self._refuse(item, TooOld(
+                "kernel.too_old",
+                "event {schema} was issued at {issued_ns}, before the oldest remembered id ({floor_ns})",
+                schema=item.schema, issued_ns=item.issued_ns, floor_ns=dedupe.floor_ns,
+                hint="It can no longer be told whether it was applied: look at the cell before sending anew.",
+            ))  # fmt: skip
+        outcome = self._admit_one(item, slots)
+        dedupe.add(key, outcome.height, check, self.ledger.now_ns)
+        return outcome
+
+    def _admit_one(self, item: EventItem, slots: list[Slot]) -> Admitted:
+        """Write an event down and deliver it; with `Rounds` the hot path of the kernel."""
+        writer, schema, value = self.writer, item.schema, item.value
+        records, names = writer.records, writer.names
+        at = names.get(schema)
+        if at is None:
+            at = writer.name(schema)
+        more = None
+        if item.explicit or item.expected_version is not None or item.correlation is not None:
+            more = _event_more(item)
+        held = [value] if type(value) is bytes and LINK_MARK not in value else writer.value(value)
+        height = writer.first + len(records)
+        targets: list[list[Any]] = []
+        record = [EVENT, 0, None if item.id is None else _record_id(item), at, held, targets, more]
+        records.append(record)
+        writer.size += RECORD_BYTES + len(value)  # type: ignore[arg-type]
+        message = _new(Message, (height, EVENT_MESSAGE, schema, value, 0, item.expected_version))
+        deliver = self.ledger.deliver
+        for slot in slots:
+            base = slot.cells.base
+            at = names.get(base)
+            targets.append([writer.name(base) if at is None else at, slot.key])
+            deliver(slot, message)
+        return _new(Admitted, (height, slots))
+
+    def _turned_away(self, item: RefusalItem) -> RefusedItem:
+        record = [REFUSED, 0, item.id, self.writer.name(item.name), item.code, item.text]
+        return RefusedItem(
+            Rejected(item.code, "{text}", text=item.text), self.writer.append(record, len(item.text))
+        )
+
+    def _refuse(self, item: EventItem, error: CelluleError) -> RefusedItem:
+        if not item.durable:
+            return RefusedItem(error, 0)
+        text = str(error)
+        record = [REFUSED, 0, _record_id(item), self.writer.name(item.schema), error.code, text]
+        return RefusedItem(error, self.writer.append(record, len(text)))
+
+
+def _record_id(item: EventItem) -> str | bytes | None:
+    given = item.id
+    return given if given is None or isinstance(given, str | bytes) else given.bytes
+
+
+def _event_more(item: EventItem) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if item.explicit:
+        more["dedupe"] = True
+    if item.expected_version is not None:
+        more["expected"] = item.expected_version
+    if item.correlation is not None:
+        more["correlation"] = item.correlation
+    return more

@@ -1,0 +1,108 @@
+"""Where intents are worked on during a beat: the ledger, the eras, the frame under way, whose world it is.
+
+Also what all of `opening`, `settling` and `operating` ask: which effect a kind is for a cell, and whether
+the cell's code takes an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from cellule.kernel.decide.eras import Compiled, Eras
+from cellule.kernel.items import Opening
+from cellule.kernel.journal.writer import FrameWriter
+from cellule.kernel.limits import PARAMS_INLINE_MAX
+from cellule.kernel.manifest.model import EffectKind
+from cellule.kernel.need import Need, fetch
+from cellule.kernel.state import intent_book as books
+from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.ledger import Ledger
+from cellule.values.envelope import open_envelope
+from cellule.values.link import Link
+
+
+@dataclass(slots=True)
+class BeatContext:
+    """What one beat needs to open and settle intents."""
+
+    ledger: Ledger
+    eras: Eras
+    writer: FrameWriter
+    world: bytes
+
+    def hold_value(self, value: bytes) -> Any:
+        """A value as records and the book hold it; a long one is a block, in reach from now on."""
+        held = self.writer.held(value, PARAMS_INLINE_MAX)
+        if isinstance(held, Link):
+            self.ledger.nodes.pin({held.cid: value})  # it is read before the frame is durable
+            self.ledger.sealed.append(held.cid)
+        return held
+
+    def value_of(self, held: Any) -> Generator[Need, None, bytes]:
+        """The bytes of a held value."""
+        if isinstance(held, Link):
+            found = yield from fetch(self.ledger.nodes, (held.cid,))
+            return found[held.cid]
+        return open_envelope(held).data
+
+    def slot(self, base: str, key: bytes) -> Generator[Need, None, Slot]:
+        """A cell, loaded."""
+        yield from self.ledger.slots([(base, key)])
+        return self.ledger.cells(base).slot(key)
+
+    def era_of(self, slot: Slot) -> Generator[Need, None, Compiled]:
+        """The era whose code takes the cell's next message."""
+        current, entry = self.eras.current, slot.entry
+        module = current.manifest.modules.get(slot.cells.base)
+        if entry is None or entry[0] is None or entry[3] == current.number:
+            return current
+        if module is not None and module.upgrade == "follow":
+            return current
+        return (yield from self.eras.era(entry[3]))
+
+    def effect(self, slot: Slot, kind: str) -> Generator[Need, None, tuple[Compiled, EffectKind] | None]:
+        """What the cell's era knows of a kind, else what the current one does; with that era."""
+        for era in ((yield from self.era_of(slot)), self.eras.current):
+            effect = era.manifest.effects.get(kind)
+            if effect is not None:
+                return era, effect
+        return None
+
+    def takes(self, slot: Slot, born: int, schema: str) -> Generator[Need, None, bool]:
+        """Tell whether this incarnation of the cell is there, and its code takes the event."""
+        entry = slot.entry
+        if entry is None or entry[0] is None or entry[2] != born:
+            return False
+        era = yield from self.era_of(slot)
+        module = era.manifest.modules.get(slot.cells.base)
+        return module is not None and schema in module.events
+
+    def is_below(self, entry: list[Any]) -> bool:
+        """Tell whether settling this intent brings its module below its limit."""
+        base, book = entry[1], self.ledger.book
+        if entry[5] != books.OPEN or base not in book.over:
+            return False
+        module = self.eras.current.manifest.modules.get(base)
+        return module is None or book.counts[base] - 1 < module.open_max
+
+    def is_at_limit(self, base: str) -> bool:
+        """Tell whether one more dispatched intent brings a module to its limit."""
+        book = self.ledger.book
+        module = self.eras.current.manifest.modules.get(base)
+        return (
+            module is not None and base not in book.over and book.counts.get(base, 0) + 1 >= module.open_max
+        )
+
+    def dispatch(self, height: int, entry: list[Any], effect: EffectKind, params: bytes) -> None:
+        """Hand an intent to the host, for when this frame is durable."""
+        digest, base, key, born, kind, _, kept = entry
+        grant = self.eras.current.manifest.grants.get(kept.get("grant", ""))
+        limits = None if grant is None else grant.as_data()
+        opening = Opening(
+            digest, height, kind, params, kept.get("key") or intent_text(digest), effect.priority,
+            effect.timeout_ns, effect.attempts, limits, base, key, born,
+        )  # fmt: skip
+        self.writer.opened.append(opening)

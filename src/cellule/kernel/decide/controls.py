@@ -1,0 +1,196 @@
+"""Operator verbs: everything that changes a world besides events, journaled with who and why.
+
+A control that cannot be done is refused whole. Its record lists what it did (which cells were released),
+so that replay repeats the outcome and not the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from cellule.errors import Corrupted, Rejected
+from cellule.kernel.decide import schedules
+from cellule.kernel.decide.intents import operate as operating
+from cellule.kernel.items import Admitted, ControlItem, Outcome, RefusedItem
+from cellule.kernel.journal.records import BASELINE, CONTROL, MANIFEST, MIGRATED, REFUSED, SNAPSHOT
+from cellule.kernel.limits import RESUME_PER_CONTROL_MAX
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.need import Need
+from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.intent_book import Book
+from cellule.kernel.state.ledger import Target
+from cellule.kernel.state.snapshot_schema import is_stopped
+from cellule.values.cbor import encode
+from cellule.values.link import Link
+
+if TYPE_CHECKING:
+    from cellule.kernel.decide.admission import Admission
+
+
+def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]:
+    """Do one control, or refuse it."""
+    try:
+        written = [name for name in ("cells", "under") if name in item.arguments]
+        if written:
+            raise Rejected(
+                "kernel.argument", "`{name}` is what the kernel writes, and no argument", name=written[0]
+            )
+        match item.verb:
+            case "pause":
+                outcome = _record(run, item, {})
+                run.ledger.paused = True
+            case "resume":
+                outcome = _record(run, item, {})
+                run.ledger.paused = False
+            case "cell.resume":
+                outcome = yield from _resume(run, item)
+            case "cell.migrate":
+                outcome = yield from _migrate(run, item)
+            case "deploy":
+                outcome = yield from _deploy(run, item)
+            case "snapshot" | "baseline":
+                outcome = _note(run, item)
+            case "effect.approve" | "effect.deny" | "effect.cancel" | "effect.retry":
+                outcome = yield from operating.perform(run.desk, item, lambda: _record(run, item, {}))
+            case "schedule.pause" | "schedule.resume":
+                schedules.check_pause(run.desk, item)
+                outcome = _record(run, item, {})
+                yield from schedules.pause(run.desk, item, outcome)
+            case _:
+                raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
+    except Rejected as error:
+        if not item.durable:
+            return RefusedItem(error, 0)
+        text = str(error)
+        record = [REFUSED, 0, None, run.writer.name(f"control:{item.verb}"), error.code, text]
+        return RefusedItem(error, run.writer.append(record, len(text)))
+    return outcome
+
+
+def _record(run: Admission, item: ControlItem, done: dict[str, Any]) -> Admitted:
+    arguments = {**item.arguments, **done}
+    encode([item.who, item.why, arguments])  # refused here, before anything is changed
+    run.writer.linked = run.writer.linked or any(isinstance(value, Link) for value in arguments.values())
+    size = len(item.who) + len(item.why) + 64 * len(done.get("cells", ()))
+    return Admitted(run.writer.append([CONTROL, 0, item.verb, item.who, item.why, arguments], size))
+
+
+def _resume(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted]:
+    slots = yield from _stopped(run, item, None)
+    admitted = _record(run, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
+    for slot in slots:
+        run.ledger.release(slot)
+    return admitted
+
+
+def _stopped(run: Admission, item: ControlItem, only: str | None) -> Generator[Need, None, list[Slot]]:
+    """The stopped cells a control names: one by module and key, a module's, or all."""
+    ledger = run.ledger
+    module, key = item.arguments.get("module"), item.arguments.get("key")
+    if key is not None:
+        target = (_text(module, "module"), _bytes(key, "key"))
+        yield from ledger.slots([target])
+        slot = ledger.cells(target[0]).slot(target[1])
+        if not slot.stopped:
+            raise Rejected(
+                "kernel.not_stopped", "cell {module}/{key} is not stopped", module=target[0], key=target[1]
+            )
+        return [slot]
+    page = yield from ledger.stopped.scan(b"", None, RESUME_PER_CONTROL_MAX)
+    if not all(is_stopped(row) for _, row in page):
+        raise Corrupted("kernel.stopped_damaged", "a row of the stopped cells is not what it should be")
+    targets: list[Target] = [
+        (base, cell_key)
+        for _, (base, cell_key, status) in page
+        if (module is None or base == module) and (only is None or status == only)
+    ]
+    yield from ledger.slots(targets)
+    return [ledger.cells(base).slot(cell_key) for base, cell_key in targets]
+
+
+def _migrate(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted]:
+    """Move cells to the current era, upcasting their states; then let them run."""
+    slots = yield from _cells_to_migrate(run, item)
+    moved: list[tuple[Slot, int, bytes]] = []
+    for slot in slots:
+        state = yield from run.stepper.migrated_state(slot)
+        if state is not None:
+            assert slot.entry is not None
+            moved.append((slot, slot.entry[3], state))
+    admitted = _record(run, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
+    era = run.eras.current.number
+    for slot, era_from, state in moved:
+        assert slot.entry is not None
+        record = [
+            MIGRATED, admitted.height, run.writer.name(slot.cells.base), slot.key, slot.entry[2], era_from,
+            era, run.writer.state(state),
+        ]  # fmt: skip
+        run.writer.append(record, len(state))
+        run.ledger.migrate(slot, era, state)
+    for slot in slots:
+        run.ledger.release(slot)
+    return admitted
+
+
+def _cells_to_migrate(run: Admission, item: ControlItem) -> Generator[Need, None, list[Slot]]:
+    if item.arguments.get("key") is None:
+        return (yield from _stopped(run, item, "needs migration"))
+    target = (_text(item.arguments.get("module"), "module"), _bytes(item.arguments["key"], "key"))
+    yield from run.ledger.slots([target])
+    slot = run.ledger.cells(target[0]).slot(target[1])
+    if slot.entry is None:
+        raise Rejected("kernel.no_cell", "there is no cell {module}/{key}", module=target[0], key=target[1])
+    return [slot]
+
+
+def _deploy(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted]:
+    link = item.arguments.get("manifest")
+    if not isinstance(link, Link):
+        raise Rejected("kernel.argument", "a deploy needs `manifest`, a link")
+    try:
+        manifest = yield from run.eras.manifest(link.cid)
+    except Corrupted as error:
+        raise Rejected(
+            "kernel.manifest_missing", "manifest {cid} cannot be read: {why}",
+            cid=str(link.cid), why=str(error), hint="Put the manifest into the CAS before deploying it.",
+        ) from error  # fmt: skip
+    under = _below_limit(run.ledger.book, manifest)
+    admitted = _record(run, item, {"under": under} if under else {})
+    run.writer.linked = True
+    era = len(run.ledger.eras)
+    height = run.writer.append([MANIFEST, admitted.height, link, era], 40)
+    run.eras.begin(manifest, height)
+    for base in under:
+        run.ledger.unhold(base)
+    return admitted
+
+
+def _below_limit(book: Book, manifest: Manifest) -> list[str]:
+    """The modules at their limit of open intents that are below the one of this manifest."""
+    limits = {base: module.open_max for base, module in manifest.modules.items()}
+    return sorted(base for base in book.over if base not in limits or book.counts[base] < limits[base])
+
+
+def _note(run: Admission, item: ControlItem) -> Admitted:
+    """That a snapshot was taken, or made the baseline: for readers of the journal."""
+    height, link = item.arguments.get("height"), item.arguments.get("snapshot")
+    if not isinstance(height, int) or not isinstance(link, Link):
+        raise Rejected("kernel.argument", "a {verb} needs `height` and `snapshot`", verb=item.verb)
+    admitted = _record(run, item, {})
+    run.writer.linked = True
+    kind = SNAPSHOT if item.verb == "snapshot" else BASELINE
+    run.writer.append([kind, admitted.height, height, link], 40)
+    return admitted
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise Rejected("kernel.argument", "the control needs `{field}`, a text", field=field)
+    return value
+
+
+def _bytes(value: Any, field: str) -> bytes:
+    if not isinstance(value, bytes):
+        raise Rejected("kernel.argument", "the control needs `{field}`, bytes", field=field)
+    return value

@@ -1,0 +1,129 @@
+"""The era table at work: each era's manifest, router and loaded programs.
+
+The table itself (`ledger.eras`) is state; what is compiled from it here is a cache that can be rebuilt at
+any time from the CAS. Old eras are compiled only when a pinned cell still runs under one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import NamedTuple
+
+from cellule.errors import Corrupted
+from cellule.kernel.manifest.load import load_manifest
+from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
+from cellule.kernel.manifest.policies import compile_rule
+from cellule.kernel.manifest.routes import Router
+from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.program import Program, Programs, StepFunction, step_function
+from cellule.kernel.state.ledger import Era, Ledger
+from cellule.values.cid import Cid
+from cellule.values.expressions import Expression
+from cellule.values.schema.types import Ref
+from cellule.values.schema.wire import WireCodec, wire_codec
+
+
+class Fast(NamedTuple):
+    """What the hot path needs to know of a module whose program is loaded."""
+
+    module: Module
+    ways: Mapping[str, StepFunction]  # by schema, of those it takes as they are
+    context: bool
+    retains: bool
+
+
+class Compiled:
+    """One era, ready to run."""
+
+    def __init__(self, number: int, manifest: Manifest) -> None:
+        self.number = number
+        self.manifest = manifest
+        self.router = Router(manifest)
+        self.programs: dict[str, Program] = {}
+        self.fast: dict[str, Fast] = {}
+        self.upcasters: dict[tuple[str, str], Callable[[bytes], bytes]] = {}
+        self._codecs: dict[str, WireCodec] = {}
+        self._policy: list[tuple[Rule, Expression]] | None = None
+
+    def fits(self, schema: str) -> WireCodec:
+        """What proves that bytes are a value of a schema."""
+        codec = self._codecs.get(schema)
+        if codec is None:
+            codec = self._codecs[schema] = wire_codec(Ref(schema), self.manifest.schemas)
+        return codec
+
+    def policy(self) -> list[tuple[Rule, Expression]]:
+        """The rules of the policy with their compiled conditions."""
+        if self._policy is None:
+            self._policy = [(rule, compile_rule(rule.when)) for rule in self.manifest.policy.rules]
+        return self._policy
+
+
+class Eras:
+    """Compiles eras on demand; `current` is the one that routes."""
+
+    def __init__(self, ledger: Ledger, nodes: Nodes, programs: Programs) -> None:
+        self._ledger = ledger
+        self._nodes = nodes
+        self._programs = programs
+        self._compiled: dict[int, Compiled] = {}
+        self.current: Compiled
+        self.is_aligned = False  # the schedules of the current manifest are armed
+
+    def is_open(self) -> bool:
+        """Tell whether an era has been compiled to route by."""
+        return bool(self._compiled)
+
+    def open(self) -> Generator[Need, None, None]:
+        """Compile the newest era of the table."""
+        self.current = yield from self.era(len(self._ledger.eras) - 1)
+
+    def era(self, number: int) -> Generator[Need, None, Compiled]:
+        """The era of that number."""
+        compiled = self._compiled.get(number)
+        if compiled is not None:
+            return compiled
+        if not 0 <= number < len(self._ledger.eras):
+            raise Corrupted(
+                "kernel.era_unknown", "era {era} is not in the world's table of {count}",
+                era=number, count=len(self._ledger.eras),
+            )  # fmt: skip
+        manifest = yield from self.manifest(self._ledger.eras[number].manifest)
+        compiled = self._compiled[number] = Compiled(number, manifest)
+        return compiled
+
+    def manifest(self, cid: Cid) -> Generator[Need, None, Manifest]:
+        """Read and validate a manifest from the CAS."""
+        found = yield from fetch(self._nodes, (cid,))
+        return load_manifest(found[cid])
+
+    def begin(self, manifest: Manifest, height: int) -> int:
+        """Make `manifest` the current era, since the record at `height`; returns its number."""
+        number = len(self._ledger.eras)
+        self._ledger.eras.append(Era(manifest.cid, height))
+        self.is_aligned = False
+        self.current = self._compiled[number] = Compiled(number, manifest)
+        return number
+
+    def program(self, era: Compiled, module: Module) -> Generator[Need, None, Program]:
+        """The program of a module in an era, loaded once."""
+        program = era.programs.get(module.base)
+        if program is None:
+            program = yield from self._programs.program(era.manifest, module, self._nodes)
+            era.programs[module.base] = program
+            if not module.log:
+                schemas = [schema for schema, tag in module.events.items() if tag is None]
+                retains = module.retention.ttl_ns is not None or module.retention.idle_ns is not None
+                ways = {schema: step_function(program, schema) for schema in schemas}
+                era.fast[module.base] = Fast(module, ways, module.context, retains)
+        return program
+
+    def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:
+        """Run a value through a chain of upcasters."""
+        for step in chain:
+            function = era.upcasters.get((step.old, step.new))
+            if function is None:
+                function = yield from self._programs.upcaster(era.manifest, step, self._nodes)
+                era.upcasters[step.old, step.new] = function
+            data = function(data)
+        return data

@@ -1,0 +1,1 @@
+"""How requests for effects are opened, judged, settled and operated."""

@@ -1,0 +1,314 @@
+"""Whether a request for an effect is allowed: limits of the world, then grants, then the policy.
+
+Pure decisions over the request, the manifest and what the book counts; a refusal is data, and becomes a
+`denied` receipt. That a kind is declared and its params fit is not asked here: that fails the step
+(`opening.py`).
+
+Rejected: a grant that is looked up by kind alone. A slot names what a module was given, so that two slots
+of one module can reach two hosts with two budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from cellule.errors import Rejected
+from cellule.kernel.decide.eras import Compiled
+from cellule.kernel.journal.records import ALLOW, DENY, PARK
+from cellule.kernel.limits import APPROVALS_OPEN_MAX, CELL_INTENTS_MAX, ERROR_TEXT_MAX, TIMERS_OPEN_MAX
+from cellule.kernel.manifest.model import EffectKind, Grant, Module, Rule
+from cellule.kernel.state.intent_book import Book
+from cellule.values.cbor import decode_trusted
+from cellule.values.expressions import ExpressionFault
+from cellule.values.link import Link
+
+
+class EffectRequest(NamedTuple):
+    """A request that is declared and whose params fit."""
+
+    effect: EffectKind
+    params: bytes
+    slot: str | None
+    key: str | None
+
+
+class Verdict(NamedTuple):
+    """What was decided; `more` are the fields of the Decision record."""
+
+    verdict: int
+    more: dict[str, Any]
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+
+class Requester(NamedTuple):
+    """Who asks: the module, its cell's key, and how many intents the cell has open."""
+
+    module: Module
+    key: bytes
+    open_intents: int
+
+
+def rule(book: Book, era: Compiled, who: Requester, asked: EffectRequest, now_ns: int) -> Verdict:
+    """Decide a request."""
+    more: dict[str, Any] = {}
+    try:
+        _check_limits(book, who, asked)
+        grant = _granted(era, who.module, asked)
+        is_looked_at = grant is not None or bool(era.policy())  # most requests are governed by neither
+        params = plain(decode_trusted(asked.params)) if is_looked_at else None
+        if grant is not None:
+            more["grant"] = grant.name
+            _check_grant(grant, asked, params, now_ns)
+            if grant.budget is not None:
+                more["period"] = _check_budget(book, grant, now_ns)
+        verdict = _judge(book, era, who, asked, params, grant, now_ns, more)
+    except _Refused as refusal:
+        more.pop("period", None)
+        text = refusal.text if len(refusal.text) <= ERROR_TEXT_MAX else refusal.text[:ERROR_TEXT_MAX]
+        return Verdict(DENY, {**more, "code": refusal.code, "text": text})
+    return Verdict(verdict, more)
+
+
+def check_again(grant: Grant | None, asked: EffectRequest, now_ns: int) -> None:
+    """What was decided before leaves only now: `Rejected` if its grant does not give it any more.
+
+    Budgets are not asked again.
+    """
+    try:
+        if grant is None or asked.effect.kind not in grant.effects:
+            raise _Refused("kernel.grant_gone", f"the grant of this {asked.effect.kind} is there no more")
+        _check_grant(grant, asked, plain(decode_trusted(asked.params)), now_ns)
+    except _Refused as refusal:
+        raise _rejected(refusal) from refusal
+
+
+def grant_again(era: Compiled, module: Module, asked: EffectRequest, now_ns: int) -> Grant | None:
+    """The grant for a request that is made again by a person; `Rejected` if there is none that gives it."""
+    try:
+        grant = _granted(era, module, asked)
+    except _Refused as refusal:
+        raise _rejected(refusal) from refusal
+    if grant is not None:
+        check_again(grant, asked, now_ns)
+    return grant
+
+
+def _rejected(refusal: _Refused) -> Rejected:
+    return Rejected(refusal.code, "{why}", why=refusal.text, hint="Deploy a manifest that grants it.")
+
+
+def plain(value: Any) -> Any:
+    """Params as expressions and grants see them: a link is its text."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return str(value.cid) if isinstance(value, Link) else value
+
+
+def shown_key(key: bytes) -> str:
+    """A cell's key as a policy sees it: its text, else in hex."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key.hex()
+
+
+def _check_limits(book: Book, who: Requester, asked: EffectRequest) -> None:
+    if who.open_intents >= CELL_INTENTS_MAX:
+        raise _Refused("kernel.cell_intents", f"the cell has {who.open_intents} open intents already")
+    if not asked.effect.external and book.timers >= TIMERS_OPEN_MAX:
+        raise _Refused("kernel.timers_full", f"the world has {book.timers} timers set already")
+
+
+def _granted(era: Compiled, module: Module, asked: EffectRequest) -> Grant | None:
+    """The grant that covers the request: the slot's, or the only one of the module that lists the kind."""
+    grants, kind = era.manifest.grants, asked.effect.kind  # the module may be of an older era
+    if asked.slot is not None:
+        if asked.slot not in module.cap_slots:
+            known = ", ".join(sorted(module.cap_slots)) or "none"
+            raise _Refused("kernel.slot_unknown", f"{module.name} has no slot {asked.slot}; it has: {known}")
+        name = module.cap_slots[asked.slot]
+        grant = grants.get(name)
+        if grant is None:
+            text = f"slot {asked.slot} holds grant {name!r}, which the manifest no longer has"
+            raise _Refused("kernel.grant_gone", text)
+        if kind not in grant.effects:
+            text = f"slot {asked.slot} holds grant {grant.name}, which does not give {kind}"
+            raise _Refused("kernel.grant_kind", text)
+        return grant
+    held = {name for name in module.cap_slots.values() if name in grants} if module.cap_slots else ()
+    fitting = sorted(name for name in held if kind in grants[name].effects) if held else ()
+    if len(fitting) == 1:
+        return grants[fitting[0]]
+    if len(fitting) > 1:
+        text = f"{' and '.join(fitting)} both give {kind}: name the slot"
+        raise _Refused("kernel.grant_unclear", text)
+    if asked.effect.needs_grant:
+        raise _Refused("kernel.grant_missing", f"{kind} needs a grant, and {module.name} has none for it")
+    return None
+
+
+def _check_grant(grant: Grant, asked: EffectRequest, params: Any, now_ns: int) -> None:
+    if grant.expires_ns is not None and now_ns >= grant.expires_ns:
+        raise _Refused("kernel.grant_expired", f"grant {grant.name} ended at {grant.expires_ns}")
+    size = len(asked.params)
+    if grant.bytes_max is not None and size > grant.bytes_max:
+        text = f"the params have {size} bytes; grant {grant.name} gives {grant.bytes_max}"
+        raise _Refused("kernel.grant_size", text)
+    if grant.hosts is not None:
+        host = _host(params)
+        if not any(host_fits(host, pattern) for pattern in grant.hosts):
+            raise _Refused("kernel.grant_host", f"host {host!r} is not among those of grant {grant.name}")
+    if grant.methods is not None:
+        method = str(_at(params, "method") or _METHODS.get(asked.effect.kind, "GET")).upper()
+        if method not in grant.methods:
+            raise _Refused("kernel.grant_method", f"grant {grant.name} does not give method {method}")
+    for path, patterns in sorted(grant.allow.items()):
+        found = _at(params, path)
+        if not isinstance(found, str) or not any(text_fits(found, pattern) for pattern in patterns):
+            text = f"{path} is {found!r}, which grant {grant.name} does not give"
+            raise _Refused("kernel.grant_param", text)
+
+
+class Host(NamedTuple):
+    """Where a request goes: the name in lower case and ASCII, its port, and the port its scheme would use."""
+
+    name: str
+    port: int | None
+    usual: int | None
+
+
+def host_fits(host: Host | None, pattern: str) -> bool:
+    """Tell whether a grant's pattern names this host.
+
+    `name` means the usual port, `name:8443` that one, `name:*` any; `*.name` what is below it, `*` any host.
+    """
+    if host is None:
+        return False
+    wanted, port = _pattern_parts(pattern.lower())
+    if port != "*" and host.port != (int(port) if port else host.usual):
+        return False
+    if wanted.startswith("*."):
+        return host.name.endswith(wanted[1:])
+    return wanted in ("*", host.name)
+
+
+def _pattern_parts(pattern: str) -> tuple[str, str]:
+    if pattern.startswith("["):
+        name, _, port = pattern[1:].partition("]")
+        return name, port.removeprefix(":")
+    name, _, port = pattern.partition(":")
+    return name.rstrip("."), port
+
+
+def _host(params: Any) -> Host | None:
+    url = _at(params, "url") or _at(params, "base_url")
+    if not isinstance(url, str):
+        return None
+    try:
+        parts = urlsplit(url)
+        usual = _USUAL_PORTS.get(parts.scheme)
+        name = (parts.hostname or "").rstrip(".")
+        name = name if name.isascii() else name.encode("idna").decode()
+        return Host(name.lower(), parts.port or usual, usual) if name else None
+    except ValueError:  # no URL; also what cannot be written as a host name
+        return None
+
+
+_USUAL_PORTS = {"http": 80, "https": 443}
+_METHODS = {"llm.generate": "POST"}  # of kinds whose params do not say
+
+
+def text_fits(text: str, pattern: str) -> bool:
+    """Tell whether a text is what a pattern says; `*` stands for any characters, nothing else is special."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == pattern
+    if not text.startswith(first):
+        return False
+    at = len(first)
+    for part in rest[:-1]:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(text) - len(rest[-1]) >= at and text.endswith(rest[-1])
+
+
+def _at(params: Any, path: str) -> Any:
+    found = params
+    for name in path.split("."):
+        if isinstance(found, list) and name.isdigit():
+            found = found[int(name)] if int(name) < len(found) else None
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _check_budget(book: Book, grant: Grant, now_ns: int) -> int:
+    assert grant.budget is not None
+    count, period_ns = grant.budget
+    period = now_ns // period_ns
+    if book.spent_in(grant.name, period) >= count:
+        text = f"grant {grant.name} gives {count} in {period_ns / 1e9:g} s, and they are spent"
+        raise _Refused("kernel.grant_budget", text)
+    return period
+
+
+def _judge(
+    book: Book, era: Compiled, who: Requester, asked: EffectRequest, params: Any, grant: Grant | None,
+    now_ns: int, more: dict[str, Any],
+) -> int:  # fmt: skip
+    """What the policy says; fills in the rule, and when an approval ends."""
+    matched = _matched(era, _arguments(who, asked, params, grant, now_ns), more) if era.policy() else None
+    then = era.manifest.policy.default if matched is None else matched.then
+    if then == "allow":
+        return ALLOW
+    reason = matched.reason if matched is not None else ""
+    if then == "deny":
+        raise _Refused("kernel.policy_denied", reason or f"the policy does not allow {asked.effect.kind}")
+    if book.parked >= APPROVALS_OPEN_MAX:
+        raise _Refused("kernel.approvals_full", f"{book.parked} intents wait for approvals already")
+    if reason:
+        more["text"] = reason
+    if matched is not None and matched.expires_ns is not None:
+        more["due_ns"] = now_ns + matched.expires_ns
+    return PARK
+
+
+def _matched(era: Compiled, seen: Mapping[str, Any], more: dict[str, Any]) -> Rule | None:
+    """The first rule that holds; one that cannot be asked denies."""
+    for each, expression in era.policy():
+        more["rule"] = each.name
+        try:
+            if expression.evaluate(seen):
+                return each
+        except ExpressionFault as fault:
+            raise _Refused("kernel.policy_error", f"rule {each.name}: {fault}") from fault
+    more.pop("rule", None)
+    return None
+
+
+def _arguments(
+    who: Requester, asked: EffectRequest, params: Any, grant: Grant | None, now_ns: int
+) -> Mapping[str, Any]:
+    effect, module = asked.effect, who.module
+    return {
+        "effect": {
+            "kind": effect.kind, "params": params, "priority": effect.priority, "cap_slot": asked.slot,
+            "idempotency_key": asked.key,
+        },
+        "module": {"name": module.name, "kind": module.kind, "style": module.style},
+        "cell": {"key": shown_key(who.key)},
+        "grant": None if grant is None else grant.name,
+        "now_ns": now_ns,
+    }  # fmt: skip

@@ -1,0 +1,297 @@
+"""Receipts: what settles an intent, and how its cell hears of it.
+
+An intent is settled exactly once: by its adapter's receipt, its timer, a person, or the kernel (denied,
+abandoned). A receipt for an intent that is not open is refused and recorded. A payload that does not fit
+settles the intent as `failed`; a module that takes `sys/EffectReceiptRejected@1` hears of it by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
+from cellule.kernel.journal.records import AT_ONCE, EMITTED, NOBODY, RECEIPT, REFUSED, Settled
+from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, RECEIPT_BYTES_MAX
+from cellule.kernel.manifest.system import (
+    CASCADE_STOPPED,
+    EFFECT_RECEIPT_REJECTED,
+    TIMER_FIRED,
+    receipt_event,
+)
+from cellule.kernel.need import Need
+from cellule.kernel.ordered.keys import pair_of
+from cellule.kernel.state import intent_book as books
+from cellule.kernel.state import intent_changes as applying
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.state.intent_id import ID_BYTES, intent_text
+from cellule.values.cbor import decode, decode_trusted, encode
+
+NAMES: Final = {status: status.name.lower() for status in Settled}
+BY_NAME: Final = {name: status for status, name in NAMES.items()}
+_GIVEN: Final = frozenset(("ok", "failed", "timeout", "cancelled", "denied"))
+
+
+Payload = tuple[Any] | None
+"""What an adapter answered, as plain data that is known to fit; None where it answered nothing."""
+
+
+class Settlement(NamedTuple):
+    """Why an intent did not end well."""
+
+    code: str = ""
+    text: str = ""
+
+
+def settle(
+    desk: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, payload: Payload,
+    told: Settlement, how: int, extra: Mapping[str, Any],
+) -> Generator[Need, None, int]:  # fmt: skip
+    """Write the receipt of the intent at `height` and make it so; returns the receipt's height.
+
+    `payload` holds the value where there is one. `how` is how its cell hears of it, if it is there and takes
+    such an event.
+    """
+    schema = receipt_event(entry[4])
+    value = _event(entry, status, payload, told)
+    if told.code == _INVALID and (yield from desk.takes(slot, entry[3], EFFECT_RECEIPT_REJECTED)):
+        schema, value = EFFECT_RECEIPT_REJECTED, _rejected(entry, told, extra)
+    return (yield from _write(desk, slot, height, entry, status, schema, value, told, how, extra))
+
+
+def repeat(
+    desk: BeatContext, slot: Slot, height: int, entry: list[Any], receipt: list[Any], how: int,
+    extra: Mapping[str, Any],
+) -> Generator[Need, None, int]:  # fmt: skip
+    """Settle an intent with the receipt that another one with its idempotency key got."""
+    status, schema, held = receipt
+    first: Any = decode_trusted((yield from desk.value_of(held)))
+    if schema == TIMER_FIRED:
+        event = encode({**first, "intent_id": intent_text(entry[0])})
+        return (yield from _write(
+            desk, slot, height, entry, Settled(status), schema, event, Settlement(), how, extra
+        ))  # fmt: skip
+    payload = (first["value"],) if "value" in first else None
+    told = Settlement(first.get("code", ""), first.get("text", ""))
+    return (yield from settle(desk, slot, height, entry, Settled(status), payload, told, how, extra))
+
+
+def _write(
+    desk: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, schema: str, value: bytes,
+    told: Settlement, how: int, extra: Mapping[str, Any],
+) -> Generator[Need, None, int]:  # fmt: skip
+    _, base, key, born, _, _, _ = entry
+    others = how  # how those hear of it that wait for the same receipt
+    if how and not (yield from desk.takes(slot, born, schema)):
+        how = NOBODY
+    is_stopped = how != NOBODY and extra.get("depth", 0) > DEPTH_MAX
+    if is_stopped:
+        how = NOBODY
+    more = {**extra}
+    if told.code:
+        more["code"], more["text"] = told
+    if desk.is_below(entry):
+        more["under"] = True
+    writer = desk.writer
+    held = desk.hold_value(value)
+    record = [
+        RECEIPT, height, writer.name(base), key, born, int(status), writer.name(schema), held, how,
+        more or None,
+    ]  # fmt: skip
+    at = writer.append(record, len(value))
+    carried = value if isinstance(held, list) else held
+    outcome = applying.Outcome(at, int(status), schema, carried, held, how, more)
+    waiters = yield from applying.settled(desk.ledger, slot, height, entry, outcome)
+    if is_stopped:
+        _stop_cascade(desk, slot, outcome)
+    passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
+    for waiter in waiters:
+        yield from _pass_on(desk, waiter, [int(status), schema, held], others, passed)
+    return at
+
+
+def _stop_cascade(desk: BeatContext, slot: Slot, outcome: applying.Outcome) -> None:
+    """Tell that a receipt was too many emits away from the outside to be delivered."""
+    writer, base = desk.writer, slot.cells.base
+    value = encode({
+        "module": base, "key": slot.key, "height": outcome.height, "depth": outcome.more["depth"],
+        "schema": outcome.schema,
+    })  # fmt: skip
+    depth: int = outcome.more["depth"]
+    targets = desk.eras.current.router.targets(CASCADE_STOPPED, value, None) if depth == DEPTH_MAX + 1 else []
+    named = [[writer.name(module), key] for module, key in targets]
+    at = writer.append(
+        [EMITTED, outcome.height, depth, writer.name(CASCADE_STOPPED), writer.value(value), named], len(value)
+    )
+    if targets:
+        message = Message(at, EVENT_MESSAGE, CASCADE_STOPPED, value, depth, None)
+        desk.ledger.pending.append((message, targets))
+
+
+def _pass_on(
+    desk: BeatContext, waiter: int, receipt: list[Any], how: int, extra: Mapping[str, Any]
+) -> Generator[Need, None, None]:
+    """An intent that waited for this receipt gets the same, in the same way and at the same time."""
+    entry = yield from desk.ledger.book.find(waiter)
+    if entry is None:
+        raise Corrupted("kernel.intent_missing", "intent {height} waits and is not open", height=waiter)
+    slot = yield from desk.slot(entry[1], entry[2])
+    yield from repeat(desk, slot, waiter, entry, receipt, how, extra)
+
+
+# What comes from outside
+
+
+def expect(desk: BeatContext, items: Sequence[Any]) -> Generator[Need, None, None]:
+    """Read the intents and cells of all receipts among these items together."""
+    ledger, book = desk.ledger, desk.ledger.book
+    heights = [item.height for item in items if type(item) is ReceiptItem]
+    yield from book.expect(heights)
+    targets: list[tuple[str, bytes]] = []
+    for height in heights:
+        entry = yield from book.find(height)
+        if entry is not None:
+            targets.append((entry[1], entry[2]))
+    yield from ledger.slots(targets)
+
+
+def admit(desk: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outcome]:
+    """Settle an intent by a receipt that was handed in, or refuse the receipt and record that."""
+    entry = yield from desk.ledger.book.find(item.height)
+    problem = _problem(item, entry)
+    if problem is not None:
+        return _refuse(desk, item, entry, problem)
+    assert entry is not None
+    slot = yield from desk.slot(entry[1], entry[2])
+    status, payload, told = yield from _proven(desk, slot, entry[4], item)
+    is_letter = item.exhausted and status != Settled.OK and entry[5] == books.OPEN
+    given = {
+        "by": item.by, "attempts": item.attempts, "exhausted": is_letter, "who": item.who, "why": item.why,
+    }  # fmt: skip
+    extra = {name: value for name, value in given.items() if value}
+    if item.who is not None and entry[5] == books.OPEN:
+        desk.writer.close(entry[0], item.height)
+    at = yield from settle(desk, slot, item.height, entry, status, payload, told, AT_ONCE, extra)
+    return Admitted(at)
+
+
+def _problem(item: ReceiptItem, entry: list[Any] | None) -> Rejected | None:
+    if item.status not in _GIVEN:
+        return Rejected(
+            "kernel.receipt_status", "a receipt cannot say {status!r}; it says one of {known}",
+            status=item.status, known=", ".join(sorted(_GIVEN)),
+        )  # fmt: skip
+    if entry is None:
+        return Rejected(
+            "kernel.receipt_late", "intent {intent} is not open: it was settled before, or never made here",
+            intent=_shown(item.intent), hint="Nothing was changed; the first receipt counts.",
+        )  # fmt: skip
+    if entry[0] != item.intent:
+        return Rejected(
+            "kernel.receipt_foreign", "intent {intent} is not the one at height {height}",
+            intent=_shown(item.intent), height=item.height, hint="The receipt belongs to another world.",
+        )  # fmt: skip
+    return None
+
+
+def _refuse(desk: BeatContext, item: ReceiptItem, entry: list[Any] | None, problem: Rejected) -> RefusedItem:
+    if not item.durable:
+        return RefusedItem(problem, 0)
+    text = str(problem)
+    name = desk.writer.name(f"receipt:{entry[4]}" if entry is not None else "receipt")
+    return RefusedItem(
+        problem, desk.writer.append([REFUSED, 0, _shown(item.intent), name, problem.code, text], len(text))
+    )
+
+
+def _shown(intent: bytes) -> str:
+    return intent_text(intent) if len(intent) == ID_BYTES else repr(intent)[:80]
+
+
+def _proven(
+    desk: BeatContext, slot: Slot, kind: str, item: ReceiptItem
+) -> Generator[Need, None, tuple[Settled, Payload, Settlement]]:
+    """How the intent ends: a payload that does not fit makes it fail."""
+    status = BY_NAME[item.status]
+    if status != Settled.OK:
+        return status, None, Settlement(_written(item.code) or f"effects.{item.status}", _written(item.text))
+    known = yield from desk.effect(slot, kind)
+    try:
+        if item.value is None:
+            raise Rejected(_INVALID, "it has no value")
+        if len(item.value) > RECEIPT_BYTES_MAX:
+            raise Rejected(
+                _INVALID, "it has {size} bytes; at most {most}", size=len(item.value), most=RECEIPT_BYTES_MAX
+            )
+        if known is None:  # no manifest says any more what it has to be: it has to be a value
+            value: Any = decode(item.value)
+        else:
+            era, effect = known
+            value = era.fits(effect.receipt).decode(item.value)
+    except CelluleError as error:
+        return Settled.FAILED, None, Settlement(_INVALID, _written(f"invalid receipt: {error}"))
+    return status, (value,), Settlement()
+
+
+def _written(text: str) -> str:
+    """A text of an adapter as a record can hold it."""
+    return text[:ERROR_TEXT_MAX].encode("utf-8", "replace").decode()
+
+
+# Timers
+
+
+def fire(desk: BeatContext, fired: bytes, value: list[Any]) -> Generator[Need, None, None]:
+    """A timer that belongs to an intent is due: it fires, or the wait for an approval is over."""
+    what, base, key, height = value
+    entry = yield from desk.ledger.book.find(height)
+    if entry is None or entry[6].get("due") != fired:
+        raise Corrupted(
+            "kernel.timer_damaged", "timer {key} has no intent {height}", key=fired, height=height
+        )
+    slot = yield from desk.slot(base, key)
+    extra = {"fired": fired}
+    if what == "approval":
+        told = Settlement("kernel.approval_expired", "nobody approved it in time")
+        yield from settle(desk, slot, height, entry, Settled.DENIED, None, told, AT_ONCE, extra)
+        return
+    params: Any = decode_trusted((yield from desk.value_of(entry[6]["params"])))
+    event: dict[str, Any] = {
+        "intent_id": intent_text(entry[0]),
+        "due_ns": pair_of(fired)[0],
+        "fired_ns": desk.ledger.now_ns,
+    }
+    if params.get("key") is not None:
+        event["key"] = params["key"]
+    yield from _write(
+        desk, slot, height, entry, Settled.OK, TIMER_FIRED, encode(event), Settlement(), AT_ONCE, extra
+    )
+
+
+# What the cell reads
+
+_INVALID: Final = "kernel.receipt_invalid"
+
+
+def _event(entry: list[Any], status: Settled, payload: Payload, told: Settlement) -> bytes:
+    event: dict[str, Any] = {"intent_id": intent_text(entry[0]), "kind": entry[4], "status": NAMES[status]}
+    if payload is not None and payload[0] is not None:
+        event["value"] = payload[0]
+    if told.code:
+        event["code"], event["text"] = told
+    if "key" in entry[6]:
+        event["key"] = entry[6]["key"]
+    return encode(event)
+
+
+def _rejected(entry: list[Any], told: Settlement, extra: Mapping[str, Any]) -> bytes:
+    _, base, key, _, kind, _, _ = entry
+    event = {
+        "module": base, "key": key, "intent_id": intent_text(entry[0]), "kind": kind, "code": told.code,
+        "text": told.text,
+    }  # fmt: skip
+    if extra.get("by"):
+        event["adapter"] = extra["by"]
+    return encode(event)

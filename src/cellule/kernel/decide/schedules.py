@@ -1,0 +1,177 @@
+"""Schedules: events that the kernel sends by the calendar or at an interval.
+
+Each schedule has one timer, armed for its next due time; that time is computed once and recorded, so a
+restore needs no calendar. When it is due the Timer record arms the next one, and after what the previous
+beat emitted the event is delivered, with that record as its cause. What was missed while nothing ran is
+caught up as the schedule says: `skip` sends nothing for it, `once` one event, `backfill` one each, the
+oldest `limit` of them. `overlap: skip` sends nothing while a target still has messages or open intents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple
+
+from cellule.errors import Rejected
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.items import Admitted, ControlItem
+from cellule.kernel.journal.records import EVENT, TIMER
+from cellule.kernel.manifest.model import Schedule
+from cellule.kernel.need import Need
+from cellule.kernel.ordered.keys import pair_key, pair_of
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message
+from cellule.kernel.state.ledger import Ledger
+from cellule.values import calendar
+from cellule.values.cbor import encode
+from cellule.values.cid import cid_of
+
+FINGERPRINT_BYTES: Final = 16
+
+
+class Due(NamedTuple):
+    """A schedule whose time has come: the Timer record's height, and the due times to send an event for."""
+
+    cause: int
+    schedule: Schedule
+    due_ns: list[int]
+
+
+def fingerprint(schedule: Schedule) -> bytes:
+    """What tells one version of a schedule from another: when it is due, not what it sends."""
+    when: list[Any] = [schedule.cron, schedule.zone, schedule.every_ns, schedule.start_ns]
+    return cid_of(encode(when)).digest[:FINGERPRINT_BYTES]
+
+
+def applied(
+    ledger: Ledger, height: int, fired: bytes | None, due_ns: int, name: str, stamp: bytes, paused: int
+) -> None:
+    """What a Timer record of a schedule does; `stamp` is empty when the schedule is gone."""
+    if fired is not None:
+        ledger.timers.remove(fired)
+    if not stamp:
+        ledger.book.schedules.pop(name, None)
+        return
+    ledger.book.schedules[name] = [stamp, 0 if paused else due_ns, bool(paused)]
+    if due_ns and not paused:
+        ledger.timers.insert(pair_key(due_ns, height), ["schedule", name, stamp, 0])
+
+
+def align(desk: BeatContext, cause: int) -> Generator[Need, None, None]:
+    """Arm what the current manifest schedules, and drop what it no longer does."""
+    known, wanted = desk.ledger.book.schedules, desk.eras.current.manifest.schedules
+    if not known and not wanted:
+        return
+    for name in sorted({*known, *wanted}):
+        row, schedule = known.get(name), wanted.get(name)
+        stamp = b"" if schedule is None else fingerprint(schedule)
+        if row is not None and row[0] == stamp:
+            continue
+        armed = None if row is None else (yield from _armed(desk, name))
+        paused = row is not None and row[2] and schedule is not None
+        due_ns = 0 if schedule is None or paused else next_due(schedule, desk.ledger.now_ns)
+        _write(desk, cause, armed, due_ns, name, stamp, paused=paused)
+
+
+def next_due(schedule: Schedule, after_ns: int) -> int:
+    """When a schedule is next due, strictly after a time; 0 = never."""
+    if schedule.cron is not None:
+        return calendar.Cron.parse(schedule.cron, schedule.zone).next_due(after_ns) or 0
+    assert schedule.every_ns is not None
+    return calendar.Every(schedule.every_ns, schedule.start_ns or 0).next_due(after_ns) or 0
+
+
+def fire(desk: BeatContext, fired: bytes, value: list[Any]) -> Due | None:
+    """A schedule's timer is due: arm the next, and say what is to be sent in this beat."""
+    _, name, stamp, _ = value
+    now_ns, schedule = desk.ledger.now_ns, desk.eras.current.manifest.schedules.get(name)
+    due_ns, cause = pair_of(fired)
+    if schedule is None or fingerprint(schedule) != stamp:  # a deploy in the same beat aligns it
+        _write(desk, cause, fired, 0, name, b"", paused=False)
+        return None
+    times, following = _times(schedule, due_ns, now_ns)
+    at = _write(desk, cause, fired, following, name, stamp, paused=False)
+    return Due(at, schedule, times)
+
+
+def _times(schedule: Schedule, due_ns: int, now_ns: int) -> tuple[list[int], int]:
+    """The due times to send for, and the next one after now."""
+    following = next_due(schedule, due_ns)
+    if not following or following > now_ns:
+        return [due_ns], following
+    times = [] if schedule.catch_up == "skip" else [due_ns]
+    most = schedule.limit if schedule.catch_up == "backfill" else 0
+    while following and following <= now_ns and len(times) < most:
+        times.append(following)
+        following = next_due(schedule, following)
+    return times, next_due(schedule, now_ns)
+
+
+def send(desk: BeatContext, due: Due) -> Generator[Need, None, None]:
+    """Deliver the events of a due schedule."""
+    schedule = due.schedule
+    targets = desk.eras.current.router.targets(schedule.event, schedule.value, schedule.key)
+    yield from desk.ledger.slots(targets)
+    for due_ns in due.due_ns:
+        slots = [desk.ledger.cells(base).slot(key) for base, key in targets]
+        if schedule.overlap == "skip" and any(slot.queue or desk.ledger.has_intents(slot) for slot in slots):
+            return
+        writer = desk.writer
+        record = [
+            EVENT, due.cause, f"schedule:{schedule.name}:{due_ns}", writer.name(schedule.event),
+            writer.value(schedule.value), [[writer.name(base), key] for base, key in targets], None,
+        ]  # fmt: skip
+        height = writer.append(record, len(schedule.value))
+        message = Message(height, EVENT_MESSAGE, schedule.event, schedule.value, 0, None)
+        for slot in slots:
+            desk.ledger.deliver(slot, message)
+
+
+def pause(desk: BeatContext, item: ControlItem, admitted: Admitted) -> Generator[Need, None, None]:
+    """Pause or resume a schedule; the Control record is written."""
+    name = item.arguments["name"]
+    schedule = desk.eras.current.manifest.schedules[name]
+    armed = yield from _armed(desk, name)
+    paused = item.verb == "schedule.pause"
+    due_ns = 0 if paused else next_due(schedule, desk.ledger.now_ns)
+    _write(desk, admitted.height, armed, due_ns, name, fingerprint(schedule), paused=paused)
+
+
+def check_pause(desk: BeatContext, item: ControlItem) -> None:
+    """Refuse to pause what is not there, or is paused already."""
+    name, wanted = item.arguments.get("name"), desk.eras.current.manifest.schedules
+    if not isinstance(name, str) or name not in wanted or name not in desk.ledger.book.schedules:
+        raise Rejected(
+            "kernel.schedule_unknown", "there is no schedule {name!r}; there are: {known}",
+            name=name, known=", ".join(sorted(wanted)) or "none",
+        )  # fmt: skip
+    is_paused = desk.ledger.book.schedules[name][2]
+    if is_paused == (item.verb == "schedule.pause"):
+        state = "paused already" if is_paused else "not paused"
+        raise Rejected("kernel.schedule_state", "schedule {name} is {state}", name=name, state=state)
+
+
+def _armed(desk: BeatContext, name: str) -> Generator[Need, None, bytes | None]:
+    """The key of a schedule's timer, if it is armed."""
+    due_ns = desk.ledger.book.schedules[name][1]
+    if not due_ns:
+        return None
+    begin, end = pair_key(due_ns, 0), pair_key(due_ns + 1, 0)
+    while True:
+        page = yield from desk.ledger.timers.scan(begin, end, 1_000)
+        for key, value in page:
+            if value[0] == "schedule" and value[1] == name:
+                return key
+        if len(page) < 1_000:
+            return None
+        begin = page[-1][0] + b"\0"
+
+
+def _write(
+    desk: BeatContext, cause: int, fired: bytes | None, due_ns: int, name: str, stamp: bytes, *, paused: bool
+) -> int:
+    writer = desk.writer
+    height = writer.append(
+        [TIMER, cause, fired, due_ns, ["schedule", writer.name(name), stamp, int(paused)]], 0
+    )
+    applied(desk.ledger, height, fired, due_ns, name, stamp, int(paused))
+    return height

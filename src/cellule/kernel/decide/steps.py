@@ -1,0 +1,319 @@
+"""One step, decided: which code runs on which bytes, and what comes of it. Nothing is changed here.
+
+`compute` is used twice: by the beat, which writes the result down, and by `verify`, which compares it
+with what was written. It answers a `Result` for every possible end of a step, failures included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+from cellule.errors import CelluleError, Rejected
+from cellule.kernel.decide.eras import Compiled, Eras
+from cellule.kernel.decide.intents import open as opening
+from cellule.kernel.decide.intents.gate import EffectRequest
+from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
+from cellule.kernel.manifest import upcasts
+from cellule.kernel.manifest.model import Module, Upcaster
+from cellule.kernel.manifest.routes import in_era, wrap
+from cellule.kernel.manifest.system import CASCADE_STOPPED, STEP_FAILED
+from cellule.kernel.need import Need, fetch
+from cellule.kernel.program import Context, Output, StepFault
+from cellule.kernel.state import log_state as log
+from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Message, Slot
+from cellule.kernel.state.ledger import Ledger, Target
+from cellule.values.cbor import encode
+from cellule.values.link import Link
+
+
+class Emission(NamedTuple):
+    """An event that will be delivered in the next beat."""
+
+    depth: int
+    schema: str
+    value: bytes
+    targets: list[Target]
+
+
+class Result(NamedTuple):
+    """How a step ends. `state` is the new state; for a log module, the entries it appends."""
+
+    status: int
+    version: int
+    born: int  # 0 = this step gives birth
+    era: int
+    state: bytes | None
+    emissions: Sequence[Emission]
+    reply: bytes | None
+    ann: bytes | None
+    upcasts: Sequence[Upcaster]
+    code: str
+    text: str
+    timed_out: bool
+    log: bool
+    asked: Sequence[EffectRequest] = ()
+
+
+class _Call(NamedTuple):
+    """Everything a step is called with."""
+
+    era: Compiled
+    module: Module
+    state: bytes | None
+    schema: str
+    value: bytes
+    upcasts: Sequence[Upcaster]
+
+
+class _Park(Exception):
+    """The cell cannot take the message in its era."""
+
+    def __init__(self, era: int, text: str) -> None:
+        super().__init__(text)
+        self.era = era
+        self.text = text
+
+
+class Stepper:
+    """Decides steps for one world."""
+
+    def __init__(self, ledger: Ledger, eras: Eras, world: bytes) -> None:
+        self._ledger = ledger
+        self._eras = eras
+        self.world = world
+
+    def compute(self, slot: Slot, height: int, entropy: bytes) -> Generator[Need, None, Result]:
+        """Decide the step of the first message in the slot's queue; `height` will be the step's."""
+        message = slot.queue[0]
+        entry = slot.entry
+        version = entry[1] if entry is not None else 0
+        if message.expected is not None and (conflict := _conflict(message, entry, version)):
+            return self._unchanged(slot, CONFLICT, *conflict)
+        try:
+            call = yield from self._resolve(slot, message)
+            program = yield from self._eras.program(call.era, call.module)
+        except _Park as park:
+            return self._unchanged(slot, PARKED, "kernel.needs_migration", park.text)
+        except StepFault as fault:
+            return self.failed(slot, fault)
+        except Rejected as error:
+            return self.failed(slot, StepFault(error.code, str(error)))
+        height += len(call.upcasts)  # their records stand before the step's
+        context = None
+        if call.module.context:
+            context = self.context(slot.key, call.module, call.era.number, height, entropy, version)
+        try:
+            output = program.step(call.state, call.schema, call.value, slot.key, context)
+            return self.accepted(slot, call.era, call.module, output, call.upcasts)
+        except StepFault as fault:
+            return self.failed(slot, fault)
+
+    # What the step is called with
+
+    def _resolve(self, slot: Slot, message: Message) -> Generator[Need, None, _Call]:
+        entry = slot.entry
+        current = self._eras.current
+        base = slot.cells.base
+        era = current
+        if entry is not None and entry[0] is not None and entry[3] != current.number:
+            era = yield from self._eras.era(entry[3])
+        newest = current.manifest.modules.get(base)
+        module = era.manifest.modules.get(base)
+        if newest is not None and (module is None or newest.upgrade == "follow"):
+            module, target = newest, current
+        else:
+            target = era
+        if module is None:
+            raise _Park(target.number, f"module {base} is no longer in the manifest")
+        state = yield from self._state(slot, module)
+        chain: list[Upcaster] = []
+        if state is not None and era is not target:
+            chain = self.state_chain(era, target, base)
+            if chain and module.log:
+                raise _Park(era.number, "a log state cannot be upcast")
+            state = yield from self._eras.upcast(target, chain, state)
+        schema, value = yield from self._event(message, module, target)
+        return _Call(target, module, state, schema, value, chain)
+
+    def state_chain(self, era: Compiled, target: Compiled, base: str) -> list[Upcaster]:
+        """The upcasters from a cell's era to the target's; empty where the schemas are compatible."""
+        old, new = era.manifest.modules[base].state, target.manifest.modules[base].state
+        if old == new:
+            return []
+        found = upcasts.path(target.manifest, old, new)
+        if found is None:
+            raise _Park(era.number, f"no upcaster leads from state {old} to {new}")
+        return found
+
+    def migrated_state(self, slot: Slot) -> Generator[Need, None, bytes | None]:
+        """The state a cell has in the current era; None where it has none, or is there already."""
+        entry, current, base = slot.entry, self._eras.current, slot.cells.base
+        if entry is None or entry[0] is None or entry[3] == current.number:
+            return None
+        module = current.manifest.modules.get(base)
+        era = yield from self._eras.era(entry[3])
+        if module is None or base not in era.manifest.modules:
+            raise Rejected(
+                "kernel.no_module", "module {module} is not in the current manifest: {key} cannot move to it",
+                module=base, key=slot.key,
+            )  # fmt: skip
+        try:
+            chain = self.state_chain(era, current, base)
+            if chain and module.log:
+                raise _Park(era.number, "a log state cannot be upcast")
+            state = yield from self._ledger.state_bytes(slot)
+            return (yield from self._eras.upcast(current, chain, state))
+        except (_Park, StepFault) as error:
+            raise Rejected(
+                "kernel.cannot_migrate",
+                "cell {module}/{key}: {why}",
+                module=base,
+                key=slot.key,
+                why=error.text,
+            ) from error
+
+    def _state(self, slot: Slot, module: Module) -> Generator[Need, None, bytes | None]:
+        entry = slot.entry
+        if entry is None or entry[0] is None:
+            return None
+        state = yield from self._ledger.state_bytes(slot)
+        if not module.log:
+            return state
+        chunks = [link.cid for link in (entry[6] or {}).get("log", ())]
+        blocks = yield from fetch(self._ledger.nodes, tuple(chunks))
+        return log.joined([*(blocks[cid] for cid in chunks), state])
+
+    def _event(
+        self, message: Message, module: Module, era: Compiled
+    ) -> Generator[Need, None, tuple[str, bytes]]:
+        value = message.value
+        if isinstance(value, Link):
+            found = yield from fetch(self._ledger.nodes, (value.cid,))
+            value = found[value.cid]
+        schema = message.schema
+        if schema not in module.events:
+            value = in_era(era.manifest, schema, value, self._eras.current.manifest)
+            chain = upcasts.to_any(era.manifest, schema, module.events)
+            if chain is None:
+                raise _Park(era.number, f"{module.name} of era {era.number} does not take {schema}")
+            value = yield from self._eras.upcast(era, chain, value)
+            schema = chain[-1].new
+        return wrap(era.manifest, module, schema, value, self._eras.current.manifest)
+
+    def context(
+        self, key: bytes, module: Module, era: int, height: int, entropy: bytes, version: int
+    ) -> Context:
+        """What the step at `height` may know beside its state and event."""
+        ledger = self._ledger
+        return Context(
+            self.world, module.name, key, ledger.beat, height, ledger.now_ns, entropy, era, version
+        )
+
+    # What comes of it
+
+    def accepted(
+        self, slot: Slot, era: Compiled, module: Module, output: Output, upcast: Sequence[Upcaster] = ()
+    ) -> Result:
+        """The result of a step that answered; raises `StepFault` where the answer breaks a rule."""
+        state, events, effects, reply, ann = output
+        size = sum(len(part) for part in (state, reply, ann) if part is not None)
+        asked: Sequence[EffectRequest] = ()
+        if effects:
+            asked = opening.check(era, module, effects)
+            size += sum(len(each.params) for each in asked)
+        emissions: Sequence[Emission] = ()
+        if events:
+            emissions = self._emissions(slot.queue[0], output)
+            size += sum(len(emission.value) for emission in emissions)
+        if size > OUTPUT_BYTES_MAX:
+            raise StepFault(
+                "kernel.output_size", f"the step's output has {size} bytes; at most {OUTPUT_BYTES_MAX}"
+            )
+        entry = slot.entry
+        version, born = 0, 0
+        if entry is not None and entry[0] is not None:
+            version, born = entry[1], entry[2]
+        if state is None:
+            version = version + 1 if born else 0
+            return Result(
+                DELETED, version, born, era.number, None, emissions, reply, ann, upcast, "", "", False, False,
+                asked,
+            )  # fmt: skip
+        return Result(
+            OK, version + 1, born, era.number, state, emissions, reply, ann, upcast, "", "", False,
+            module.log, asked,
+        )  # fmt: skip
+
+    def _emissions(self, message: Message, output: Output) -> list[Emission]:
+        if len(output.events) > STEP_EVENTS_MAX:
+            raise StepFault(
+                "kernel.events_count",
+                f"the step emits {len(output.events)} events; at most {STEP_EVENTS_MAX}",
+            )
+        router = self._eras.current.router
+        depth = message.depth + 1
+        emissions = []
+        for schema, value, key in output.events:
+            try:
+                targets = router.targets(schema, value, key)
+            except CelluleError as error:
+                raise StepFault(error.code, f"emitted {schema}: {error}") from error
+            emissions.append(Emission(depth, schema, value, targets))
+        return emissions
+
+    def stopped_cascade(self, slot: Slot, height: int, emission: Emission) -> Emission | None:
+        """What is written instead of an event that is too many emits away from the outside.
+
+        It is delivered; what comes of handling it is beyond the limit too, and told to nobody.
+        """
+        if emission.depth <= DEPTH_MAX:
+            return None
+        value = encode({
+            "module": slot.cells.base, "key": slot.key, "height": height, "depth": emission.depth,
+            "schema": emission.schema,
+        })  # fmt: skip
+        targets = self._eras.current.router.targets(CASCADE_STOPPED, value, None)
+        return Emission(
+            emission.depth, CASCADE_STOPPED, value, targets if emission.depth == DEPTH_MAX + 1 else []
+        )
+
+    def failed(self, slot: Slot, fault: StepFault) -> Result:
+        """The result of a step that failed, by its module's policy."""
+        base = slot.cells.base
+        module = self._eras.current.manifest.modules.get(base)
+        skip = module is not None and module.failure == "skip"
+        text = fault.text if len(fault.text) <= ERROR_TEXT_MAX else fault.text[: ERROR_TEXT_MAX - 3] + "..."
+        text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot stand in a record
+        result = self._unchanged(slot, SKIPPED if skip else HALTED, fault.code, text)
+        return result._replace(timed_out=fault.timed_out)
+
+    def failure_event(self, slot: Slot, message: Message, height: int, result: Result) -> Emission | None:
+        """The sys/StepFailed@1 of a failed step; none while handling one."""
+        if result.status not in (HALTED, SKIPPED) or message.schema == STEP_FAILED:
+            return None
+        value = encode({
+            "module": slot.cells.base, "key": slot.key, "height": height, "cause": message.height,
+            "code": result.code, "text": result.text,
+        })  # fmt: skip
+        targets = self._eras.current.router.targets(STEP_FAILED, value, None)
+        return Emission(message.depth + 1, STEP_FAILED, value, targets)
+
+    def _unchanged(self, slot: Slot, status: int, code: str, text: str) -> Result:
+        entry = slot.entry
+        version, born = (entry[1], entry[2]) if entry is not None else (0, 0)
+        era = entry[3] if entry is not None and entry[0] is not None else self._eras.current.number
+        return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
+
+
+def _conflict(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:
+    """Why a message is not for the cell as it is: an event of another version, a receipt of another life."""
+    if message.kind != RECEIPT_MESSAGE:
+        if message.expected == version:
+            return None
+        text = f"expected version {message.expected}, the cell is at {version}"
+        return "kernel.version_conflict", text
+    if entry is not None and entry[0] is not None and entry[2] == message.expected:
+        return None
+    return "kernel.receipt_outlived", f"the cell that asked (born at {message.expected}) was deleted"

@@ -1,0 +1,51 @@
+"""Laying out a whole beat at once, column by column, where its events are all alike.
+
+They are of one schema, and each goes to a cell of its own that changed lately and has nothing but its state.
+That is what a world under load mostly sees, and what costs it most: a column takes half the time of as many
+turns of a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any, Final
+
+from cellule.kernel.fast.schema_route import HEADS, NULL, SHORT_MAX, Row, SchemaRoute
+from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES, FrameWriter
+from cellule.kernel.limits import FRAME_BYTES_ADMIT
+from cellule.kernel.manifest.event_routes import UNREADABLE
+from cellule.values.cbor import decode_linked
+
+_MORE: Final = itemgetter(6)  # what an entry has beside its state
+
+
+def lay_columns(
+    items: Sequence[Any], track: SchemaRoute, writer: FrameWriter
+) -> tuple[list[Row], bytes, int] | None:
+    """The rows of plain events, their records, and the size of the frame; None if they are not alike."""
+    schemas, values, fields = zip(*items, strict=True)
+    try:
+        if None in fields:
+            fields = tuple(map(decode_linked, values))
+        keys = [each[track.field].encode() for each in fields]
+    except UNREADABLE:
+        return None
+    if len(set(keys)) < len(keys) or schemas.count(track.schema) < len(items):
+        return None
+    entries: list[Any] = list(map(track.recent.get, keys))
+    if not all(entries) or any(map(_MORE, entries)) or not track.cells.slots.keys().isdisjoint(keys):
+        return None
+    sizes = list(map(len, values))
+    size = writer.size + len(items) * RECORD_BYTES + sum(sizes)
+    if size >= FRAME_BYTES_ADMIT or max(sizes) > SHORT_MAX or LINK_MARK in b"".join(values):
+        return None
+    size += track.begin(writer)
+    parts = zip(
+        repeat(track.opening), map(HEADS.__getitem__, sizes), values,
+        repeat(track.middle), map(HEADS.__getitem__, map(len, keys)), keys, repeat(NULL),
+    )  # fmt: skip
+    heights = range(writer.start, writer.start + len(items))
+    rows = list(zip(heights, repeat(track), keys, entries, values, fields))
+    return rows, b"".join(chain.from_iterable(parts)), size

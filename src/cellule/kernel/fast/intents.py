@@ -1,0 +1,214 @@
+"""The way of plain requests and plain receipts: one pass each, where nothing has to be looked at closely.
+
+A request is plain if an adapter performs it, it has no idempotency key of its own and short params, it is
+allowed, and its module stays below its limit. A receipt is plain if an adapter handed in a short value that
+fits, for an open intent in memory that nothing else waits for, and its cell is in memory and takes it. All
+others go through `opening.py` and `settling.py`, which know every case. Both write the same records and
+change the ledger alike: which way was taken is not to be seen in a frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cellule.errors import CelluleError
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.eras import Compiled
+from cellule.kernel.decide.intents.gate import EffectRequest, Requester, rule
+from cellule.kernel.index.live import MISSING
+from cellule.kernel.items import Admitted, Opening, Outcome, ReceiptItem
+from cellule.kernel.journal.records import ALLOW, AT_ONCE, DECISION, INTENT, RECEIPT, Settled
+from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
+from cellule.kernel.limits import FRAME_BYTES_ADMIT, PARAMS_INLINE_MAX
+from cellule.kernel.manifest.model import TIMER_SET
+from cellule.kernel.ordered.keys import pair_key
+from cellule.kernel.state import intent_book as books
+from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
+from cellule.kernel.state.intent_id import intent_digest, intent_text
+from cellule.kernel.state.ledger import Ledger
+from cellule.values.cbor import encode
+
+_new = tuple.__new__  # a NamedTuple without its Python-level constructor
+_OK = int(Settled.OK)
+
+
+# Requests
+
+
+def open_plain(
+    desk: BeatContext, slot: Slot, step: int, born: int, era: int, asked: Sequence[EffectRequest]
+) -> int:
+    """Open plain requests of the step at height `step`; returns the position of the first that is not one."""
+    entry, current, book = slot.entry, desk.eras.current, desk.ledger.book
+    if current.number != era or book.over or entry is None or entry[0] is None or entry[2] != born:
+        return 0
+    base = slot.cells.base
+    module, rules, now_ns = current.manifest.modules[base], current.manifest.policy, desk.ledger.now_ns
+    is_free = not (module.cap_slots or rules.rules) and rules.default == "allow"
+    waits = [] if entry[6] is None else list(entry[6].get("intents", ()))
+    position = 0
+    for each in asked:
+        effect, params, cap_slot, key = each
+        if (
+            key is not None or effect.kind == TIMER_SET or len(params) > PARAMS_INLINE_MAX
+            or LINK_MARK in params or book.counts.get(base, 0) + 1 >= module.open_max
+        ):  # fmt: skip
+            break
+        more: dict[str, Any] = {}
+        if not is_free or waits or effect.needs_grant or cap_slot is not None:
+            verdict, more = rule(book, current, Requester(module, slot.key, len(waits)), each, now_ns)
+            if verdict != ALLOW:
+                break
+        waits.append(_open(desk, slot, step, born, position, each, more))
+        position += 1
+    if position:
+        slot.entry = (*entry[:6], {**(entry[6] or {}), "intents": waits})
+        desk.ledger.touch(slot)
+    return position
+
+
+def _open(
+    desk: BeatContext,
+    slot: Slot,
+    step: int,
+    born: int,
+    position: int,
+    asked: EffectRequest,
+    more: dict[str, Any],
+) -> int:
+    """Write an allowed request down and hand it to the host; returns the height of its Intent record."""
+    effect, params, cap_slot, _ = asked
+    writer, book, base, key, kind = desk.writer, desk.ledger.book, slot.cells.base, slot.key, effect.kind
+    records, at, named = writer.records, writer.names.get(base), writer.names.get(kind)
+    if at is None or named is None:
+        at, named = writer.name(base), writer.name(kind)
+    height, held = writer.first + len(records), [params]
+    own = None if cap_slot is None else {"slot": cap_slot}
+    records.append([INTENT, step, position, at, key, born, named, held, own])
+    records.append([DECISION, height, ALLOW, more or None])
+    writer.size += 2 * RECORD_BYTES + len(params)
+    kept: dict[str, Any] = {"params": held, "since_ns": desk.ledger.now_ns}
+    limits = None
+    if own or more:
+        limits = _govern(desk, kept, own or {}, more)
+    digest = intent_digest(desk.world, base, key, born, step, position, kind, params)
+    book.open.insert(pair_key(height, 0), [digest, base, key, born, kind, books.OPEN, kept])
+    book.counts[base] = book.counts.get(base, 0) + 1
+    writer.opened.append(_new(Opening, (
+        digest, height, kind, params, intent_text(digest), effect.priority, effect.timeout_ns,
+        effect.attempts, limits, base, key, born,
+    )))  # fmt: skip
+    return height
+
+
+def _govern(desk: BeatContext, kept: dict[str, Any], own: Mapping[str, Any], more: Mapping[str, Any]) -> Any:
+    """Keep and spend what a request was allowed by; returns what its adapter must keep to."""
+    kept.update(own)
+    kept.update((name, more[name]) for name in ("grant", "rule") if name in more)
+    if "period" in more:
+        desk.ledger.book.spend(more["grant"], more["period"])
+    grant = desk.eras.current.manifest.grants.get(more.get("grant", ""))
+    return None if grant is None else grant.as_data()
+
+
+# Receipts
+
+
+def settle_plain(desk: BeatContext, items: Sequence[Any], start: int, outcomes: list[Outcome]) -> int:
+    """Settle intents by plain receipts from `start` on; returns the position of the first other item."""
+    ledger, writer, current = desk.ledger, desk.writer, desk.eras.current
+    if ledger.book.over:
+        return start
+    held = ledger.book.open.held
+    for position in range(start, len(items)):
+        item = items[position]
+        if type(item) is not ReceiptItem or not _is_plain(item) or writer.size >= FRAME_BYTES_ADMIT:
+            return position
+        place = pair_key(item.height, 0)
+        entry: Any = held(place)
+        if entry is MISSING or entry is None or entry[0] != item.intent or entry[5] != books.OPEN:
+            return position
+        kept = entry[6]
+        event = None if "key" in kept or "due" in kept else _event(current, entry, item)
+        slot = None if event is None else _slot(ledger, current.number, entry)
+        if event is None or slot is None:
+            return position
+        outcomes.append(_new(Admitted, (_settle(desk, slot, place, entry, item, event), ())))
+    return len(items)
+
+
+def _is_plain(item: ReceiptItem) -> bool:
+    """Tell whether a receipt is an adapter's short value, and names a height."""
+    value, height = item.value, item.height
+    return (
+        item.status == "ok" and item.who is None and value.__class__ is bytes
+        and len(value) <= PARAMS_INLINE_MAX and type(height) is int and 0 < height < 1 << 63
+    )  # fmt: skip
+
+
+def _slot(ledger: Ledger, era: int, intent: list[Any]) -> Slot | None:
+    """The slot of the cell that asked, if it is in memory, as it was born, and of this era."""
+    _, base, key, born, _, _, _ = intent
+    cells = ledger.cells(base)
+    slot: Slot | None = cells.slots.get(key)
+    entry: Any = cells.live.cached(key) if slot is None else slot.entry
+    if entry is MISSING or entry is None or (slot is not None and not slot.loaded):
+        return None
+    state, _, cell_born, cell_era, _, _, more = entry
+    if state is None or cell_born != born or cell_era != era or more is None or "intents" not in more:
+        return None
+    if slot is None:
+        if len(more) > 1:
+            return None
+        slot = cells.slots[key] = Slot(cells, key, entry, loaded=True)
+        slot.active = False
+    return slot
+
+
+def _event(era: Compiled, intent: list[Any], item: ReceiptItem) -> bytes | None:
+    """What the cell reads, if its code takes it, and the value fits and is short enough."""
+    digest, base, _, _, kind, _, _ = intent
+    module, effect = era.manifest.modules.get(base), era.manifest.effects.get(kind)
+    if module is None or effect is None or effect.event not in module.events:
+        return None
+    try:
+        value = era.fits(effect.receipt).decode(item.value)  # type: ignore[arg-type]
+    except CelluleError:
+        return None
+    told: dict[str, Any] = {"intent_id": intent_text(digest), "kind": kind, "status": "ok"}
+    if value is not None:
+        told["value"] = value
+    event = encode(told)
+    return None if len(event) > PARAMS_INLINE_MAX or LINK_MARK in event else event
+
+
+def _settle(
+    desk: BeatContext, slot: Slot, place: bytes, intent: list[Any], item: ReceiptItem, event: bytes
+) -> int:
+    """Write the receipt down and deliver it; returns its height."""
+    ledger, writer = desk.ledger, desk.writer
+    _, base, key, born, kind, _, _ = intent
+    schema = desk.eras.current.manifest.effects[kind].event
+    records, at, named = writer.records, writer.names.get(base), writer.names.get(schema)
+    if at is None or named is None:
+        at, named = writer.name(base), writer.name(schema)
+    more: dict[str, Any] = {}
+    if item.by:
+        more["by"] = item.by
+    if item.attempts:
+        more["attempts"] = item.attempts
+    if item.why:
+        more["why"] = item.why
+    height = writer.first + len(records)
+    records.append([RECEIPT, item.height, at, key, born, _OK, named, [event], AT_ONCE, more or None])
+    writer.size += RECORD_BYTES + len(event)
+    ledger.book.settled(place, intent)
+    cell: Any = slot.entry
+    if len(cell[6]) == 1 and len(cell[6]["intents"]) == 1:  # this one, and nothing else is kept of the cell
+        slot.entry = (*cell[:6], None)
+        slot.dirty = True
+    else:
+        ledger.detach(slot, born, item.height)
+    ledger.deliver(slot, _new(Message, (height, RECEIPT_MESSAGE, schema, event, 0, born)))
+    return height

@@ -1,0 +1,1 @@
+"""What a journal says: record kinds, frames, and the bytes of both."""

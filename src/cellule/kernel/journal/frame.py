@@ -1,0 +1,158 @@
+"""A frame: one beat's records, chained by hash to the frame before it.
+
+    frame  = [header, names, records]
+    header = {beat, burst, entropy, first, format, last, now_ns, prev, quota}
+    names  = the module and schema names of this frame, in order of first use; records hold positions in it
+
+`prev` is the sha-256 digest of the previous frame's bytes, null in a world's first frame: bytes and not a
+link, because frames live in the journal and not in the CAS. A frame has at least one record, so every
+frame has a last height of its own. Decoding checks shape and lengths, and raises `Corrupted` with the
+place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from cellule.errors import CelluleError, Corrupted
+from cellule.kernel.journal.records import WIDTHS, Kind
+from cellule.kernel.journal.shapes import wrong_field
+from cellule.kernel.limits import FORMAT_VERSION
+from cellule.kernel.state.log_state import list_head
+from cellule.values.cbor import decode, decode_trusted, encode_flat
+from cellule.values.cid import Cid, cid_of
+
+ENTROPY_BYTES = 16
+_HEADER_KEYS = {"beat", "burst", "entropy", "first", "format", "last", "now_ns", "prev", "quota"}
+
+Record = list[Any]
+
+
+@dataclass(slots=True)
+class Header:
+    """What all records of a frame share. Nobody changes it; not frozen, because that is slower to make."""
+
+    beat: int
+    first: int
+    last: int
+    now_ns: int
+    entropy: bytes
+    quota: int
+    burst: int
+    prev: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A decoded frame; `records[i]` has height `header.first + i`."""
+
+    header: Header
+    names: list[str]
+    records: list[Record]
+    cid: Cid
+
+
+def encode_frame(
+    header: Header, names: Sequence[str], records: Sequence[Record], *, linked: bool,
+    encoded: bytes = b"",
+) -> bytes:  # fmt: skip
+    """Encode a frame; `encoded` are the records that come before `records`, one after the other.
+
+    `linked` tells that some record holds a link, which only the exact writer can write. Then the records are
+    encoded one by one, so that only those with links pay for it.
+    """
+    head: dict[str, Any] = {
+        "beat": header.beat, "burst": header.burst, "entropy": header.entropy, "first": header.first,
+        "format": FORMAT_VERSION, "last": header.last, "now_ns": header.now_ns, "prev": header.prev,
+        "quota": header.quota,
+    }  # fmt: skip
+    if not linked and not encoded:
+        return encode_flat([head, list(names), list(records)])
+    count = header.last - header.first + 1
+    parts = [b"\x83", encode_flat(head), encode_flat(list(names)), list_head(count), encoded]
+    if linked:
+        parts.extend(encode_flat(record) for record in records)
+    else:
+        parts.append(encode_flat(list(records))[len(list_head(len(records))) :])
+    return b"".join(parts)
+
+
+def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
+    """Decode and check a frame; `prove` also proves every field and that its bytes are canonical."""
+    cid = cid_of(data)
+    try:
+        value: Any = decode(data) if prove else decode_trusted(data)
+    except CelluleError as error:
+        _damaged(cid, "", str(error), error)
+    if not isinstance(value, list) or len(value) != 3:
+        _damaged(cid, "", "it is not a list of header, names and records")
+    head, names, records = value
+    header = _header(cid, head)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        _damaged(cid, "names", "they are not a list of texts")
+    if not isinstance(records, list) or len(records) != header.last - header.first + 1 or not records:
+        _damaged(cid, "records", "their number does not fit the heights of the header")
+    for position, record in enumerate(records):
+        _check_record(cid, position, record, header.first)
+        wrong = wrong_field(record, len(names)) if prove else None
+        if wrong is not None:
+            _damaged(
+                cid, f"records[{position}] (height {header.first + position}).{wrong}", "it does not fit"
+            )
+    return Frame(header, names, records, cid)
+
+
+def _header(cid: Cid, head: Any) -> Header:
+    if not isinstance(head, dict) or set(head) != _HEADER_KEYS:
+        _damaged(cid, "header", "it is not a map of the known fields")
+    if head["format"] != FORMAT_VERSION:
+        raise Corrupted(
+            "kernel.frame_format",
+            "frame {cid} has format {found}; this version reads format {known}",
+            cid=str(cid), found=head["format"], known=FORMAT_VERSION,
+            hint="Open the world with the version of Cellule that wrote it, or a newer one.",
+        )  # fmt: skip
+    for name in ("beat", "burst", "first", "last", "now_ns", "quota"):
+        if type(head[name]) is not int or head[name] < 0:
+            _damaged(cid, f"header.{name}", "it is not a whole number from 0")
+    if not isinstance(head["entropy"], bytes) or len(head["entropy"]) != ENTROPY_BYTES:
+        _damaged(cid, "header.entropy", "it is not 16 bytes")
+    prev = head["prev"]
+    if prev is not None and (not isinstance(prev, bytes) or len(prev) != 32):
+        _damaged(cid, "header.prev", "it is not a digest of 32 bytes")
+    return Header(
+        head["beat"], head["first"], head["last"], head["now_ns"], head["entropy"], head["quota"],
+        head["burst"], prev,
+    )  # fmt: skip
+
+
+def _check_record(cid: Cid, position: int, record: Any, first: int) -> None:
+    place = f"records[{position}] (height {first + position})"
+    if not isinstance(record, list) or not record or type(record[0]) is not int:
+        _damaged(cid, place, "it is not a list that starts with a kind")
+    width = WIDTHS.get(record[0])
+    if width is None:
+        known = {int(kind) for kind in Kind}
+        what = "is reserved for a later version" if record[0] in known else "is unknown"
+        raise Corrupted(
+            "kernel.record_kind",
+            "{place} of frame {cid}: record kind {kind} {what}",
+            place=place, cid=str(cid), kind=record[0], what=what,
+            hint="Open the world with the version of Cellule that wrote it, or a newer one.",
+        )  # fmt: skip
+    if len(record) != width:
+        _damaged(cid, place, f"a {Kind(record[0]).name} has {width} fields, this one {len(record)}")
+    if type(record[1]) is not int or not 0 <= record[1] < first + position:
+        _damaged(cid, f"{place}.cause", "it is not an earlier height")
+
+
+def _damaged(cid: Cid, place: str, what: str, cause: Exception | None = None) -> NoReturn:
+    raise Corrupted(
+        "kernel.frame_damaged",
+        "frame {cid}, {place}: {what}",
+        cid=str(cid),
+        place=place or "whole",
+        what=what,
+    ) from cause

@@ -1,0 +1,107 @@
+"""The frame under way: its records, its table of names, its size, the blocks it links, and what leaves
+with it.
+
+`opened` and `closed` are the intents that the host dispatches, or stops, once the frame is durable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.kernel.items import Opening
+from cellule.kernel.journal.frame import Header, Record, encode_frame
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
+from cellule.values.cid import Cid, cid_of
+from cellule.values.envelope import seal
+from cellule.values.link import Link
+
+RECORD_BYTES = 48  # what a record costs beside the bytes it holds; an estimate that only closes frames
+LINK_MARK = b"\xd8\x2a"
+
+
+class FrameWriter:
+    """Collects the records of one beat; `first` is the height of the first in `records`.
+
+    A frame may begin with records that came encoded (`begin`): `start` is the first height of the frame.
+    """
+
+    __slots__ = (
+        "_encoded", "blocks", "closed", "first", "linked", "names", "opened", "records", "size", "start",
+    )  # fmt: skip
+
+    def __init__(self, first: int) -> None:
+        self.start = self.first = first
+        self.records: list[Record] = []
+        self._encoded = b""
+        self.blocks: dict[Cid, bytes] = {}
+        self.linked = False
+        self.names: dict[str, int] = {}
+        self.size = 0
+        self.opened: list[Opening] = []
+        self.closed: list[bytes] = []
+
+    def begin(self, encoded: bytes, count: int, size: int) -> None:
+        """Let the frame begin with these records; it then holds `size` bytes. None may be there before."""
+        self._encoded = encoded
+        self.first = self.start + count
+        self.size = size
+
+    def next_height(self) -> int:
+        """The height the next record will have."""
+        return self.first + len(self.records)
+
+    def close(self, intent: bytes, height: int) -> None:
+        """An intent that an adapter may have is settled; one that this frame opens never leaves at all."""
+        if height < self.first:
+            self.closed.append(intent)
+        else:
+            self.opened = [opening for opening in self.opened if opening.height != height]
+
+    def is_full(self) -> bool:
+        """Tell whether the frame takes no further steps."""
+        return self.size >= FRAME_BYTES_CLOSE
+
+    def name(self, text: str) -> int:
+        """The position of a name in the frame's table."""
+        position = self.names.get(text)
+        if position is None:
+            position = self.names[text] = len(self.names)
+            self.size += len(text)
+        return position
+
+    def append(self, record: Record, size: int) -> int:
+        """Add a record that holds `size` bytes, and return its height."""
+        self.size += RECORD_BYTES + size
+        self.records.append(record)
+        return self.first + len(self.records) - 1
+
+    def value(self, value: bytes | Link) -> Any:
+        """A value as a record holds it: an envelope, or the link to a block that exists."""
+        if isinstance(value, Link):
+            self.linked = True
+            return value
+        if LINK_MARK not in value:
+            return [value]
+        held = seal(value)
+        self.linked = self.linked or len(held) > 1
+        return held
+
+    def state(self, state: bytes | None) -> Any:
+        """A state as a record holds it; a long one becomes a block of this frame."""
+        return None if state is None else self.held(state, STATE_INLINE_RECORD_MAX)
+
+    def held(self, value: bytes, most: int) -> Any:
+        """A value as a record holds it; one of more than `most` bytes becomes a block of this frame."""
+        if len(value) <= most:
+            return self.value(value)
+        cid = cid_of(value)
+        self.blocks[cid] = value
+        self.linked = True
+        return Link(cid)
+
+    def encode(
+        self, beat: int, now_ns: int, entropy: bytes, quota: int, burst: int, prev: bytes | None
+    ) -> bytes:
+        """The finished frame."""
+        header = Header(beat, self.start, self.next_height() - 1, now_ns, entropy, quota, burst, prev)
+        return encode_frame(header, list(self.names), self.records, linked=self.linked, encoded=self._encoded)

@@ -1,0 +1,180 @@
+"""Check: the chain of frames and the graph of nodes, without running anything.
+
+`check_frames` proves that frames are canonical, contiguous and chained; `reachable` walks every link from
+a root and proves that each node is there and is what its CID says. `check_snapshot` proves what the nodes
+mean: every cell, timer, list and bucket is what it should be, and the lists agree with the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from cellule.errors import Corrupted, Rejected
+from cellule.kernel.index.compare import START, pages
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.ordered.chunk import check as check_ordered
+from cellule.kernel.ordered.index import OrderedIndex
+from cellule.kernel.ordered.keys import pair_of
+from cellule.kernel.prove.check_intents import BookRows, wrong_book
+from cellule.kernel.state.cells import Entry, More, unpack
+from cellule.kernel.state.ledger import Budget, Ledger, Target
+from cellule.kernel.state.snapshot import load_snapshot
+from cellule.kernel.state.snapshot_schema import (
+    KEY_BYTES,
+    is_dead_letter,
+    is_intent,
+    is_place,
+    is_remembered_key,
+    is_stopped,
+    is_timer,
+)
+from cellule.values.cbor import decode, links_of
+from cellule.values.cid import Cid
+
+WALK_TOGETHER = 256  # nodes asked for at once
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a chain of frames stands."""
+
+    height: int
+    frame: bytes | None
+
+
+def check_frames(frames: Iterable[bytes], start: Position) -> Iterator[Frame]:
+    """Decode frames strictly and check that each follows the one before; yields them."""
+    height, digest = start.height, start.frame
+    for data in frames:
+        frame = decode_frame(data, prove=True)
+        if frame.header.first != height + 1:
+            raise Corrupted(
+                "kernel.chain_gap", "frame {cid} starts at height {first}; expected {height}",
+                cid=str(frame.cid), first=frame.header.first, height=height + 1,
+            )  # fmt: skip
+        if frame.header.prev != digest:
+            raise Corrupted(
+                "kernel.chain_broken", "frame {cid} at height {first} follows {prev}, not {digest}",
+                cid=str(frame.cid), first=frame.header.first, prev=frame.header.prev, digest=digest,
+            )  # fmt: skip
+        height, digest = frame.header.last, frame.cid.digest
+        yield frame
+
+
+def reachable(roots: Iterable[Cid], nodes: Nodes) -> Generator[Need, None, set[Cid]]:
+    """All nodes reachable from `roots`; each is read, and so verified against its CID."""
+    seen: set[Cid] = set()
+    waiting = list(dict.fromkeys(roots))
+    while waiting:
+        together = tuple(cid for cid in waiting[:WALK_TOGETHER] if cid not in seen)
+        waiting = waiting[WALK_TOGETHER:]
+        found = yield from fetch(nodes, together)
+        for cid in together:
+            seen.add(cid)
+            if cid.codec == "dag-cbor":
+                waiting.extend(link for link in links_of(found[cid]) if link not in seen)
+    return seen
+
+
+def check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, int]]:
+    """Prove every part of a snapshot, and that they fit each other; returns the cells of each module."""
+    try:
+        return (yield from _check_snapshot(cid, nodes))
+    except Rejected as error:
+        _damaged(cid, str(error))
+
+
+def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, int]]:
+    ledger = yield from load_snapshot(cid, nodes, Budget(), None)
+    ready: set[Target] = set()
+    stopped: set[Target] = set()
+    lives = (yield from _check_book(cid, ledger, nodes)).of_lives()
+    counts: dict[str, int] = {}
+    for base, cells in ledger.modules.items():
+        cursor: bytes | None = START
+        counts[base] = 0
+        while cursor is not None:
+            entries, cursor = yield from pages(cells.live.root, cursor, _PAGE, nodes)
+            counts[base] += len(entries)
+            for key, value in entries:
+                entry = unpack(value)
+                if entry[3] >= len(ledger.eras):
+                    _damaged(cid, f"{base} {key!r} is of era {entry[3]}, which is not in the table")
+                more = _proven(entry)
+                if "status" in more:
+                    stopped.add((base, key))
+                elif "queue" in more:
+                    ready.add((base, key))
+                if more.get("intents", []) != lives.get((base, key, entry[2]), []):
+                    _damaged(cid, f"the open intents of {base} {key!r} are not those that it asked for")
+        if counts[base] != cells.live.root_count:
+            _damaged(cid, f"{base} has {counts[base]} cells, not {cells.live.root_count}")
+    for name, fits in (("stopped", is_stopped), ("dead_letters", is_dead_letter)):
+        rows = yield from _rows(cid, name, getattr(ledger, name), fits, nodes)
+        if name == "stopped" and {(base, key) for base, key, _ in rows} != stopped:
+            _damaged(cid, "the list of stopped cells is not that of the cells")
+    held = [slot for slots in ledger.held.values() for slot in slots]
+    ring = [(slot.cells.base, slot.key) for slot in (*ledger.ring, *held)]
+    if len(ring) != len(ready) or set(ring) != ready:
+        _damaged(cid, "the list of ready cells is not that of the cells with messages")
+    yield from ledger.dedupe.check(nodes)
+    return counts
+
+
+def _check_book(cid: Cid, ledger: Ledger, nodes: Nodes) -> Generator[Need, None, BookRows]:
+    """Read and prove what a snapshot tells of intents, timers and idempotency keys."""
+    book = ledger.book
+    intents = yield from _entries(cid, "intents", book.open, is_intent, nodes)
+    timers = yield from _entries(cid, "timers", ledger.timers, is_timer, nodes)
+    keys = yield from _entries(cid, "idempotency.keys", book.keys, is_remembered_key, nodes)
+    ages = yield from _entries(cid, "idempotency.ages", book.ages, is_place, nodes)
+    rows = BookRows({pair_of(key)[0]: row for key, row in intents}, dict(timers), dict(keys), dict(ages))
+    wrong = wrong_book(book, rows)
+    if wrong is not None:
+        _damaged(cid, wrong)
+    return rows
+
+
+def _proven(entry: Entry) -> More:
+    """What an entry holds besides its state; the values in it are proven to be canonical bytes."""
+    more = entry[6] or {}
+    queue = more.get("queue", ())
+    values = [entry[0], *(message.value for message in (queue if isinstance(queue, list) else ()))]
+    for data in values:
+        if isinstance(data, bytes):
+            decode(data)
+    return more
+
+
+def _rows(
+    cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, list[Any]]:
+    entries = yield from _entries(cid, name, index, fits, nodes)
+    return [value for _, value in entries]
+
+
+def _entries(
+    cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, list[tuple[bytes, Any]]]:
+    count = yield from check_ordered(index.root, nodes)
+    rows: list[tuple[bytes, Any]] = []
+    begin = b""
+    while True:
+        page = yield from index.scan(begin, None, _PAGE)
+        rows.extend(page)
+        if not all(len(key) == KEY_BYTES and fits(value) for key, value in page):
+            _damaged(cid, f"a row of {name} is not what it should be")
+        if len(page) < _PAGE:
+            break
+        begin = page[-1][0] + b"\0"
+    if len(rows) != index.root_count or count != index.root_count:
+        _damaged(cid, f"{name} has {len(rows)} rows, not {index.root_count}")
+    return rows
+
+
+def _damaged(cid: Cid, what: str) -> NoReturn:
+    raise Corrupted("kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=what)

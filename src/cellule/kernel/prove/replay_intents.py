@@ -1,0 +1,243 @@
+"""Recorded intents applied to a ledger, and the proof that their records fit each other.
+
+An Intent stands behind the step (or the retry) it belongs to and is followed by its Decision; a Receipt is
+for an intent that is open. What a frame begins it ends: whoever was denied, abandoned, or waited for a
+receipt that came, has its own receipt before the frame is over. Anything else is a `Contradiction`.
+
+Whether a decision was right is not asked: that would run the policy again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from cellule.kernel.journal.frame import Frame, Record
+from cellule.kernel.journal.records import (
+    ALLOW,
+    CONTROL,
+    DELETED,
+    DENY,
+    NEXT_BEAT,
+    NOBODY,
+    OK,
+    PARK,
+    SAME,
+    STEP,
+    Settled,
+)  # fmt: skip
+from cellule.kernel.manifest.model import TIMER_SET
+from cellule.kernel.manifest.system import EFFECT_RECEIPT_REJECTED, TIMER_FIRED, receipt_event
+from cellule.kernel.need import Need, fetch
+from cellule.kernel.state import intent_book as books
+from cellule.kernel.state import intent_changes as applying
+from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.intent_id import intent_digest
+from cellule.kernel.state.ledger import Ledger
+from cellule.values.envelope import open_envelope
+from cellule.values.link import Link
+
+
+class Contradiction(ValueError):
+    """A record does not fit the world, or the records before it."""
+
+
+class RecordedIntents:
+    """Applies the records about intents, frame by frame."""
+
+    def __init__(self, ledger: Ledger, world: bytes) -> None:
+        self._ledger = ledger
+        self._world = world
+        self._frame: Frame
+        self._intent: applying.Intent | None = None  # an Intent record, until its Decision
+        self._asked = (0, 0)  # the step or retry that asks, and how many intents it has so far
+        self._letter: list[Any] | None = None  # the dead letter that the last retry took
+        self._owed: set[int] = set()  # intents that need a receipt before the frame ends
+
+    def begin(self, frame: Frame) -> None:
+        """The next records are of this frame."""
+        self._frame = frame
+        self._intent, self._letter, self._asked = None, None, (0, 0)
+        self._owed.clear()
+
+    def end(self) -> None:
+        """The frame's last record was applied."""
+        self.expect_none()
+        if self._owed:
+            raise Contradiction(f"intent {min(self._owed)} has no receipt in the frame that settles it")
+
+    @property
+    def is_asking(self) -> bool:
+        """Tell whether an Intent waits for its Decision."""
+        return self._intent is not None
+
+    def expect_none(self) -> None:
+        """No Intent waits for its Decision."""
+        if self._intent is not None:
+            raise Contradiction(f"intent {self._intent.height} is not followed by its decision")
+
+    def asks(self, height: int) -> None:
+        """A step or a retry was applied: the intents that follow are its own."""
+        self._asked = (height, 0)
+
+    def abandons(self, heights: Iterable[int]) -> None:
+        """A cell with these open intents was deleted."""
+        self._owed.update(heights)
+
+    def takes_letter(self, letter: list[Any]) -> None:
+        """A retry took a dead letter: the next intent asks for the same again."""
+        self._letter = letter
+
+    # Intents
+
+    def intended(self, height: int, record: Record) -> None:
+        """An Intent record; it takes effect with its Decision."""
+        _, cause, position, module_at, key, born, kind_at, params, more = record
+        if (cause, position) != self._asked:
+            raise Contradiction(f"intent {position} of {cause} is not the one that follows: {self._asked}")
+        self._asked = (cause, position + 1)
+        names = self._frame.names
+        self._intent = applying.Intent(
+            height, b"", names[module_at], key, born, names[kind_at], params, more or {}
+        )
+        self._check_origin(self._frame.records[cause - self._frame.header.first], record, self._intent)
+
+    def _check_origin(self, origin: Record, record: Record, intent: applying.Intent) -> None:
+        if origin[0] == STEP:
+            if [*origin[2:5]] != [*record[3:6]] or origin[6] not in (OK, DELETED):
+                raise Contradiction("the intent is not of the cell that steps")
+            return
+        letter, self._letter = self._letter, None
+        if origin[0] != CONTROL or letter is None:
+            raise Contradiction("the intent follows neither a step nor a retry")
+        base, key, _, _, asked = letter
+        kept = {name: asked[name] for name in ("key", "slot") if name in asked}
+        again = [base, key, asked["born"], asked["kind"], asked["params"], kept]
+        if again != [intent.base, intent.key, intent.born, intent.kind, intent.params, dict(intent.more)]:
+            raise Contradiction("the intent does not ask what its dead letter says")
+
+    # Decisions
+
+    def decided(self, record: Record) -> Generator[Need, None, None]:
+        """A Decision record: the first of an intent, or what a person decided on a parked one."""
+        _, cause, verdict, more = record
+        more = more or {}
+        intent, self._intent = self._intent, None
+        if intent is None:
+            yield from self._decided_later(cause, verdict, more)
+            return
+        if intent.height != cause:
+            raise Contradiction(f"intent {intent.height} is followed by the decision on {cause}")
+        yield from self._check_first(intent, verdict, more)
+        data = yield from self._bytes(intent.params)
+        step, position = self._asked[0], self._asked[1] - 1
+        digest = intent_digest(
+            self._world, intent.base, intent.key, intent.born, step, position, intent.kind, data
+        )
+        slot = self._slot(intent.base, intent.key)
+        yield from applying.decided(self._ledger, slot, intent._replace(digest=digest), verdict, more)
+
+    def _check_first(
+        self, intent: applying.Intent, verdict: int, more: Mapping[str, Any]
+    ) -> Generator[Need, None, None]:
+        if verdict not in (ALLOW, DENY, PARK, SAME):
+            raise Contradiction(f"there is no verdict {verdict!r}")
+        is_timer = verdict == ALLOW and intent.kind == TIMER_SET
+        if verdict != PARK and ("due_ns" in more) != is_timer:
+            raise Contradiction("timers have a time when they are due, and nothing else has")
+        if "over" in more and (verdict != ALLOW or is_timer):
+            raise Contradiction("an intent that is not dispatched brings no module to its limit")
+        self._check_over(intent.base, more)
+        if verdict == DENY:
+            self._owed.add(intent.height)
+        known = None
+        if "key" in intent.more:
+            known = yield from self._ledger.book.remembered(
+                intent.kind, intent.more["key"], self._ledger.now_ns
+            )
+        if verdict == SAME:
+            if known is None or known[0] != more.get("same"):
+                raise Contradiction("no intent with its idempotency key stands for it")
+            if known[2] is not None:
+                self._owed.add(intent.height)
+        elif verdict != DENY and known is not None and known[2] is None:
+            raise Contradiction(f"intent {known[0]} with its idempotency key is open")
+
+    def _decided_later(
+        self, height: int, verdict: int, more: Mapping[str, Any]
+    ) -> Generator[Need, None, None]:
+        entry = yield from self._open_intent(height)
+        if entry[5] != books.PARKED or verdict not in (ALLOW, DENY) or "control" not in more:
+            raise Contradiction(f"intent {height} is {entry[5]}, and cannot be decided again")
+        if verdict == DENY:
+            self._owed.add(height)
+            return
+        if ("due_ns" in more) != (entry[4] == TIMER_SET):
+            raise Contradiction("timers have a time when they are due, and nothing else has")
+        self._check_over(entry[1], more)
+        yield from applying.approved(self._ledger, height, entry, more)
+
+    def _check_over(self, base: str, more: Mapping[str, Any]) -> None:
+        if "over" in more and base in self._ledger.book.over:
+            raise Contradiction(f"{base} is at its limit already")
+
+    # Receipts
+
+    def received(self, height: int, record: Record) -> Generator[Need, None, None]:
+        """A Receipt record: its intent is settled."""
+        _, cause, module_at, key, born, status, schema_at, held, how, more = record
+        more, schema = more or {}, self._frame.names[schema_at]
+        entry = yield from self._open_intent(cause)
+        if (entry[1], entry[2], entry[3]) != (self._frame.names[module_at], key, born):
+            raise Contradiction(f"intent {cause} is not of the cell recorded")
+        slot = self._slot(entry[1], key)
+        self._check_receipt(slot, entry, status, schema, how)
+        self._check_more(entry, status, schema, more)
+        value = held if isinstance(held, Link) else open_envelope(held).data
+        outcome = applying.Outcome(height, status, schema, value, held, how, more)
+        self._owed.update((yield from applying.settled(self._ledger, slot, cause, entry, outcome)))
+        self._owed.discard(cause)
+
+    def _check_receipt(self, slot: Slot, entry: list[Any], status: int, schema: str, how: int) -> None:
+        if status not in _SETTLED or (entry[5] == books.DENIED and status != Settled.DENIED):
+            raise Contradiction(f"an intent that is {entry[5]} cannot end with status {status}")
+        is_fired = schema == TIMER_FIRED and entry[4] == TIMER_SET and status == Settled.OK
+        is_rejected = schema == EFFECT_RECEIPT_REJECTED and status == Settled.FAILED
+        if schema != receipt_event(entry[4]) and not is_fired and not is_rejected:
+            raise Contradiction(f"{schema} is no receipt of {entry[4]} with status {status}")
+        if not NOBODY <= how <= NEXT_BEAT:
+            raise Contradiction(f"there is no way {how!r} to tell a cell")
+        cell = slot.entry
+        if how != NOBODY and (cell is None or cell[0] is None or cell[2] != entry[3]):
+            raise Contradiction("the cell that is told is not there")
+
+    def _check_more(self, entry: list[Any], status: int, schema: str, more: Mapping[str, Any]) -> None:
+        is_waiting = entry[5] == books.WAITING
+        if "fired" in more and not is_waiting and more["fired"] != entry[6].get("due"):
+            raise Contradiction("the timer that fired is not that of the intent")
+        if schema == TIMER_FIRED and "fired" not in more and not is_waiting:
+            raise Contradiction("the intent's timer has not fired")
+        if "exhausted" in more and (status == Settled.OK or entry[5] != books.OPEN):
+            raise Contradiction("an intent that no adapter gave up leaves no dead letter")
+        if "under" in more and (entry[5] != books.OPEN or entry[1] not in self._ledger.book.over):
+            raise Contradiction(f"{entry[1]} is not at its limit")
+
+    # The ledger
+
+    def _open_intent(self, height: int) -> Generator[Need, None, list[Any]]:
+        entry = yield from self._ledger.book.find(height)
+        if entry is None:
+            raise Contradiction(f"no intent {height} is open")
+        return entry
+
+    def _slot(self, base: str, key: bytes) -> Slot:
+        return self._ledger.cells(base).slot(key)
+
+    def _bytes(self, held: Any) -> Generator[Need, None, bytes]:
+        if not isinstance(held, Link):
+            return open_envelope(held).data
+        found = yield from fetch(self._ledger.nodes, (held.cid,))
+        return found[held.cid]
+
+
+_SETTLED = frozenset(int(status) for status in Settled)

@@ -1,0 +1,233 @@
+"""Why a cell waits: every cell that exists has a named reason, and `find_stuck` proves it for a snapshot.
+
+    an event             it has taken all its messages; the next event makes it step
+    its turn             it has messages and runs in the next beat
+    the world is paused  it has messages, and no step runs until the world is resumed
+    over budget          its module has as many open intents as it may; receipts let it go on
+    halted               a step failed; `cell resume` lets it run again
+    needs migration      its era does not take a message; `cell migrate` moves it
+
+and, of a cell with open intents and no messages, one reason for each of them:
+
+    receipt of <kind>    an adapter has it, or another intent with its idempotency key stands for it
+    timer                it fires by itself
+    approval             somebody has to approve or deny it
+
+A cell with messages that is neither stopped nor in its turn in a world that is not paused would wait for
+ever without anybody knowing, and so would one whose intent, timer or first intent is not there. There must
+be none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from cellule.errors import Corrupted
+from cellule.kernel.index.compare import pages
+from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.ordered.index import OrderedIndex
+from cellule.kernel.ordered.keys import pair_key, pair_of
+from cellule.kernel.state import intent_book as books
+from cellule.kernel.state.cells import Entry, unpack
+from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.ledger import Ledger
+from cellule.values.cbor import decode_trusted
+
+PAGE = 1_000
+REASONS_MAX = 10  # of one cell
+
+EVENT = "an event"
+TURN = "its turn"
+PAUSED = "the world is paused"
+OVER_BUDGET = "over budget"
+TIMER = "timer"
+APPROVAL = "approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What a cell waits for.
+
+    `since` is the height of the step that stopped it, or of its intent's record; 0 where there is none.
+    `time_ns` is when a timer is due, or since when the intent waits.
+    """
+
+    what: str
+    since: int = 0
+    code: str = ""
+    text: str = ""
+    time_ns: int = 0
+    intent: str = ""
+
+    def __str__(self) -> str:
+        told = (
+            f"{self.what} {'at' if self.what == TIMER else 'since'} {self.time_ns}"
+            if self.intent
+            else self.what
+        )
+        text = f"{self.code}: {self.text}" if self.code else self.text
+        return f"{told}{f' (intent {self.intent})' if self.intent else ''}{f': {text}' if text else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCell:
+    """A cell that has something to do, and what it waits for; no reason is what there must never be."""
+
+    module: str
+    key: bytes
+    messages: int
+    reasons: tuple[Reason, ...]
+
+    @property
+    def reason(self) -> Reason | None:
+        """The first reason."""
+        return self.reasons[0] if self.reasons else None
+
+
+def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool = False) -> Reason | None:
+    """What a cell waits for, its open intents aside; None where only those could tell.
+
+    `is_ready`: the world's ring holds it; `is_held`: its module is over budget.
+    """
+    more = entry[6] or {}
+    if "status" in more:
+        return Reason(more["status"], more["since"], more["code"], more["text"])
+    if "queue" not in more:
+        return None if "intents" in more else Reason(EVENT)
+    if paused:
+        return Reason(PAUSED)
+    if is_held:
+        return Reason(OVER_BUDGET)
+    return Reason(TURN) if is_ready else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexes:
+    """Where reasons of intents are looked up: those of a live ledger, or of a snapshot."""
+
+    intents: OrderedIndex
+    timers: OrderedIndex
+
+    def reasons(self, entry: Entry) -> Generator[Need, None, tuple[Reason, ...]]:
+        """The reasons of a cell that waits for its open intents; none if one of them is never settled."""
+        found: list[Reason] = []
+        for height in ((entry[6] or {}).get("intents", ()))[:REASONS_MAX]:
+            intent = yield from self.intents.get(pair_key(height, 0))
+            reason = None if intent is None else (yield from self._reason(height, intent))
+            if reason is None:
+                return ()
+            found.append(reason)
+        return tuple(found)
+
+    def _reason(self, height: int, intent: list[Any]) -> Generator[Need, None, Reason | None]:
+        digest, _, _, _, kind, status, more = intent
+        name, since_ns = intent_text(digest), more["since_ns"]
+        if "due" in more and (yield from self.timers.get(more["due"])) is None:
+            return None
+        match status:
+            case books.OPEN:
+                return Reason(f"receipt of {kind}", height, time_ns=since_ns, intent=name)
+            case books.TIMER:
+                return Reason(TIMER, height, time_ns=pair_of(more["due"])[0], intent=name)
+            case books.PARKED:
+                return Reason(APPROVAL, height, text=more.get("text", ""), time_ns=since_ns, intent=name)
+            case books.WAITING:
+                first = yield from self.intents.get(pair_key(more["same"], 0))
+                if first is None:
+                    return None
+                text = f"that of intent {intent_text(first[0])}, which has the same idempotency key"
+                return Reason(f"receipt of {kind}", height, text=text, time_ns=since_ns, intent=name)
+        return None
+
+
+def reasons_in(ledger: Ledger, base: str, key: bytes) -> Generator[Need, None, tuple[Reason, ...] | None]:
+    """What a cell of a live world waits for, between two beats; None where there is no such cell."""
+    yield from ledger.slots([(base, key)])
+    slot = ledger.cells(base).slot(key)
+    entry = slot.at_rest()
+    is_ready = any(each is slot for each in ledger.ring)
+    is_held = any(each is slot for each in ledger.held.get(base, ()))
+    ledger.drop_idle()
+    if entry is None:
+        return None
+    reason = reason_of(entry, is_ready=is_ready, paused=ledger.paused, is_held=is_held)
+    if reason is not None or slot.queue:
+        return () if reason is None else (reason,)
+    return (yield from _Indexes(ledger.book.open, ledger.timers).reasons(entry))
+
+
+def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, list[WaitingCell]]:
+    """All cells of a decoded snapshot that have messages, open intents or are stopped, with their reasons."""
+    ready = yield from _ready(snapshot, nodes)
+    held = yield from _held(snapshot, nodes, is_moving=bool(ready))
+    indexes = _Indexes(_index(snapshot["intents"], nodes), _index(snapshot["timers"], nodes))
+    found: list[WaitingCell] = []
+    for base, (link, _) in snapshot["modules"].items():
+        cursor: bytes | None = b""
+        while cursor is not None:
+            page = yield from pages(link.cid, cursor, PAGE, nodes)
+            for key, value in page.entries:
+                entry, cell = unpack(value), (base, key)
+                if entry[6] is None or not _BUSY & set(entry[6]):
+                    continue
+                reason = reason_of(
+                    entry, is_ready=cell in ready, paused=snapshot["paused"], is_held=cell in held
+                )
+                reasons: tuple[Reason, ...] = () if reason is None else (reason,)
+                if reason is None and "queue" not in entry[6]:
+                    reasons = yield from indexes.reasons(entry)
+                found.append(WaitingCell(base, key, (yield from _messages(entry, nodes)), reasons))
+            cursor = page.cursor
+    return found
+
+
+_BUSY = frozenset(("status", "queue", "intents"))
+
+
+def find_stuck(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, list[WaitingCell]]:
+    """The cells of a decoded snapshot that wait for no named reason; there must be none."""
+    waiting = yield from find_waiting(snapshot, nodes)
+    return [cell for cell in waiting if not cell.reasons]
+
+
+def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
+    return OrderedIndex(None, nodes) if saved is None else OrderedIndex(saved[0].cid, nodes, count=saved[1])
+
+
+def _ready(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, set[tuple[str, bytes]]]:
+    link = snapshot["ready"]
+    if link is None:
+        return set()
+    found = yield from fetch(nodes, (link.cid,))
+    rows: Any = decode_trusted(found[link.cid])
+    return {(base, key) for base, key in rows}
+
+
+def _held(
+    snapshot: dict[str, Any], nodes: Nodes, *, is_moving: bool
+) -> Generator[Need, None, set[tuple[str, bytes]]]:
+    """The held cells that will run again: by receipts of their module, or beat by beat while others run."""
+    link = snapshot["budgets"]
+    if link is None:
+        return set()
+    found = yield from fetch(nodes, (link.cid,))
+    budgets: Any = decode_trusted(found[link.cid])
+    return {
+        (base, key)
+        for base, keys in budgets["held"].items()
+        if is_moving or (base in budgets["over"] and budgets["counts"].get(base))
+        for key in keys
+    }
+
+
+def _messages(entry: Entry, nodes: Nodes) -> Generator[Need, None, int]:
+    queue = (entry[6] or {}).get("queue", ())
+    if isinstance(queue, list | tuple):
+        return len(queue)
+    found = yield from fetch(nodes, (queue.cid,))
+    rows: Any = decode_trusted(found[queue.cid])
+    if not isinstance(rows, list):
+        raise Corrupted("kernel.message_damaged", "a stored message is not a list of 6: {found}", found=rows)
+    return len(rows)

@@ -1,0 +1,1 @@
+"""The state of a world, and the only functions that change it."""

@@ -1,0 +1,491 @@
+"""The world's state, and the only functions that change it.
+
+`beat.py` decides what happens and writes records; `replay.py` reads records back; both change the world
+through the same methods here, so that a replayed world equals the live one byte for byte. Nothing in this
+module runs user code, routes or reads a manifest.
+
+The ring holds the slots that have messages and may run, in the order they will run: a slot enters when its
+queue becomes non-empty, leaves at its step, and enters again at the end if messages are left. So the ring
+needs no record of its own: it follows from deliveries and steps. While a module has as many open intents as
+it may (`book.over`), its cells whose next message is an event are held beside the ring instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cellule.errors import ensure
+from cellule.kernel.index.live import MISSING, LiveIndex, Spill
+from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.kernel.limits import HELD_RELEASE_MAX
+from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.ordered.index import OrderedIndex
+from cellule.kernel.ordered.keys import pair_key
+from cellule.kernel.state import log_state as log
+from cellule.kernel.state.cells import (
+    EVENT_MESSAGE,
+    Entry,
+    Message,
+    Slot,
+    is_ghost,
+    message_of,
+    message_value,
+    pack,
+    pack_whole,
+    unpack,
+    weigh,
+)  # fmt: skip
+from cellule.kernel.state.dedupe import Dedupe
+from cellule.kernel.state.intent_book import Book
+from cellule.values.cbor import decode_trusted
+from cellule.values.cid import Cid, cid_of
+from cellule.values.link import Link
+
+Target = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much memory a world may use; never changes a frame's bytes."""
+
+    hot_cells_max: int = 100_000
+    dirty_bytes_max: int = 64_000_000
+    nodes_bytes_max: int = 64_000_000
+
+
+@dataclass(slots=True)
+class Era:
+    """A manifest's place in the world: since which height it routes."""
+
+    manifest: Cid
+    height: int
+
+
+class Cells:
+    """All cells of one module: the index at rest, and the slots at work."""
+
+    def __init__(self, base: str, root: Cid | None, ledger: Ledger, *, count: int = 0) -> None:
+        self.base = base
+        self.slots: dict[bytes, Slot] = {}
+        self._active = ledger.active
+        self.blocks: dict[Cid, bytes] = {}
+        self.live: LiveIndex[Entry] = LiveIndex(
+            root,
+            ledger.nodes,
+            pack=lambda entry: pack(entry, self.blocks),
+            unpack=unpack,
+            hot_max=ledger.budget.hot_cells_max,
+            dirty_bytes_max=ledger.budget.dirty_bytes_max,
+            spill=ledger.spill,
+            spill_pack=pack_whole,
+            weigh=weigh,
+            count=count,
+        )
+
+    def slot(self, key: bytes) -> Slot:
+        """The slot of `key`, made on first touch."""
+        slot = self.slots.get(key)
+        if slot is None:
+            slot = self.slots[key] = Slot(self, key)
+            self._active.append(slot)
+        return slot
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything a world is, apart from its manifest's code."""
+
+    nodes: Nodes
+    budget: Budget
+    spill: Spill | None = None
+    height: int = 0
+    beat: int = 0
+    now_ns: int = 0
+    frame: bytes | None = None  # digest of the newest frame
+    paused: bool = False
+    eras: list[Era] = field(default_factory=list)
+    modules: dict[str, Cells] = field(default_factory=dict)
+    ring: deque[Slot] = field(default_factory=deque)
+    pending: list[tuple[Message, list[Target]]] = field(default_factory=list)
+    dedupe: Dedupe = field(default_factory=Dedupe)
+    book: Book = field(init=False)
+    held: dict[str, deque[Slot]] = field(default_factory=dict)  # by module; see `enter`
+    timers: OrderedIndex = field(init=False)
+    stopped: OrderedIndex = field(init=False)
+    dead_letters: OrderedIndex = field(init=False)
+    sealed: list[Cid] = field(default_factory=list)  # chunks of logs, kept in reach until a snapshot
+    active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once
+
+    def __post_init__(self) -> None:
+        self.book = Book(self.nodes)
+        self.timers = OrderedIndex(None, self.nodes)
+        self.stopped = OrderedIndex(None, self.nodes)
+        self.dead_letters = OrderedIndex(None, self.nodes)
+
+    def cells(self, base: str) -> Cells:
+        """The cells of a module; a module without any has an empty index."""
+        found = self.modules.get(base)
+        if found is None:
+            found = self.modules[base] = Cells(base, None, self)
+        return found
+
+    def restore_held(self, base: str, keys: Iterable[bytes]) -> None:
+        """Cells that a snapshot lists as held; they are read when they run."""
+        cells = self.cells(base)
+        waiting = self.held[base] = deque()
+        for key in keys:
+            waiting.append(self._resting(cells, key))
+
+    def restore_ready(self, base: str, key: bytes) -> None:
+        """A cell that a snapshot lists as ready; it is read when it runs."""
+        self.ring.append(self._resting(self.cells(base), key))
+
+    @staticmethod
+    def _resting(cells: Cells, key: bytes) -> Slot:
+        slot = cells.slots[key] = Slot(cells, key)
+        slot.active = False
+        return slot
+
+    def has_timers(self) -> bool:
+        """Tell whether any timer may be armed, without reading."""
+        return not self.timers.is_empty
+
+    def slots(self, targets: Iterable[Target]) -> Generator[Need, None, None]:
+        """Bring the cells of `targets` to work, all together."""
+        wanted: dict[str, list[bytes]] = {}
+        for base, key in targets:
+            self.slot(base, key, wanted)
+        if wanted:
+            yield from self.load(wanted)
+
+    def slot(self, base: str, key: bytes, wanted: dict[str, list[bytes]]) -> Slot:
+        """The slot of a cell; what has to be read for it is added to `wanted`, for one `load` of all."""
+        cells = self.modules.get(base)
+        if cells is None:
+            cells = self.cells(base)
+        slot = cells.slots.get(key)
+        if slot is not None:
+            if not slot.loaded:
+                wanted.setdefault(base, []).append(key)
+            return slot
+        slot = cells.slots[key] = Slot(cells, key)
+        self.active.append(slot)
+        entry: Any = cells.live.cached(key)
+        if entry is None:
+            slot.loaded = True
+        elif entry is not MISSING and entry[6] is None:
+            slot.entry = entry
+            slot.loaded = True
+        else:
+            wanted.setdefault(base, []).append(key)
+        return slot
+
+    def load(self, wanted: Mapping[str, list[bytes]]) -> Generator[Need, None, None]:
+        """Load slots of several modules: what is in memory at once, the rest level by level."""
+        for base, keys in wanted.items():
+            cells = self.cells(base)
+            entries: dict[bytes, Any] = {key: cells.live.cached(key) for key in keys}
+            missing = [key for key, entry in entries.items() if entry is MISSING]
+            if missing:
+                entries.update((yield from cells.live.load(missing)))
+            for key in keys:
+                slot = cells.slots[key]
+                if slot.loaded:
+                    continue
+                entry = entries[key]
+                if entry is not None and entry[6] is not None and isinstance(entry[6].get("queue"), Link):
+                    entry = yield from self._with_queue(entry)
+                slot.load(entry)
+
+    def _with_queue(self, entry: Entry) -> Generator[Need, None, Entry]:
+        assert entry[6] is not None
+        cid = entry[6]["queue"].cid
+        found = yield from fetch(self.nodes, (cid,))
+        messages: Any = decode_trusted(found[cid])
+        return (*entry[:6], {**entry[6], "queue": [message_of(message) for message in messages]})
+
+    def state_bytes(self, slot: Slot) -> Generator[Need, None, bytes]:
+        """The state of a loaded cell that has one; a linked state is read and kept in the slot."""
+        entry = slot.entry
+        assert entry is not None
+        state = entry[0]
+        if isinstance(state, Link):
+            found = yield from fetch(self.nodes, (state.cid,))
+            state = found[state.cid]
+            slot.entry = (state, *entry[1:])
+        assert state is not None
+        return state
+
+    # Deliveries
+
+    def deliver(self, slot: Slot, message: Message) -> None:
+        """Put a message at the end of a loaded slot's queue."""
+        queue = slot.queue
+        queue.append(message)
+        if not slot.active:
+            slot.active = True
+            self.active.append(slot)
+        if len(queue) == 1 and not slot.stopped:
+            if self.book.over:
+                self.enter(slot)
+            else:
+                self.ring.append(slot)
+
+    def enter(self, slot: Slot) -> None:
+        """Let a slot with messages run in its turn, or hold it until its module may ask for effects again."""
+        base = slot.cells.base
+        if base in self.book.over and slot.queue[0].kind == EVENT_MESSAGE:
+            self.held.setdefault(base, deque()).append(slot)
+        else:
+            self.ring.append(slot)
+
+    def deliver_pending(self) -> None:
+        """What the previous beat emitted reaches the queues."""
+        pending, self.pending = self.pending, []
+        for message, targets in pending:
+            for base, key in targets:
+                self.deliver(self.modules[base].slots[key], message)
+
+    def take_back(self, pending: list[tuple[Message, list[Target]]]) -> None:
+        """Undo `deliver_pending` at the end of a beat that wrote nothing: no frame, no change."""
+        for _, targets in reversed(pending):
+            for base, key in reversed(targets):
+                slot = self.modules[base].slots[key]
+                message = slot.queue.pop()
+                if not slot.queue and not slot.stopped:
+                    is_held = base in self.book.over and message.kind == EVENT_MESSAGE
+                    last = (self.held[base] if is_held else self.ring).pop()
+                    ensure(last is slot, "kernel.ring_order", "the ring's last is not {key}", key=key)
+                    if is_held and not self.held[base]:
+                        del self.held[base]
+        self.pending = pending
+        self.drop_idle()
+
+    # Steps
+
+    def step_ok(self, slot: Slot, queue: deque[Message], entry: Entry) -> None:
+        """Account for a step of the ring's first slot (and its queue) that went well."""
+        ring = self.ring
+        ring.popleft()
+        queue.popleft()
+        slot.entry = entry
+        slot.dirty = True
+        if not slot.active:
+            slot.active = True
+            self.active.append(slot)
+        if queue:
+            self.enter(slot)
+
+    def step_done(
+        self, slot: Slot, height: int, status: int, version: int, born: int, era: int,
+        state: bytes | None, more: dict[str, Any] | None,
+    ) -> None:  # fmt: skip
+        """Account for the step of the slot at the front of the ring."""
+        front = self.ring.popleft()
+        ensure(
+            front is slot,
+            "kernel.ring_order",
+            "a step of another cell than the ring's first: {key}",
+            key=slot.key,
+        )
+        self.touch(slot)
+        if status == OK:
+            slot.queue.popleft()
+            old = slot.entry
+            if old is not None and old[6] is not None and "intents" in old[6]:
+                more = {**(more or {}), "intents": old[6]["intents"]}
+            slot.entry = (state, version, born, era, self.now_ns, height, more)
+        else:
+            self._step_other(slot, height, status, era, more)
+        if slot.queue and not slot.stopped:
+            self.enter(slot)
+
+    def _step_other(
+        self, slot: Slot, height: int, status: int, era: int, more: dict[str, Any] | None
+    ) -> None:
+        if status == DELETED:
+            slot.queue.popleft()
+            slot.entry = None
+            return
+        reason = more or {}
+        if status in (HALTED, PARKED):
+            what = "halted" if status == HALTED else "needs migration"
+            since = {
+                "status": what,
+                "since": height,
+                "code": reason.get("code", ""),
+                "text": reason.get("text", ""),
+            }
+            self._stop(slot, height, era, since)
+            return
+        message = slot.queue.popleft()
+        if slot.entry is not None:
+            slot.entry = (*slot.entry[:5], height, slot.entry[6])
+        if status == SKIPPED:
+            self.dead_letters.insert(
+                pair_key(height, 0),
+                [
+                    slot.cells.base,
+                    slot.key,
+                    reason.get("code", ""),
+                    reason.get("text", ""),
+                    message_value(message),
+                ],
+            )
+        else:
+            ensure(
+                status == CONFLICT, "kernel.step_status", "a step has unknown status {status}", status=status
+            )
+
+    def _stop(self, slot: Slot, height: int, era: int, since: dict[str, Any]) -> None:
+        entry = slot.entry or (None, 0, 0, era, self.now_ns, 0, None)
+        slot.entry = (*entry[:5], height, {**(entry[6] or {}), **since})
+        slot.stopped = True
+        self.stopped.insert(pair_key(height, 0), [slot.cells.base, slot.key, since["status"]])
+
+    def release(self, slot: Slot) -> None:
+        """Let a stopped cell run again from the front of its queue."""
+        entry = slot.entry
+        if not slot.stopped or entry is None or entry[6] is None:
+            return
+        self.stopped.remove(pair_key(entry[6]["since"], 0))
+        kept = {name: value for name, value in entry[6].items() if name not in _STOP_FIELDS} or None
+        slot.entry = None if is_ghost(entry) else (*entry[:6], kept)
+        slot.stopped = False
+        self.touch(slot)
+        if slot.queue:
+            self.enter(slot)
+
+    def migrate(self, slot: Slot, era: int, state: bytes) -> None:
+        """Move a cell to another era."""
+        entry = slot.entry
+        assert entry is not None
+        slot.entry = (state, *entry[1:3], era, *entry[4:])
+        self.touch(slot)
+
+    def expire(self, slot: Slot) -> None:
+        """Remove a cell whose time is over."""
+        slot.entry = None
+        self.touch(slot)
+
+    def touch(self, slot: Slot) -> None:
+        """Have the slot written back at the end of the beat."""
+        slot.dirty = True
+        if not slot.active:
+            slot.active = True
+            self.active.append(slot)
+
+    def append_log(
+        self, entry: Entry | None, added: bytes, blocks: dict[Cid, bytes] | None
+    ) -> tuple[bytes, dict[str, Any] | None]:
+        """A log's new tail and chunks; a sealed one is added to `blocks` (None in replay: it exists)."""
+        tail = log.EMPTY if entry is None or not isinstance(entry[0], bytes) else entry[0]
+        chunks = list((entry[6] or {}).get("log", ())) if entry is not None else []
+        tail = log.append(tail, added)
+        if log.is_full(tail):
+            cid = cid_of(tail)
+            if blocks is not None:
+                blocks[cid] = tail
+                self.nodes.pin({cid: tail})  # the next step reads it, and its frame is not durable yet
+                self.sealed.append(cid)
+            chunks.append(Link(cid))
+            tail = log.EMPTY
+        return tail, ({"log": chunks} if chunks else None)
+
+    # Modules at their limit of open intents
+
+    def hold(self, base: str) -> Generator[Need, None, None]:
+        """A module reached its limit: its cells in the ring whose next message is an event are held."""
+        self.book.over.add(base)
+        unread = [slot.key for slot in self.ring if slot.cells.base == base and not slot.loaded]
+        if unread:
+            yield from self.load({base: unread})
+        waiting = list(self.ring)
+        self.ring.clear()
+        for slot in waiting:
+            if slot.cells.base == base:
+                self.enter(slot)
+            else:
+                self.ring.append(slot)
+
+    def unhold(self, base: str) -> None:
+        """A module is below its limit again: the first of its held cells run in their turn."""
+        self.book.over.discard(base)
+        self._release_held(base)
+
+    def _release_held(self, base: str) -> None:
+        waiting = self.held.get(base, ())
+        for _ in range(min(HELD_RELEASE_MAX, len(waiting))):
+            self.ring.append(self.held[base].popleft())
+        if base in self.held and not self.held[base]:
+            del self.held[base]
+
+    # The intents of a cell
+
+    def has_intents(self, slot: Slot) -> bool:
+        """Tell whether a loaded cell waits for receipts."""
+        return slot.entry is not None and slot.entry[6] is not None and "intents" in slot.entry[6]
+
+    def intents_of(self, slot: Slot) -> list[int]:
+        """The heights of a loaded cell's open intents."""
+        heights: list[int] = slot.entry[6]["intents"] if self.has_intents(slot) else []  # type: ignore[index]
+        return heights
+
+    def attach(self, slot: Slot, born: int, height: int) -> None:
+        """A cell waits for one more receipt; a cell that is gone does not."""
+        entry = slot.entry
+        if entry is not None and entry[0] is not None and entry[2] == born:
+            heights = [*self.intents_of(slot), height]
+            slot.entry = (*entry[:6], {**(entry[6] or {}), "intents": heights})
+            self.touch(slot)
+
+    def detach(self, slot: Slot, born: int, height: int) -> bool:
+        """A cell no longer waits for a receipt; False if this incarnation of it is gone."""
+        entry = slot.entry
+        if entry is None or entry[0] is None or entry[2] != born:
+            return False
+        heights = [each for each in self.intents_of(slot) if each != height]
+        more = {name: value for name, value in (entry[6] or {}).items() if name != "intents"}
+        if heights:
+            more["intents"] = heights
+        slot.entry = (*entry[:6], more or None)
+        self.touch(slot)
+        return True
+
+    # The end of a beat
+
+    def settle(self, height: int) -> None:
+        """Write changed cells back, let idle slots go, and roll what rolls with time."""
+        for slot in self.active:
+            slot.active = False
+            if slot.queue:
+                continue
+            cells = slot.cells
+            if slot.dirty:
+                slot.dirty = False
+                if slot.entry is None:
+                    cells.live.delete(slot.key)
+                else:
+                    cells.live.put(slot.key, slot.entry)
+            cells.slots.pop(slot.key, None)
+        self.active.clear()
+        for base in sorted(self.held):  # a restored world has them in another order
+            if base not in self.book.over:
+                self._release_held(base)
+        self.book.open.cool()
+        self.height = height
+        self.dedupe.roll(self.now_ns)
+
+    def drop_idle(self) -> None:
+        """Forget slots that were made for a look only; nothing has changed."""
+        for slot in self.active:
+            slot.active = False
+            if not slot.queue and not slot.dirty:
+                slot.cells.slots.pop(slot.key, None)
+        self.active.clear()
+
+
+_STOP_FIELDS = frozenset(("status", "since", "code", "text"))

@@ -1,0 +1,229 @@
+"""Snapshots: a world's whole state as one CAS root, taken at a beat boundary.
+
+A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers into nodes in slices, while
+beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
+
+    {beat, dead_letters, dedupe, eras, format, frame, height, modules, now_ns, paused, pending, ready,
+     stopped, timers, budgets, idempotency, intents, schedules, and, null until it is used: heartbeat}
+
+`eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; ordered indexes are [root, count];
+`pending` and `ready` are links to lists of [message, targets] and [module, key]; `frame` is the digest of
+the frame at `height`. `intents` is the ordered index of open intents; `idempotency` = {ages, keys}, two
+more; `budgets` and `schedules` are links to the small parts of `intents/book.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NoReturn
+
+from cellule.errors import CelluleError, Corrupted
+from cellule.kernel.index.live import Spill
+from cellule.kernel.limits import FORMAT_VERSION
+from cellule.kernel.need import Need, Nodes, Pause, fetch
+from cellule.kernel.ordered.index import OrderedIndex
+from cellule.kernel.state.cells import message_of, message_value
+from cellule.kernel.state.dedupe import Dedupe
+from cellule.kernel.state.ledger import Budget, Cells, Era, Ledger
+from cellule.kernel.state.snapshot_schema import is_budgets, is_cell, is_pending, is_schedules, wrong_part
+from cellule.values.cbor import decode, decode_trusted, encode
+from cellule.values.cid import Cid, cid_of
+from cellule.values.link import Link
+
+SLICE_NODES = 256  # index nodes written between two beats
+_RESERVED = ("heartbeat",)
+_ORDERED = ("timers", "stopped", "dead_letters")
+_KEYS = {
+    "beat", "budgets", "dead_letters", "dedupe", "eras", "format", "frame", "height", "idempotency",
+    "intents", "modules", "now_ns", "paused", "pending", "ready", "schedules", "stopped", "timers",
+    *_RESERVED,
+}  # fmt: skip
+
+
+class SnapshotJob:
+    """A snapshot under way: run it in slices until it returns the root."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.height = ledger.height
+        self.blocks: dict[Cid, bytes] = {}
+        self._sealed, ledger.sealed = ledger.sealed, []
+        self._fixed = self._freeze()
+
+    def _freeze(self) -> dict[str, Any]:
+        """Fix everything small now, and freeze the layers that are written in slices."""
+        ledger = self._ledger
+        for cells in ledger.modules.values():
+            for key, slot in cells.slots.items():
+                entry = slot.at_rest() if slot.loaded else None
+                if entry is not None:
+                    cells.live.put(key, entry)
+            cells.live.freeze()
+        book = ledger.book
+        for index in (ledger.timers, ledger.stopped, ledger.dead_letters, book.open, book.keys, book.ages):
+            index.freeze()
+        held = {base: [slot.key for slot in slots] for base, slots in ledger.held.items()}
+        pending = [
+            [message_value(message), [list(target) for target in targets]]
+            for message, targets in ledger.pending
+        ]
+        ready = [[slot.cells.base, slot.key] for slot in ledger.ring]
+        return {
+            "format": FORMAT_VERSION, "height": ledger.height, "beat": ledger.beat, "now_ns": ledger.now_ns,
+            "frame": ledger.frame, "paused": ledger.paused,
+            "eras": [[Link(era.manifest), era.height] for era in ledger.eras],
+            "pending": self._linked(pending), "ready": self._linked(ready),
+            "dedupe": ledger.dedupe.save(self.blocks),
+            "budgets": self._linked(book.save(held)),
+            "schedules": self._linked(ledger.book.schedules),
+            **dict.fromkeys(_RESERVED),
+        }  # fmt: skip
+
+    def run(self) -> Generator[Need | Pause, None, Cid]:
+        """Write the frozen layers; yields `Pause` after each slice, and returns the snapshot's CID."""
+        ledger = self._ledger
+        modules: dict[str, Any] = {}
+        for base in sorted(ledger.modules):
+            cells = ledger.modules[base]
+            root = yield from self._module(cells)
+            if root is not None:
+                modules[base] = [Link(root), cells.live.root_count]
+        whole = {**self._fixed, "modules": modules}
+        for name in _ORDERED:
+            whole[name] = yield from self._ordered(getattr(ledger, name))
+        book = ledger.book
+        whole["intents"] = yield from self._ordered(book.open)
+        ages = yield from self._ordered(book.ages)
+        keys = yield from self._ordered(book.keys)
+        whole["idempotency"] = None if ages is None and keys is None else {"ages": ages, "keys": keys}
+        data = encode(whole)
+        cid = cid_of(data)
+        self.blocks[cid] = data
+        return cid
+
+    def saved(self) -> None:
+        """The blocks, and the frames below, are durable: what was kept in memory for them may go."""
+        self._ledger.nodes.unpin(self.blocks)
+        self._ledger.nodes.unpin(self._sealed)
+        self._ledger.dedupe.forget_saved()
+
+    def _module(self, cells: Cells) -> Generator[Need | Pause, None, Cid | None]:
+        root, blocks = yield from cells.live.materialise(SLICE_NODES)
+        self.blocks.update(blocks)
+        self.blocks.update(cells.blocks)
+        self._ledger.nodes.pin(cells.blocks)
+        cells.blocks.clear()
+        return root
+
+    def _ordered(self, index: OrderedIndex) -> Generator[Need | Pause, None, list[Any] | None]:
+        root, blocks = yield from index.materialise(SLICE_NODES)
+        self.blocks.update(blocks)
+        return None if root is None else [Link(root), index.root_count]
+
+    def _linked(self, rows: Any) -> Link | None:
+        if not rows:
+            return None
+        data = encode(rows)
+        cid = cid_of(data)
+        self.blocks[cid] = data
+        return Link(cid)
+
+
+def load_snapshot(
+    cid: Cid, nodes: Nodes, budget: Budget, spill: Spill | None
+) -> Generator[Need, None, Ledger]:
+    """The ledger a snapshot describes; reads roots and lists, not cells."""
+    found = yield from fetch(nodes, (cid,))
+    saved = _checked(cid, found[cid])
+    ledger = Ledger(nodes, budget, spill)
+    ledger.height, ledger.beat, ledger.now_ns = saved["height"], saved["beat"], saved["now_ns"]
+    ledger.frame, ledger.paused = saved["frame"], saved["paused"]
+    ledger.eras = [Era(link.cid, height) for link, height in saved["eras"]]
+    for base, (link, count) in saved["modules"].items():
+        ledger.modules[base] = Cells(base, link.cid, ledger, count=count)
+    for name in _ORDERED:
+        setattr(ledger, name, _index(saved[name], nodes))
+    ledger.dedupe = yield from Dedupe.load(saved["dedupe"], nodes)
+    for row in (yield from _list(cid, saved, "pending", is_pending, nodes)):
+        ledger.pending.append((message_of(row[0]), [(base, key) for base, key in row[1]]))
+    for base, key in (yield from _list(cid, saved, "ready", is_cell, nodes)):
+        ledger.restore_ready(base, key)
+    yield from _load_book(cid, saved, ledger)
+    return ledger
+
+
+def _load_book(cid: Cid, saved: dict[str, Any], ledger: Ledger) -> Generator[Need, None, None]:
+    book, nodes = ledger.book, ledger.nodes
+    book.open = _index(saved["intents"], nodes)
+    idempotency = saved["idempotency"] or {"ages": None, "keys": None}
+    book.ages, book.keys = _index(idempotency["ages"], nodes), _index(idempotency["keys"], nodes)
+    budgets = yield from _part(cid, saved, "budgets", is_budgets, nodes)
+    if budgets is not None:
+        book.load(budgets)
+        for base, keys in budgets["held"].items():
+            ledger.restore_held(base, keys)
+    book.schedules = (yield from _part(cid, saved, "schedules", is_schedules, nodes)) or {}
+
+
+def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
+    if saved is None:
+        return OrderedIndex(None, nodes)
+    link, count = saved
+    return OrderedIndex(link.cid, nodes, count=count)
+
+
+def _part(
+    cid: Cid, saved: dict[str, Any], part: str, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, Any]:
+    link = saved[part]
+    if link is None:
+        return None
+    found = yield from fetch(nodes, (link.cid,))
+    value: Any = decode_trusted(found[link.cid])
+    if not fits(value):
+        _damaged(cid, f"{part} is not what it should be")
+    return value
+
+
+def _list(
+    cid: Cid, saved: dict[str, Any], part: str, fits: Callable[[Any], bool], nodes: Nodes
+) -> Generator[Need, None, list[Any]]:
+    link = saved[part]
+    if link is None:
+        return []
+    found = yield from fetch(nodes, (link.cid,))
+    rows: Any = decode_trusted(found[link.cid])
+    if not isinstance(rows, list) or not all(map(fits, rows)):
+        _damaged(cid, f"a row of {part} is not what it should be")
+    return rows
+
+
+def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
+    try:
+        saved: Any = decode(data)
+    except CelluleError as error:
+        raise Corrupted(
+            "kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=str(error)
+        ) from error
+    if not isinstance(saved, dict) or "format" not in saved:
+        raise Corrupted("kernel.snapshot_damaged", "{cid} is not a snapshot", cid=str(cid))
+    if saved["format"] != FORMAT_VERSION:
+        raise Corrupted(
+            "kernel.snapshot_format", "snapshot {cid} has format {found}; this version reads format {known}",
+            cid=str(cid), found=saved["format"], known=FORMAT_VERSION,
+            hint="Open the world with the version of Cellule that wrote it, or a newer one.",
+        )  # fmt: skip
+    if set(saved) != _KEYS:
+        odd = sorted(set(saved) ^ _KEYS)
+        raise Corrupted(
+            "kernel.snapshot_damaged", "snapshot {cid} has missing or unknown fields: {what}",
+            cid=str(cid), what=", ".join(odd),
+        )  # fmt: skip
+    wrong = wrong_part(saved)
+    if wrong is not None:
+        _damaged(cid, f"{wrong} is not what it should be")
+    return saved
+
+
+def _damaged(cid: Cid, what: str) -> NoReturn:
+    raise Corrupted("kernel.snapshot_damaged", "snapshot {cid}: {what}", cid=str(cid), what=what)

@@ -1,0 +1,1 @@
+"""What only the tests and benchmarks of this repository use."""

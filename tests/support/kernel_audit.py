@@ -1,0 +1,207 @@
+"""An independent reading of a journal: what must hold for intents, told from the records alone.
+
+The audit reads each frame and the beat that wrote it, keeps its own small account, and fails with an
+`AssertionError` at the first record that breaks a rule:
+
+    each intent is decided once, settled once, and settled in the frame that deletes its cell
+    a receipt is stepped at most once, by the incarnation that asked
+    an intent leaves at most once, only when it is allowed, and never after it was settled
+    one idempotency key is with the outside at most once at a time, and once in all within the window, but
+    for people who try a failed one again
+    a grant's budget is never exceeded; a timer fires in the first beat after it is due
+
+It shares no code with the ledger; `compare` then holds the account against the ledger.
+
+Rejected: predicting every record, as `kernel_model.py` does for steps. Grants, policies and schedules would
+have to be written a second time; their rules are tried one by one instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cellule.kernel.items import Beat
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.records import Kind, Settled, Status, VerdictCode
+
+Cell = tuple[str, bytes]
+
+
+@dataclass(slots=True)
+class Account:
+    """One intent: where it came from, and where it stands."""
+
+    cause: int
+    cell: Cell
+    born: int
+    kind: str
+    key: str | None
+    since_ns: int
+    status: str = "undecided"
+    due_ns: int | None = None
+    dispatched: int = 0
+
+
+@dataclass(slots=True)
+class Told:
+    """One receipt: for which incarnation it is, and how often a step took it."""
+
+    cell: Cell
+    born: int
+    how: int
+    steps: int = 0
+
+
+@dataclass(slots=True)
+class IntentAudit:
+    """The account of one world. `budgets` are the counts of grants, by name."""
+
+    window_ns: int
+    budgets: Mapping[str, int] = field(default_factory=dict)
+    open: dict[int, Account] = field(default_factory=dict)
+    settled: dict[int, int] = field(default_factory=dict)  # intent -> status
+    receipts: dict[int, Told] = field(default_factory=dict)
+    letters: set[int] = field(default_factory=set)
+    paused: bool = False
+    _calls: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # times of calls, by kind and key
+    _retried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _spent: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _names: list[str] = field(default_factory=list)
+    _now_ns: int = 0
+    _retrying: int = 0
+
+    def beat(self, beat: Beat) -> None:
+        """Read what a beat wrote and what leaves with it."""
+        if beat.frame is None:
+            assert beat.opened == []
+            assert beat.closed == []
+            return
+        before = {height for height, each in self.open.items() if each.status == "timer"}
+        was_paused = self.paused
+        self.frame(decode_frame(beat.frame, prove=True))
+        for opening in beat.opened:
+            self._leave(opening.height, opening.key)
+        for intent in beat.closed:
+            assert len(intent) == 32
+        waiting = {height for height, each in self.open.items() if each.status == "open"}
+        assert all(self.open[height].dispatched == 1 for height in waiting), "an open intent has not left"
+        if not was_paused and not self.paused:
+            late = [height for height in before & set(self.open) if self._is_due(height)]
+            assert late == [], f"timers {late} have not fired"
+
+    def frame(self, frame: Frame) -> None:
+        """Read one frame."""
+        self._names, self._now_ns = frame.names, frame.header.now_ns
+        deleted: list[tuple[Cell, int, int]] = []
+        for position, record in enumerate(frame.records):
+            height, kind = frame.header.first + position, Kind(record[0])
+            if kind == Kind.STEP and record[6] == Status.DELETED:
+                deleted.append((self._cell(record[2], record[3]), record[4], height))
+            reader = getattr(self, f"_{kind.name.lower()}", None)
+            if reader is not None:
+                reader(height, record)
+        for height, each in self.open.items():
+            assert each.status in ("open", "parked", "waiting", "timer"), f"intent {height} is {each.status}"
+            for cell, born, step in deleted:
+                assert (each.cell, each.born) != (cell, born) or each.cause == step, (
+                    f"{height} outlives {cell}"
+                )
+
+    # Records
+
+    def _intent(self, height: int, record: list[Any]) -> None:
+        _, cause, _, module, key, born, kind, _, more = record
+        named = (more or {}).get("key")
+        self.open[height] = Account(
+            cause, self._cell(module, key), born, self._names[kind], named, self._now_ns
+        )
+        if named is not None and cause == self._retrying:
+            self._retried[self._names[kind], named] += 1
+
+    def _decision(self, _height: int, record: list[Any]) -> None:
+        _, cause, verdict, more = record
+        more, intent = more or {}, self.open[cause]
+        assert intent.status == "undecided" or (intent.status == "parked" and "control" in more)
+        due_ns = more.get("due_ns")
+        allowed = "open" if intent.kind != "timer.set" else "timer"
+        intent.status = {
+            VerdictCode.ALLOW: allowed, VerdictCode.DENY: "denied",
+            VerdictCode.PARK: "parked", VerdictCode.SAME: "waiting",
+        }[VerdictCode(verdict)]  # fmt: skip
+        intent.due_ns = due_ns if intent.status == "timer" else None
+        if "period" in more:
+            self._spent[more["grant"], more["period"]] += 1
+            most = self.budgets.get(more["grant"])
+            assert most is None or self._spent[more["grant"], more["period"]] <= most, "a budget is exceeded"
+
+    def _receipt(self, height: int, record: list[Any]) -> None:
+        _, cause, module, key, born, status, _, _, how, more = record
+        assert cause in self.open, f"intent {cause} is settled twice, or was never asked"
+        intent = self.open.pop(cause)
+        assert (intent.cell, intent.born) == (self._cell(module, key), born)
+        assert intent.status != "denied" or status == Settled.DENIED
+        self.settled[cause] = status
+        self.receipts[height] = Told(intent.cell, born, how)
+        if "exhausted" in (more or {}):
+            self.letters.add(height)
+
+    def _step(self, height: int, record: list[Any]) -> None:
+        _, cause, module, key, born, _, status, *_ = record
+        told = self.receipts.get(cause)
+        if told is None or status in (Status.HALTED, Status.PARKED):
+            return
+        told.steps += 1
+        assert told.steps == 1, f"receipt {cause} is stepped twice, again at {height}"
+        assert told.how, f"receipt {cause} was told to nobody and is stepped at {height}"
+        assert told.cell == self._cell(module, key)
+        if status in (Status.OK, Status.DELETED):
+            assert born == told.born, f"receipt {cause} of {told.born} reached {born} at {height}"
+
+    def _control(self, height: int, record: list[Any]) -> None:
+        _, _, verb, _, _, arguments = record
+        if verb in ("pause", "resume"):
+            self.paused = verb == "pause"
+        if verb == "effect.retry":
+            self.letters.remove(arguments["letter"])
+            self._retrying = height
+
+    # The outside
+
+    def _leave(self, height: int, key: str) -> None:
+        intent = self.open.get(height)
+        assert intent is not None, f"intent {height} leaves and is settled"
+        assert intent.status == "open", f"intent {height} leaves and is {intent.status}"
+        intent.dispatched += 1
+        assert intent.dispatched == 1, f"intent {height} leaves twice"
+        name = (intent.kind, key)
+        same = [h for h, each in self.open.items() if (each.kind, each.key) == name and each.dispatched]
+        assert len(same) <= 1, f"intents {same} are out with the key {key}"
+        calls = [at for at in self._calls.get(name, ()) if at + self.window_ns > intent.since_ns]
+        assert len(calls) <= self._retried[name], f"the outside is asked once more for {name}"
+        self._calls[name] = [*calls, intent.since_ns]
+
+    def _is_due(self, height: int) -> bool:
+        due_ns = self.open[height].due_ns
+        return due_ns is not None and due_ns <= self._now_ns
+
+    def _cell(self, module: int, key: bytes) -> Cell:
+        return self._names[module], key
+
+    # What the ledger must say
+
+    def statuses(self) -> dict[int, str]:
+        """The status of each open intent, by its height."""
+        return {height: each.status for height, each in sorted(self.open.items())}
+
+    def counts(self) -> dict[str, int]:
+        """How many intents of each module are with adapters."""
+        return dict(Counter(each.cell[0] for each in self.open.values() if each.status == "open"))
+
+    def of_cell(self, cell: Cell, born: int) -> list[int]:
+        """The open intents of an incarnation, in order."""
+        return [
+            height for height, each in sorted(self.open.items()) if (each.cell, each.born) == (cell, born)
+        ]

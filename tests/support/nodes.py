@@ -1,0 +1,168 @@
+"""Nodes for tests: one over any engine, and the checker that every test of a node ends with.
+
+`open_node` wires a node as `cellule.open` does, without a folder. `check_store` is replay-or-die: every world
+of a store is checked, verified by running its steps again, and restored from every snapshot it keeps to the
+same bytes. What a scenario promised to its clients is its own business; `events_of` gives it the journal.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cellule.app.built_app import Built
+from cellule.effects.adapter import Adapter, Adapters
+from cellule.errors import InvariantBroken
+from cellule.host.cas_fetch import drive
+from cellule.host.limits import IDLE_S, SNAPSHOT_TAIL_BYTES, STALL_S, WORLDS_MAX
+from cellule.host.node import Node, node_id
+from cellule.host.outbox.pool import Pool, PoolOptions
+from cellule.host.outbox.signatures import NodeKey
+from cellule.host.own.directory import Directory, WorldInfo
+from cellule.host.read.check import check_world
+from cellule.host.read.frames import read_frames
+from cellule.host.read.verify import verify_world
+from cellule.host.run.loader import Loader, read_head
+from cellule.host.run.outgoing import Dispatch
+from cellule.host.service import Cellule, Deploy
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EVENT
+from cellule.kernel.program import Programs
+from cellule.kernel.state.ledger import Budget
+from cellule.kernel.world import World
+from cellule.sources import Clock, Entropy, SystemClock
+from cellule.store import keys
+from cellule.store.cas import Cas
+from cellule.store.engine import Engine
+from cellule.testing.entropy import SeededEntropy
+from cellule.values.cid import Cid
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event of a journal: where it stands, its id, and how many cells it went to."""
+
+    height: int
+    id: str | bytes | None
+    schema: str
+    targets: int
+
+
+def load_app(path: Path) -> ModuleType:
+    """Import an app's file by its path, under the name of the file, as bundles need it."""
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module(path.stem)
+
+
+@asynccontextmanager
+async def open_node(
+    engine: Engine, built: Built | None, programs: Programs, *, clock: Clock | None = None,
+    entropy: Entropy | None = None, deploy: Deploy = "auto", budget: Budget | None = None,
+    snapshot_bytes: int = SNAPSHOT_TAIL_BYTES, stall_s: float = STALL_S, idle_s: float = IDLE_S,
+    worlds_max: int = WORLDS_MAX, owner: bool = True, adapters: Iterable[Adapter] = (),
+    key: NodeKey | None = None, pool: PoolOptions | None = None,
+) -> AsyncIterator[Cellule]:  # fmt: skip
+    """A running node over an engine; it performs effects if it has the `key` that vouches for receipts."""
+    clock, entropy = clock or SystemClock(), entropy or SeededEntropy(0, "node")
+    dispatch = Dispatch()
+    loader = Loader(
+        engine, programs, clock, entropy, node_id(clock, entropy), budget or Budget(), None, None,
+        snapshot_bytes, stall_s, key, dispatch,
+    )  # fmt: skip
+    node = Node(engine, loader, clock, entropy, owner, lambda: "another", idle_s, worlds_max)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(node.running())
+        if owner and key is not None:
+            node.pool = Pool(
+                engine, Adapters(adapters), key, node.cas, clock, entropy, arrived=node.receipts_arrived,
+                options=pool,
+            )  # fmt: skip
+            dispatch.pool = node.pool
+            await stack.enter_async_context(node.pool.running())
+        yield Cellule(node, built, deploy)
+
+
+async def check_store(engine: Engine, programs: Programs) -> list[WorldInfo]:
+    """Prove every world of a store; raises at the first thing that is wrong."""
+    entropy = SeededEntropy(0, "check")
+    directory = Directory(engine, SystemClock(), entropy)
+    loader = Loader(
+        engine, programs, SystemClock(), entropy, node_id(SystemClock(), entropy), Budget(), None, None, 0
+    )
+    found: list[WorldInfo] = []
+    for universe in await directory.universes():
+        cas = Cas(engine, universe.id, entropy=entropy)
+        for info in await directory.worlds(universe.id):
+            await check_world(loader, info, cas)
+            verified = await verify_world(loader, info, cas)
+            if verified.difference is not None:
+                raise InvariantBroken(
+                    "testing.not_repeatable", "{difference}", difference=verified.difference
+                )
+            await _check_snapshots(loader, info, cas)
+            found.append(info)
+    return found
+
+
+async def events_of(engine: Engine, info: WorldInfo) -> list[Recorded]:
+    """Every event of a world's journal that came from outside, oldest first."""
+    head = await read_head(engine, info)
+    found: list[Recorded] = []
+    async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
+        frame = decode_frame(data)
+        for position, record in enumerate(frame.records):
+            if record[0] == EVENT:
+                height = frame.header.first + position
+                found.append(Recorded(height, record[2], frame.names[record[3]], len(record[5])))
+    return found
+
+
+async def records_of(engine: Engine, info: WorldInfo) -> list[tuple[int, list[Any]]]:
+    """Every record of a world's journal with its height."""
+    head = await read_head(engine, info)
+    found: list[tuple[int, list[Any]]] = []
+    async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
+        frame = decode_frame(data)
+        found += [(frame.header.first + at, record) for at, record in enumerate(frame.records)]
+    return found
+
+
+async def _check_snapshots(loader: Loader, info: WorldInfo, cas: Cas) -> None:
+    """Every kept snapshot and the frames above it lead to the same bytes."""
+    head = await read_head(loader.engine, info)
+    page = await loader.engine.scan(*keys.snapshot_range(info.universe, info.id), limit=1_000)
+    roots: dict[Cid, int] = {}
+    for key, value in page.items:
+        world = await _restored(
+            loader, info, cas, keys.snapshot_height(key), Cid.of_bytes(value), head.height
+        )
+        roots[await _root_of(world, cas)] = keys.snapshot_height(key)
+    if len(roots) != 1:
+        raise InvariantBroken(
+            "testing.replay_differs", "world {world} restores to different bytes: {roots}",
+            world=info.name, roots={str(cid): height for cid, height in roots.items()},
+        )  # fmt: skip
+
+
+async def _restored(
+    loader: Loader, info: WorldInfo, cas: Cas, height: int, snapshot: Cid, last: int
+) -> World:
+    restoring = World.restore(snapshot, info.id, loader.programs)
+    opened = await drive(restoring.open(), restoring.nodes, cas)
+    async for _, frame in read_frames(loader.engine, info.universe, info.id, height + 1, last):
+        await drive(opened.apply(frame), restoring.nodes, cas)
+    return await drive(opened.world(), restoring.nodes, cas)
+
+
+async def _root_of(world: World, cas: Cas) -> Cid:
+    job: Any = world.snapshot()
+    root: Cid = await drive(job.run(), world.ledger.nodes, cas)
+    return root
