@@ -8,8 +8,8 @@ import cellule
 from bench.growth_child import WORLD
 from bench.report import Row, measured
 from cellule.assembly import DATABASE
+from cellule.host.journal import read_frames
 from cellule.host.own.directory import baseline_of
-from cellule.host.read.frames import read_frames
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.values.cbor import links_of

@@ -36,8 +36,8 @@ from bench.ingest_jobs import JOBS, Job
 from bench.ingest_others import Others
 from bench.ingest_rows import at_most
 from bench.report import Row, measured, ratio, stream
+from cellule.host.inbox.sends import Sent
 from cellule.host.ingress.handles import WorldHandle
-from cellule.host.ingress.sends import Sent
 
 KEYS = 1_000
 IN_FLIGHT = {1: 50, 10: 500, 100: 2_000, 1_000: 20_000}  # and the events of a round

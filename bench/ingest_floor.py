@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from bench.ingest_jobs import Job, States
 from cellule.host.ingress.handles import WorldHandle
-from cellule.host.read.frames import frame_rows
+from cellule.host.journal import frame_rows
 from cellule.kernel.journal.frame import Frame, decode_frame, encode_frame
 from cellule.kernel.journal.records import STEP
 from cellule.store import keys

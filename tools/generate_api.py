@@ -39,7 +39,7 @@ HANDLES = {
     "Cellule": "cellule.host.service",
     "WorldHandle": "cellule.host.ingress.handles",
     "CellHandle": "cellule.host.ingress.handles",
-    "Sent": "cellule.host.ingress.sends",
+    "Sent": "cellule.host.inbox.sends",
     "Applied": "cellule.host.ingress.handles",
     "CellView": "cellule.host.ingress.handles",
     "Version": "cellule.host.read.reader",

@@ -52,7 +52,7 @@ SUBJECTS = (
     Subject("cellule.host.ingress.handles", "WorldHandle", "SyncWorld", frozenset({"types", "follower"})),
     Subject("cellule.host.ingress.handles", "CellHandle", "SyncCell"),
     Subject(
-        "cellule.host.ingress.sends", "Sent", "SyncSent",
+        "cellule.host.inbox.sends", "Sent", "SyncSent",
         frozenset({"item", "laid", "left", "rows", "slots", "waiters", "wake", "fail", "stopped_slot"}),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from shop import Paid, Placed, app
 
 from cellule.assembly import open as open_node
-from cellule.host.ingress.sends import Sent
+from cellule.host.inbox.sends import Sent
 
 SEED = 7
 BATCHES = 100  # how often the process says how far it is

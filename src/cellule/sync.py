@@ -21,16 +21,15 @@ from cellule import assembly
 from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
+from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.handles import Applied, CellHandle, CellView, WorldHandle
-from cellule.host.ingress.sends import Sent, Wait
+from cellule.host.journal import Head, Progress
 from cellule.host.limits import HISTORY_MAX
 from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import UniverseInfo, WorldInfo
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
-from cellule.host.read.frames import Head
 from cellule.host.read.reader import Version
-from cellule.host.run.loader import Progress
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.kernel.items import Stepped, Verb
 from cellule.kernel.journal.frame import Frame
@@ -353,7 +352,7 @@ class SyncSent(Facade[Sent]):
     `height` is where it stands in the journal, `steps` what its cells made of it, `duplicate` that its id was
     there before, `error` why it is not there or not known to be, `parked` which cell keeps it and why.
 
-    The synchronous form of `cellule.host.ingress.sends.Sent`.
+    The synchronous form of `cellule.host.inbox.sends.Sent`.
     """
 
     __slots__ = ()

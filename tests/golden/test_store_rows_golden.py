@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from cellule.host.ingress.inbox import control_row, event_row
+from cellule.host.inbox.inbox import control_row, event_row
+from cellule.host.journal import Head, frame_rows
 from cellule.host.own.directory import baseline_of, baseline_row
-from cellule.host.read.frames import Head, frame_rows
 from cellule.kernel.items import ControlItem, EventItem
 from cellule.store import keys
 from cellule.store.cas import Cas

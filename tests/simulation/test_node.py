@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cellule.errors import Fenced, InvariantBroken, Parked, Rejected, Unavailable
-from cellule.host.ingress.inbox import Inbox
+from cellule.host.inbox.inbox import Inbox
 from cellule.host.run import loader as loading
 from cellule.host.run.commits import Committer
 from cellule.host.run.world_runner import WorldRunner

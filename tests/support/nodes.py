@@ -20,15 +20,15 @@ from cellule.app.built_app import Built
 from cellule.effects.adapter import Adapter, Adapters
 from cellule.errors import InvariantBroken
 from cellule.host.cas_fetch import drive
+from cellule.host.journal import read_frames
 from cellule.host.limits import IDLE_S, SNAPSHOT_TAIL_BYTES, STALL_S, WORLDS_MAX
 from cellule.host.node import Node, node_id
 from cellule.host.outbox.pool import Pool, PoolOptions
 from cellule.host.outbox.signatures import NodeKey
-from cellule.host.own.directory import Directory, WorldInfo
+from cellule.host.own.directory import Directory, WorldInfo, read_head
 from cellule.host.read.check import check_world
-from cellule.host.read.frames import read_frames
 from cellule.host.read.verify import verify_world
-from cellule.host.run.loader import Loader, read_head
+from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.service import Cellule, Deploy
 from cellule.kernel.journal.frame import decode_frame

@@ -22,10 +22,10 @@ from cellule.cli.errors import Exit, exit_code, message_of
 from cellule.cli.output import table
 from cellule.cli.session import Session, is_running, session_of
 from cellule.errors import CelluleError, Corrupted
-from cellule.host.own.directory import WorldInfo
+from cellule.host.journal import frame_at
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.own.folder import FolderLock
-from cellule.host.read.frames import frame_at
-from cellule.host.run.loader import Loader, read_head
+from cellule.host.run.loader import Loader
 from cellule.host.service import Cellule
 from cellule.kernel.journal.frame import decode_frame
 

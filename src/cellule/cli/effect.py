@@ -11,8 +11,8 @@ from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, eff
 from cellule.cli.output import facts
 from cellule.cli.session import Session, operator, patience, session_of, teller_of
 from cellule.host.ingress.handles import WorldHandle
+from cellule.host.ingress.world_effects import LIST_MAX
 from cellule.host.outbox.repair import Report
-from cellule.host.read.effects.world_effects import LIST_MAX
 from cellule.kernel.state.intent_id import ID_BYTES, intent_text
 
 app = typer.Typer(help="Effects: what cells ask of the outside.", no_args_is_help=True)

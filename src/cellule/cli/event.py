@@ -16,8 +16,8 @@ from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
 from cellule.cli.session import Session, is_running, patience, session_of, teller_of
 from cellule.errors import Rejected
+from cellule.host.inbox.sends import Wait
 from cellule.host.ingress.handles import Applied, WorldHandle
-from cellule.host.ingress.sends import Wait
 from cellule.host.read.record_view import id_text, key_of_text
 from cellule.host.service import Cellule
 from cellule.kernel.journal.records import Status

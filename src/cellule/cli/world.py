@@ -11,9 +11,8 @@ from cellule.cli.controls import Timeout, Why, perform
 from cellule.cli.errors import usage
 from cellule.cli.output import facts, table
 from cellule.cli.session import Session, operator, owner_of, patience, session_of, teller_of
-from cellule.host.own.directory import WorldInfo, baseline_of
+from cellule.host.own.directory import WorldInfo, baseline_of, read_head
 from cellule.host.read.cell_list import Listing, list_world
-from cellule.host.run.loader import read_head
 from cellule.host.service import Cellule
 from cellule.kernel.manifest.model import Manifest
 from cellule.store import keys

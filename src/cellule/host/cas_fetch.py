@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TypeVar
 
 from cellule.errors import Corrupted, Rejected
@@ -38,3 +38,13 @@ async def fetch_nodes(cas: Cas, cids: tuple[Cid, ...]) -> dict[Cid, bytes]:
     except Rejected as error:
         raise Corrupted("host.node_missing", "a node of the world is missing: {why}", why=error) from error
     return found
+
+
+async def put_blocks(cas: Cas, blocks: Mapping[Cid, bytes]) -> None:
+    """Put blocks whose CIDs are known; each under the codec its CID names."""
+    dag = [data for cid, data in blocks.items() if cid.codec == "dag-cbor"]
+    raw = [data for cid, data in blocks.items() if cid.codec == "raw"]
+    if dag:
+        await cas.put_many(dag, "dag-cbor", trusted=True)
+    if raw:
+        await cas.put_many(raw, "raw", trusted=True)

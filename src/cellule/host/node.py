@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cellule.errors import CelluleError, Corrupted, InvariantBroken, Rejected, Unavailable
+from cellule.host.cas_fetch import put_blocks
+from cellule.host.journal import Progress
 from cellule.host.limits import FAILED_REST_S, IDLE_S, LOOK_S, WORLDS_MAX
 from cellule.host.outbox.pool import Pool
+from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.repair import repair
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.own.wakes import Waker
-from cellule.host.run.commits import put_blocks
-from cellule.host.run.loader import Loader, Progress
-from cellule.host.run.local_receipts import Rows
+from cellule.host.run.loader import Loader
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import Opening
 from cellule.kernel.manifest.model import Manifest

@@ -13,12 +13,12 @@ from uuid import UUID
 
 from cellule.app.built_app import Built
 from cellule.errors import Rejected
+from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.node import DEFAULT_UNIVERSE, Node
 from cellule.host.own.directory import UniverseInfo, WorldInfo
 from cellule.host.read.reader import Reader
-from cellule.host.run.commits import put_blocks
 from cellule.kernel.manifest.compare import compare_manifests
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.link import Link

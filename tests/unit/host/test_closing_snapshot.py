@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cellule.host.own.directory import baseline_of
-from cellule.host.read.frames import read_frames
-from cellule.host.run.loader import read_head
+from cellule.host.journal import read_frames
+from cellule.host.own.directory import baseline_of, read_head
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine

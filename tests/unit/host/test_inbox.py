@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cellule.host.ingress.inbox import Inbox, enqueue, event_row
+from cellule.host.inbox.inbox import Inbox, enqueue, event_row
 from cellule.host.limits import LOOK_PASSES
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
 from cellule.host.outbox.signatures import NodeKey

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from cellule.errors import Corrupted, Gone, Rejected, Unavailable
-from cellule.host.ingress.inbox import UNREADABLE
+from cellule.host.inbox.inbox import UNREADABLE
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import REFUSED
 from cellule.store import keys
@@ -472,7 +472,7 @@ def test_a_damaged_world_stops_alone(on_node, tally):
         assert len(await events_of(engine, info)) == 2
 
     async def world_head(engine, info):
-        from cellule.host.run.loader import read_head
+        from cellule.host.own.directory import read_head
 
         return (await read_head(engine, info)).height
 

@@ -8,8 +8,8 @@ from contextlib import aclosing
 import pytest
 
 from cellule.errors import Unavailable
-from cellule.host.ingress.inbox import enqueue
-from cellule.host.ingress.requests import Request
+from cellule.host.inbox.inbox import enqueue
+from cellule.host.inbox.requests import Request
 from cellule.host.own.directory import baseline_of
 from cellule.kernel.journal.records import CONTROL, REFUSED, SNAPSHOT
 from cellule.store import keys

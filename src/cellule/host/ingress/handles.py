@@ -15,22 +15,21 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, Gone, Rejected
-from cellule.host.codecs import WorldCodecs
-from cellule.host.ingress.inbox import check_event_size
+from cellule.host.codecs import WorldCodecs, readable
+from cellule.host.inbox.inbox import check_event_size
+from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
 from cellule.host.ingress.remote import Remote, check_reply
-from cellule.host.ingress.sends import Sent, Wait, check_steps, parked, readable
+from cellule.host.ingress.world_effects import WorldEffects
+from cellule.host.journal import Head, Progress, read_frames
 from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
 from cellule.host.node import Node
 from cellule.host.outbox.repair import Report
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.effects.schedules import check_schedule, list_schedules, preview_schedule
-from cellule.host.read.effects.world_effects import WorldEffects
 from cellule.host.read.follower import Follower
-from cellule.host.read.frames import Head, read_frames
 from cellule.host.read.reader import Reader, Version
 from cellule.host.read.times import height_at, nanoseconds_of
-from cellule.host.run.loader import Progress, read_head
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
 from cellule.kernel.journal.frame import Frame, decode_frame

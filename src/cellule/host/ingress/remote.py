@@ -9,13 +9,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.ingress.inbox import control_row, enqueue, event_row
-from cellule.host.ingress.requests import Request
-from cellule.host.ingress.sends import Wait
+from cellule.host.inbox.inbox import control_row, enqueue, event_row
+from cellule.host.inbox.requests import Request
+from cellule.host.inbox.sends import Wait
 from cellule.host.node import Node
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.reader import Reader
-from cellule.host.run.loader import read_head
 from cellule.kernel.items import BareEvent, ControlItem, EventItem
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.routes import Router

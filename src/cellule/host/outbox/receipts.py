@@ -9,6 +9,7 @@ the inbox. Whether the intent is open and the value fits is decided in the beat.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,6 +19,9 @@ from cellule.kernel.items import ReceiptItem
 from cellule.kernel.state.intent_id import ID_BYTES
 from cellule.values.envelope import check_envelope, open_envelope, seal
 from cellule.values.link import Link
+
+Rows = Sequence[tuple[bytes, ReceiptItem | None]]
+"""Keys of inbox rows, each with its receipt if that takes no look elsewhere."""
 
 KIND = "receipt"
 STATUSES = frozenset(("ok", "failed", "timeout", "cancelled", "denied", "abandoned"))

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import Conflict, Corrupted, OutcomeUnknown, Rejected
+from cellule.host.cas_fetch import put_blocks
 from cellule.host.limits import ATTEMPTS_MAX
 from cellule.host.outbox.limits import REPAIR_PAGE
 from cellule.host.outbox.receipts import KIND
@@ -31,7 +32,6 @@ from cellule.host.outbox.rows import (
     read_row,
     shard_range,
 )
-from cellule.host.run.commits import put_blocks
 from cellule.kernel.items import Opening
 from cellule.store import keys
 from cellule.store.cas import Cas

@@ -18,8 +18,8 @@ from uuid import UUID
 from cellule.errors import Conflict, OutcomeUnknown, Unavailable
 from cellule.host.outbox.kind_queue import Entry
 from cellule.host.outbox.limits import CHANGES_BYTES_MAX, CHANGES_MAX
+from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.rows import Stored
-from cellule.host.run.local_receipts import Rows
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import ReceiptItem
 from cellule.sources import Entropy

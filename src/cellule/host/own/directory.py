@@ -14,8 +14,8 @@ from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import Rejected
-from cellule.host.read.frames import Head
+from cellule.errors import Corrupted, Rejected
+from cellule.host.journal import Head
 from cellule.host.store_retry import settle
 from cellule.sources import Clock, Entropy, uuid7
 from cellule.store import keys
@@ -209,3 +209,11 @@ def suggestion(name: str, known: list[str]) -> str:
 def _universe(universe: UUID, stored: bytes) -> UniverseInfo:
     row: Any = decode(stored)
     return UniverseInfo(universe, row["name"], row["created_ns"])
+
+
+async def read_head(engine: Engine, info: WorldInfo) -> Head:
+    """The newest committed frame of a world."""
+    [stored] = await engine.read([keys.world_head(info.universe, info.id)])
+    if stored is None:
+        raise Corrupted("host.no_head", "world {world} has no head", world=info.name)
+    return Head.of_row(stored)

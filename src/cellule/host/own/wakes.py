@@ -9,23 +9,57 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 from uuid import UUID
 
-from cellule.errors import Corrupted, Fenced, InvariantBroken, Unavailable
+from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable
 from cellule.host.limits import LOOK_S, WAKE_PAGE
+from cellule.host.own.directory import Directory, WorldInfo
+from cellule.sources import Clock
 from cellule.store import keys
-from cellule.store.engine import SCAN_LIMIT_MAX, Batch
+from cellule.store.engine import SCAN_LIMIT_MAX, Batch, Engine
 from cellule.store.tuples import unpack
 
-if TYPE_CHECKING:
-    from cellule.host.node import Node
+
+class Awake(Protocol):
+    """A world at work, as far as a waker needs it."""
+
+    def ring(self, ready: bytes | None = None) -> None:
+        """The inbox may have items."""
+
+
+class Worlds(Protocol):
+    """What a waker asks of the node whose worlds it wakes."""
+
+    @property
+    def engine(self) -> Engine:
+        """The store."""
+
+    @property
+    def clock(self) -> Clock:
+        """What timers are due by."""
+
+    @property
+    def directory(self) -> Directory:
+        """The worlds there are."""
+
+    def is_loaded(self, world: UUID) -> bool:
+        """Tell whether a world is in memory."""
+
+    def may_rouse(self, world: UUID) -> bool:
+        """Tell whether a world may be opened without a caller."""
+
+    async def hosted(self, info: WorldInfo) -> Awake:
+        """The world at work, loaded if it is not."""
+
+    def report(self, info: WorldInfo, error: CelluleError) -> None:
+        """A person has to look at this world."""
 
 
 class Waker:
     """Wakes the worlds of a node that owns its store."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Worlds) -> None:
         self._node = node
         self._engine = node.engine
 

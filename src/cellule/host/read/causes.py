@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from cellule.host.own.directory import WorldInfo
+from cellule.host.journal import frame_at, read_frames
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
-from cellule.host.read.frames import frame_at, read_frames
 from cellule.host.read.record_view import RecordRenderer, RecordView
-from cellule.host.run.loader import read_head
 from cellule.kernel.journal.frame import Frame, Record, decode_frame
 from cellule.kernel.journal.records import (
     DECISION,

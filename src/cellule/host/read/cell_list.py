@@ -11,8 +11,8 @@ from typing import Any
 
 from cellule.errors import Rejected
 from cellule.host.cas_fetch import drive
+from cellule.host.journal import Progress
 from cellule.host.read.follower import Follower
-from cellule.host.run.loader import Progress
 from cellule.kernel.index import pages
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Entry, unpack

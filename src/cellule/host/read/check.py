@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
-from cellule.host.own.directory import WorldInfo
-from cellule.host.read.frames import read_frames
-from cellule.host.run.loader import Loader, Progress, read_head
+from cellule.host.journal import Progress, read_frames
+from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.run.loader import Loader
 from cellule.kernel.need import Nodes
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
 from cellule.store import keys

@@ -7,9 +7,8 @@ so it is found by following causes, each record once.
 
 from __future__ import annotations
 
-from cellule.host.own.directory import WorldInfo
-from cellule.host.read.frames import frame_at
-from cellule.host.run.loader import read_head
+from cellule.host.journal import frame_at
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.kernel.journal.frame import Frame, Record, decode_frame
 from cellule.kernel.journal.records import EVENT, TIMER
 from cellule.store.engine import Engine

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
-from cellule.host.own.directory import WorldInfo
-from cellule.host.read.frames import read_frames
-from cellule.host.run.loader import Loader, Progress, read_head
+from cellule.host.journal import Progress, read_frames
+from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.run.loader import Loader
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.world import Opened, World

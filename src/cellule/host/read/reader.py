@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 from cellule.errors import Rejected
 from cellule.host.cas_fetch import drive, fetch_nodes
 from cellule.host.codecs import WorldCodecs
+from cellule.host.journal import Head, frame_at, read_frames
 from cellule.host.node import Node
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
-from cellule.host.read.frames import Head, frame_at, read_frames
 from cellule.host.run.deliveries import stop_reason
-from cellule.host.run.loader import read_head
 from cellule.kernel.items import ControlItem, Stepped
 from cellule.kernel.journal.frame import Frame, Record, decode_frame
 from cellule.kernel.journal.records import CONTROL, EVENT, OK, RECEIPT, REFUSED, STEP, Status

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from cellule.app.keys import TypedKey
 from cellule.errors import CelluleError, Rejected
-from cellule.host.ingress.sends import readable
+from cellule.host.codecs import readable
+from cellule.host.journal import frame_at
+from cellule.host.own.directory import read_head
 from cellule.host.read.follower import Follower
-from cellule.host.read.frames import frame_at
-from cellule.host.run.loader import read_head
 from cellule.kernel.journal.frame import Frame, Record, decode_frame
 from cellule.kernel.journal.records import (
     AT_ONCE,

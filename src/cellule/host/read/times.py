@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from cellule.errors import Rejected
-from cellule.host.own.directory import WorldInfo
-from cellule.host.read.frames import frame_at
-from cellule.host.run.loader import read_head
+from cellule.host.journal import frame_at
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.kernel.journal.frame import decode_frame
 from cellule.store.engine import Engine
 

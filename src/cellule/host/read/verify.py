@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
-from cellule.host.own.directory import WorldInfo, baseline_of
-from cellule.host.read.frames import read_frames
-from cellule.host.run.loader import Loader, Progress, read_head
+from cellule.host.journal import Progress, read_frames
+from cellule.host.own.directory import WorldInfo, baseline_of, read_head
+from cellule.host.run.loader import Loader
 from cellule.kernel.need import Need
 from cellule.kernel.prove.replay import Witness
 from cellule.kernel.prove.verify import Difference, Verifier

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cellule.errors import Conflict, Fenced, OutcomeUnknown, Unavailable
-from cellule.host.ingress.sends import Sent
+from cellule.host.cas_fetch import put_blocks
+from cellule.host.inbox.sends import Sent
+from cellule.host.journal import Head, frame_rows
 from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
-from cellule.host.read.frames import Head, frame_rows
 from cellule.host.run.outgoing import Outgoing
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import BatchResult
@@ -155,16 +156,6 @@ class Committer:
         if epoch == self._epoch and stored == self._head_row:
             return False
         raise fenced(self._world)
-
-
-async def put_blocks(cas: Cas, blocks: Mapping[Cid, bytes]) -> None:
-    """Put blocks whose CIDs are known; each under the codec its CID names."""
-    dag = [data for cid, data in blocks.items() if cid.codec == "dag-cbor"]
-    raw = [data for cid, data in blocks.items() if cid.codec == "raw"]
-    if dag:
-        await cas.put_many(dag, "dag-cbor", trusted=True)
-    if raw:
-        await cas.put_many(raw, "raw", trusted=True)
 
 
 def fenced(world: object) -> Fenced:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellule.host.ingress.sends import Sent
+from cellule.host.inbox.sends import Sent
 from cellule.kernel.items import LATER, Admitted, BatchResult, Beat, Duplicate, RefusedItem
 from cellule.kernel.journal.records import HALTED, PARKED
 from cellule.kernel.state.cells import Slot

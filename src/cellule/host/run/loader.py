@@ -13,12 +13,12 @@ from uuid import UUID
 
 from cellule.errors import Corrupted, Fenced
 from cellule.host.cas_fetch import drive
-from cellule.host.ingress.inbox import Inbox
-from cellule.host.ingress.sends import Sent
+from cellule.host.inbox.inbox import Inbox
+from cellule.host.inbox.sends import Sent
+from cellule.host.journal import Head, Progress, read_frames
 from cellule.host.limits import ATTEMPTS_MAX, STALL_S
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import WorldInfo, baseline_of
-from cellule.host.read.frames import Head, read_frames
 from cellule.host.run.commits import Committer
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.snapshots import Snapshots
@@ -35,8 +35,6 @@ from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +138,3 @@ class Loader:
             raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
         key, value = page.items[0]
         return Head.of_row(head), keys.snapshot_height(key), Cid.of_bytes(value)
-
-
-async def read_head(engine: Engine, info: WorldInfo) -> Head:
-    """The newest committed frame of a world."""
-    [stored] = await engine.read([keys.world_head(info.universe, info.id)])
-    if stored is None:
-        raise Corrupted("host.no_head", "world {world} has no head", world=info.name)
-    return Head.of_row(stored)

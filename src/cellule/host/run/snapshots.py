@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from cellule.errors import Conflict, Unavailable
-from cellule.host.cas_fetch import fetch_nodes
+from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.limits import (
     SNAPSHOT_CLOSE_BYTES,
     SNAPSHOT_RETRY_S,
@@ -24,7 +24,7 @@ from cellule.host.limits import (
     SNAPSHOTS_KEPT,
 )
 from cellule.host.own.directory import baseline_row
-from cellule.host.run.commits import fenced, put_blocks
+from cellule.host.run.commits import fenced
 from cellule.kernel.need import Need, Pause
 from cellule.sources import Clock
 from cellule.store import keys

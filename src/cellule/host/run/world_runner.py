@@ -16,9 +16,10 @@ from uuid import UUID
 
 from cellule.errors import CelluleError, InvariantBroken, Unavailable
 from cellule.host.cas_fetch import fetch_nodes
-from cellule.host.ingress.inbox import Inbox, Taken
-from cellule.host.ingress.requests import Request, Requests
-from cellule.host.ingress.sends import Sent, lost, release_laid
+from cellule.host.inbox.inbox import Inbox, Taken
+from cellule.host.inbox.requests import Request, Requests
+from cellule.host.inbox.sends import Sent, lost, release_laid
+from cellule.host.journal import Head
 from cellule.host.limits import (
     BEAT_ITEMS_EARLY,
     BEAT_ITEMS_MAX,
@@ -29,11 +30,10 @@ from cellule.host.limits import (
     UNCOMMITTED_BEATS_MAX,
     UNCOMMITTED_BYTES_MAX,
 )
-from cellule.host.read.frames import Head
+from cellule.host.outbox.receipts import Rows
 from cellule.host.run.bell import Bell
 from cellule.host.run.commits import Committer, Finished
 from cellule.host.run.deliveries import Deliveries
-from cellule.host.run.local_receipts import Rows
 from cellule.host.run.outgoing import Dispatch, outgoing_of
 from cellule.host.run.questions import Question, Questions
 from cellule.host.run.snapshots import Snapshots

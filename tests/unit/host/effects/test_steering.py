@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cellule.errors import Rejected, Unavailable
-from cellule.host.read.effects.world_effects import WorldEffects
+from cellule.host.ingress.world_effects import WorldEffects
 from cellule.kernel.state.intent_id import parse_intent
 from cellule.store import keys
 from cellule.store.engine import Batch

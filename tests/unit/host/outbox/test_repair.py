@@ -9,7 +9,7 @@ import pytest
 
 from cellule.effects.adapter import Retry
 from cellule.errors import Rejected
-from cellule.host.outbox.inject import inject
+from cellule.host.ingress.inject import inject
 from cellule.host.outbox.listing import find_row, list_rows
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.repair import repair

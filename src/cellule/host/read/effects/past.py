@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from cellule.errors import Rejected
+from cellule.host.journal import Progress, read_frames
 from cellule.host.node import Node
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.effects.model import DecisionView, EffectDetail, EffectView, ReceiptView
-from cellule.host.read.frames import read_frames
 from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import shown
-from cellule.host.run.loader import Progress, read_head
 from cellule.kernel.journal.frame import Frame, Record, decode_frame
 from cellule.kernel.journal.records import DECISION, INTENT, NOBODY, RECEIPT, Settled, VerdictCode
 from cellule.kernel.state.intent_id import intent_digest, intent_text

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cellule.errors import OutcomeUnknown, Rejected
-from cellule.host.ingress.requests import Request
-from cellule.host.ingress.sends import Sent
+from cellule.host.inbox.local_receipts import LocalReceipts
+from cellule.host.inbox.requests import Request
+from cellule.host.inbox.sends import Sent
 from cellule.host.limits import (
     ATTEMPTS_MAX,
     BEAT_BYTES_MAX,
@@ -32,9 +33,8 @@ from cellule.host.limits import (
     INBOX_PAGE,
     LOOK_PASSES,
 )
-from cellule.host.outbox.receipts import inbox_item, read_receipt, trusted_receipt
+from cellule.host.outbox.receipts import Rows, inbox_item, read_receipt, trusted_receipt
 from cellule.host.outbox.signatures import NodeKey
-from cellule.host.run.local_receipts import LocalReceipts, Rows
 from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, RefusalItem
 from cellule.kernel.limits import EVENT_BYTES_MAX
 from cellule.kernel.state.intent_id import intent_text

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from cellule.errors import CelluleError, OutcomeUnknown, Parked, StepFailed, Unavailable, VersionConflict
+from cellule.host.codecs import readable
 from cellule.kernel.items import BatchResult, Stepped, StepRow
 from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, PARKED, SKIPPED
 from cellule.kernel.state.cells import Slot
@@ -165,12 +166,3 @@ def lost(sent: Sent, world: object, why: BaseException, *, submitted: bool) -> C
         "host.not_accepted", "world {world} did not take the event: {why}", world=world, why=why,
         hint="Nothing was changed: send it again.",
     )  # fmt: skip
-
-
-def readable(key: bytes) -> str:
-    """A key as people write it: text where it is text, else hex."""
-    try:
-        text = key.decode()
-    except UnicodeDecodeError:
-        return f"0x{key.hex()}"
-    return text if text.isprintable() else f"0x{key.hex()}"

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cellule.host.limits import BEAT_BYTES_MAX, BROUGHT_MAX, READ_KEPT
+from cellule.host.outbox.receipts import Rows
 from cellule.kernel.items import ReceiptItem
-
-Rows = Sequence[tuple[bytes, ReceiptItem | None]]
-"""Keys of inbox rows, each with its receipt if that takes no look elsewhere."""
 
 
 class LocalReceipts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.ingress.inbox import enqueue
+from cellule.host.inbox.inbox import enqueue
 from cellule.host.outbox.limits import RECEIPT_INLINE_MAX
 from cellule.host.outbox.receipts import STATUSES, Receipt, receipt_item
 from cellule.host.outbox.signatures import NodeKey

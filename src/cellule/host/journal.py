@@ -10,7 +10,7 @@ frame belong to the batch that also moves the head.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,8 @@ from cellule.host.limits import FRAME_PART_BYTES, FRAMES_PAGE
 from cellule.store import keys
 from cellule.store.engine import Engine
 from cellule.values.cbor import decode, encode_flat
+
+Progress = Callable[[int, int], None]  # of how many, how many are done
 
 
 @dataclass(frozen=True, slots=True)

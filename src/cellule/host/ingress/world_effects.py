@@ -11,13 +11,14 @@ from typing import Any, Final, Protocol
 
 from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
 from cellule.host.codecs import WorldCodecs
+from cellule.host.ingress.inject import inject
+from cellule.host.journal import Progress
 from cellule.host.node import Node
-from cellule.host.outbox.inject import inject
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.repair import Report, repair
 from cellule.host.outbox.rows import Stored, read_row, store_row
 from cellule.host.outbox.signatures import NodeKey
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.causes import following_of
 from cellule.host.read.effects.letters import list_letters, walk_letters
 from cellule.host.read.effects.model import OPEN_STATUSES, EffectDetail, EffectRef, EffectView, Letter
@@ -26,7 +27,6 @@ from cellule.host.read.effects.openings import openings_of
 from cellule.host.read.effects.past import Past
 from cellule.host.read.effects.references import parse_reference, receipt_bytes, shown_reference
 from cellule.host.read.reader import Reader
-from cellule.host.run.loader import Progress, read_head
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import INTENT
 from cellule.kernel.state.intent_id import intent_text
