@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ from tests.support.servers.postgres import PostgresServer, missing_reason
 
 # Processes that tests start import `tests.support` too.
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+
+
+# A shell starts what it runs in the background with SIGINT ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

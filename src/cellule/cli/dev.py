@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +23,6 @@ from rich.text import Text
 from watchfiles import PythonFilter, awatch
 from watchfiles.main import FileChange
 
-from cellule.app import App
 from cellule.assembly import open as open_node
 from cellule.cli.app_loading import folder_of, load_app
 from cellule.cli.dev_effects import watch_effects
@@ -52,11 +50,6 @@ def dev(
 async def _serve(session: Session) -> None:
     """Open the folder with the app, and tell every record as it becomes durable."""
     app = load_app(_place(session))
-    with _terminable():
-        await _served(session, app)
-
-
-async def _served(session: Session, app: App) -> None:
     async with _with_parent(), open_node(session.data, app) as node:
         node.node.check_owner()
         world = await node.world(session.world_name or DEFAULT_WORLD, universe=session.universe_name)
@@ -87,17 +80,16 @@ async def _watch(session: Session) -> None:
     ignored = [session.data.absolute()]
     changes = awatch(folder, watch_filter=PythonFilter(ignore_paths=ignored), rust_timeout=500)
     saved: asyncio.Future[set[FileChange]] = asyncio.ensure_future(anext(changes))
-    with _terminable():
-        while True:
-            child = await _started(session, place)
-            try:
-                await _ended_or_saved(session, child, saved, folder)
-            finally:
-                await _end(child)
-            names = sorted(Path(path).name for _, path in saved.result())
-            line = {"kind": "reload", "files": names}
-            session.output.line(line, Text(f"{', '.join(names)} changed: starting again", style="bold"))
-            saved = asyncio.ensure_future(anext(changes))
+    while True:
+        child = await _started(session, place)
+        try:
+            await _ended_or_saved(session, child, saved, folder)
+        finally:
+            await _end(child)
+        names = sorted(Path(path).name for _, path in saved.result())
+        line = {"kind": "reload", "files": names}
+        session.output.line(line, Text(f"{', '.join(names)} changed: starting again", style="bold"))
+        saved = asyncio.ensure_future(anext(changes))
 
 
 async def _ended_or_saved(
@@ -134,20 +126,8 @@ async def _end(child: Process) -> None:
     """Ask the child to end, and wait until it has finished what it accepted."""
     if child.returncode is None:
         with suppress(ProcessLookupError):
-            child.send_signal(signal.SIGINT)
+            child.terminate()  # SIGINT may be ignored until its handlers are set
         await child.wait()
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """End as cleanly on SIGTERM as on an interrupt."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
 @asynccontextmanager

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,6 +36,11 @@ from cellule.host.read.record_view import RecordRenderer, key_of_text
 from cellule.host.service import DEFAULT_WORLD, Cellule
 from cellule.kernel.manifest.model import Manifest
 
+_ENDING: dict[signal.Signals, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}  # and what the second does
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -52,7 +58,7 @@ class Session:
         `until_interrupted`: the command has no other end, so an interrupt is a good one.
         """
         try:
-            asyncio.run(while_read(work) if until_interrupted else work)
+            asyncio.run(_until_ended(work) if until_interrupted else work)
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise typer.Exit(Exit.OK if until_interrupted else Exit.INTERRUPTED) from None
         except BrokenPipeError:
@@ -143,6 +149,37 @@ class Session:
             "cli.which_world", "universe {universe} has {count} worlds", universe=self.universe_name,
             count=len(names), hint=f"Name one with --world: {', '.join(sorted(names)[:8])}.",
         )  # fmt: skip
+
+
+async def _until_ended(work: Coroutine[Any, Any, None]) -> None:
+    """Do work that has no end of its own, until a signal comes or nobody reads what it writes."""
+    with ended_by_signals():
+        await while_read(work)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """End the current task cleanly on SIGINT and SIGTERM; a second signal ends the process at once.
+
+    The handlers are our own because a shell starts what it runs in the background with SIGINT ignored, and
+    Python then leaves it ignored.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    before = {sign: signal.getsignal(sign) for sign in _ENDING}
+
+    def end(*_: object) -> None:
+        for sign, hard in _ENDING.items():
+            signal.signal(sign, hard)
+        loop.call_soon_threadsafe(task.cancel)
+
+    for sign in _ENDING:
+        signal.signal(sign, end)  # not the loop's way, which could not end an app that hangs while it loads
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
 
 
 def session_of(context: typer.Context) -> Session:

@@ -108,6 +108,25 @@ def test_dev_tells_what_happens_and_reloads_on_save(project: Path, empty: Cellul
     assert "free" in empty("doctor").out
 
 
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_dev_in_the_background_of_a_shell_ends_well_by_a_signal(
+    project: Path, empty: Cellule, sign: int
+) -> None:
+    """A shell starts it with SIGINT ignored; an interrupt did nothing, and reloading waited for ever."""
+    dev = empty.start(
+        "--json", "dev", cwd=project, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+    )
+    try:
+        dev.json()
+        app = project / "app.py"
+        app.write_text(app.read_text().replace('reply="placed"', 'reply="welcome"'))
+        assert [dev.json()["kind"], dev.json()["kind"]] == ["reload", "ready"]
+        assert dev.end(sign) == 0
+    finally:
+        dev.close()
+    assert "free" in empty("doctor").out
+
+
 def test_a_file_that_does_not_load_is_told_and_the_next_save_tries_again(
     project: Path, empty: Cellule
 ) -> None:
