@@ -25,7 +25,7 @@ from cellule.errors import Conflict, Unavailable
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.postgres import PostgresEngine
-from cellule.store.engines.postgres.connections import Connection
+from cellule.store.engines.postgres.connection import Connection
 from cellule.store.rows import seal_row
 from tests.support.servers.postgres import PostgresServer, missing_reason
 

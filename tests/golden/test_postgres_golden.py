@@ -12,7 +12,7 @@ from cellule.store.engine import Batch
 from cellule.store.engines.postgres import PostgresEngine, install_script
 from cellule.store.engines.postgres.layout import LAYOUT_VERSION, arguments
 from cellule.store.engines.postgres.notify import channel_of, encode_notice
-from cellule.store.engines.postgres.watches import hash_of
+from cellule.store.engines.postgres.watch import hash_of
 
 UNIVERSE, WORLD = UUID(int=1), UUID(int=2)
 STORED = {

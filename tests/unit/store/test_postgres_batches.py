@@ -9,9 +9,9 @@ import pytest
 from cellule.errors import Rejected
 from cellule.store import keys
 from cellule.store.engine import Batch
-from cellule.store.engines.postgres.batches import commit_arguments, stamps_of
 from cellule.store.engines.postgres.install import check_schema_name
 from cellule.store.engines.postgres.layout import arguments, commit_statement
+from cellule.store.engines.postgres.writer import commit_arguments, stamps_of
 from cellule.store.rows import seal_row
 
 UNIVERSE, WORLD = UUID(int=1), UUID(int=2)

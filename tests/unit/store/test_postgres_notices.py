@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cellule.errors import Unavailable
 from cellule.store.engine import Batch, Stamp
 from cellule.store.engines.postgres.notify import HASHES_MAX, decode_notice, encode_notice
-from cellule.store.engines.postgres.watches import Watches, hash_of, written_hashes
+from cellule.store.engines.postgres.watch import Watches, hash_of, written_hashes
 
 SENDER = "0123abcd"
 

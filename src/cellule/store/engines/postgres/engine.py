@@ -23,14 +23,14 @@ from typing import Self
 from cellule.errors import CelluleError, Conflict, OutcomeUnknown
 from cellule.sources import Entropy, SystemEntropy
 from cellule.store.engine import Batch, Page, Stamp, check_batch, check_key, check_scan
-from cellule.store.engines.postgres.batches import commit_arguments, stamps_of
-from cellule.store.engines.postgres.connections import Connections, Limits, closed
+from cellule.store.engines.postgres.connection import Connections, Limits, closed
 from cellule.store.engines.postgres.install import check_schema_name, ensure_installed
 from cellule.store.engines.postgres.layout import commit_statement
 from cellule.store.engines.postgres.listen import Listener
 from cellule.store.engines.postgres.notify import SENDER_CHARACTERS, Notifier, channel_of
-from cellule.store.engines.postgres.reads import Reads
-from cellule.store.engines.postgres.watches import Watches, written_hashes
+from cellule.store.engines.postgres.reader import Reads
+from cellule.store.engines.postgres.watch import Watches, written_hashes
+from cellule.store.engines.postgres.writer import commit_arguments, stamps_of
 from cellule.store.families import check_one_family
 from cellule.store.format import check_format
 from cellule.store.rows import open_row

@@ -11,7 +11,7 @@ import re
 from zlib import crc32
 
 from cellule.errors import Rejected
-from cellule.store.engines.postgres.connections import Connection
+from cellule.store.engines.postgres.connection import Connection
 from cellule.store.engines.postgres.layout import LAYOUT_VERSION, install_script
 
 SERVER_VERSION_MIN = 14

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 
 from cellule.errors import CelluleError, Unavailable
-from cellule.store.engines.postgres.connections import Connection, Connections, closed, ended
+from cellule.store.engines.postgres.connection import Connection, Connections, closed, ended
 from cellule.store.engines.postgres.errors import DRIVER_ERRORS, mapped
 from cellule.store.engines.postgres.notify import decode_notice, wait_at_most
-from cellule.store.engines.postgres.reads import Reads
-from cellule.store.engines.postgres.watches import Watches
+from cellule.store.engines.postgres.reader import Reads
+from cellule.store.engines.postgres.watch import Watches
 
 BACKOFF_MIN_S = 0.1
 BACKOFF_MAX_S = 2.0

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from struct import pack, unpack
 
 from cellule.errors import Rejected, Unavailable
-from cellule.store.engines.postgres.connections import Connections
+from cellule.store.engines.postgres.connection import Connections
 
 HASHES_MAX = 1_400
 SENDER_CHARACTERS = 8

@@ -23,7 +23,7 @@ from cellule.store.engines.sqlite.check import CheckReport, Progress, check
 from cellule.store.engines.sqlite.connection import Connect, Settings, absolute_path, connect_sqlite3
 from cellule.store.engines.sqlite.errors import told
 from cellule.store.engines.sqlite.group import Decision, Outcome, prepare
-from cellule.store.engines.sqlite.reader import Lane, ReadRequest, ScanRequest, serve_reads, serve_scans
+from cellule.store.engines.sqlite.reader import ReadQueue, ReadRequest, ScanRequest, serve_reads, serve_scans
 from cellule.store.engines.sqlite.watch import Watchers
 from cellule.store.engines.sqlite.writer import GROUP_BATCHES_MAX, GROUP_BYTES_MAX, Waiting, Writer
 from cellule.store.families import check_one_family
@@ -51,8 +51,8 @@ class SqliteEngine:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._watchers = Watchers(lambda on: self._writer.poll(on=on))
-        self._reads: Lane[ReadRequest] = Lane(settings, serve_reads, self._answer)
-        self._scans: Lane[ScanRequest] = Lane(settings, serve_scans, self._answer)
+        self._reads: ReadQueue[ReadRequest] = ReadQueue(settings, serve_reads, self._answer)
+        self._scans: ReadQueue[ScanRequest] = ReadQueue(settings, serve_scans, self._answer)
         pauses = (self._reads.pause, self._scans.pause)
         self._writer = Writer(settings, self._settle, self._changed, pauses)
         self._opened: asyncio.Future[CelluleError | None] = self._loop.create_future()

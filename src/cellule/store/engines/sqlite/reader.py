@@ -58,7 +58,7 @@ class ScanRequest:
     answer: Future[Page | CelluleError]
 
 
-class Lane(Generic[R]):
+class ReadQueue(Generic[R]):
     """One thread and one connection for one kind of request.
 
     `serve` answers many requests at once; `settle` gets the answers, on this thread. `pause` is held while a

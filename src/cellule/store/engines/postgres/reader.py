@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cellule.store.engine import KEY_BYTES_MAX, PAGE_BYTES_MAX, VALUE_BYTES_MAX, Page
-from cellule.store.engines.postgres.connections import Connection
+from cellule.store.engines.postgres.connection import Connection
 from cellule.store.engines.postgres.layout import TABLES
 from cellule.store.families import Family, family
 from cellule.store.rows import CHECKSUM_BYTES, open_row
