@@ -25,7 +25,7 @@ import msgspec
 from bench.effects_app import Answer, Ask, Job, Wanted, job, nothing
 from cellule import Receipt
 from cellule.host.ingress.handles import WorldHandle
-from cellule.kernel.journal.records import EVENT, RECEIPT, STEP
+from cellule.kernel.journal.codes import EVENT, RECEIPT, STEP
 from cellule.store import keys
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.engines.sqlite.group import Decision
@@ -81,7 +81,7 @@ async def commits_of(world: WorldHandle, groups: Iterable[Rows], first: int) -> 
         heights = {keys.journal_height(key) for key, _ in written if journal[0] <= key < journal[1]}
         answers = sum(inbox[0] <= key < inbox[1] for key, _ in written)
         records = [
-            (frames[height].names, record) for height in sorted(heights) for record in frames[height].records
+            (frames[height].names, record) for height in sorted(heights) for record in frames[height].rows
         ]
         commits.append(
             Commit(_events(records), answers, _receipts(records), written, cleared, _states(records))

@@ -23,8 +23,8 @@ from stream import stream
 from cellule.assembly import open as open_node
 from cellule.host.own.folder import FolderLock
 from cellule.host.read.verify import verify_world
+from cellule.kernel.journal.codes import EVENT
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.records import EVENT
 from cellule.sync import open_sync
 
 HERE = Path(__file__).parent
@@ -146,7 +146,7 @@ async def prove(folder: Path, ids: list[str], orders: int) -> bool:
 
 def ids_in(frames: Iterable[Frame]) -> list[str]:
     """The ids of all events in the journal that were sent with one, in order."""
-    records = (record for frame in frames for record in frame.records)
+    records = (record for frame in frames for record in frame.rows)
     return [record[2] for record in records if record[0] == EVENT and isinstance(record[2], str)]
 
 

@@ -12,7 +12,7 @@ from cellule.effects.adapter import AdapterLimits, FunctionAdapter
 from cellule.host.outbox.pool import PoolOptions
 from cellule.host.outbox.rows import marker_range, place_range, rows_range
 from cellule.host.outbox.signatures import NodeKey
-from cellule.kernel.journal.records import INTENT, RECEIPT
+from cellule.kernel.journal.codes import INTENT, RECEIPT
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.postgres import PostgresEngine
 from tests.support.nodes import check_store, load_app, open_node, records_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellule.kernel.journal.records import DECISION, INTENT, RECEIPT, TIMER, Settled, VerdictCode
+from cellule.kernel.journal.codes import DECISION, INTENT, RECEIPT, TIMER, Settled, VerdictCode
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.prove.check import Position, check_frames, reachable
 from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, intent_text
@@ -149,7 +149,7 @@ def test_ids_and_hashes_of_keys_are_frozen(again, frozen):
 
 def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
     frames = [bytes.fromhex(row["hex"]) for row in frozen["frames"]]
-    records = [record for frame in check_frames(frames, Position(0, None)) for record in frame.records]
+    records = [record for frame in check_frames(frames, Position(0, None)) for record in frame.rows]
     fields = {kind: set() for kind in (INTENT, DECISION, RECEIPT)}
     for record in records:
         if record[0] in fields:

@@ -28,7 +28,7 @@ from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.fast import intents as express
 from cellule.kernel.items import Admitted, ControlItem, EventItem, ReceiptItem
-from cellule.kernel.journal.records import Settled
+from cellule.kernel.journal.codes import Settled
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.ordered.keys import pair_of

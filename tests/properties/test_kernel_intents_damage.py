@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from cellule.errors import Corrupted
 from cellule.kernel.items import EventItem
+from cellule.kernel.journal.codes import CONTROL, DECISION, INTENT, RECEIPT, TIMER
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import CONTROL, DECISION, INTENT, RECEIPT, TIMER
 from cellule.kernel.need import Need, Nodes, drive
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.prove.verify import Verifier
@@ -107,7 +107,7 @@ def places():
     """Where records about intents stand: (frame, record, field or field of `more`)."""
     found = []
     for at, data in enumerate(lived().world.frames):
-        for position, record in enumerate(decode_frame(data).records):
+        for position, record in enumerate(decode_frame(data).rows):
             if record[0] not in KINDS or (record[0] == TIMER and record[4][0] != "schedule"):
                 continue
             for field in range(1, len(record)):
@@ -195,7 +195,7 @@ def test_a_record_that_is_left_out_is_found_or_the_world_is_sound(data):
 
 def _first(kind, where=lambda record: True):
     for at, data in enumerate(lived().world.frames):
-        for position, record in enumerate(decode_frame(data).records):
+        for position, record in enumerate(decode_frame(data).rows):
             if record[0] == kind and where(record):
                 return at, position, record
     raise AssertionError("the bank has lived through no such record")

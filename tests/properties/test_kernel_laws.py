@@ -15,8 +15,8 @@ from cellule.kernel.decide import admission, rounds
 from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.index import LiveIndex, pages
 from cellule.kernel.items import Admitted, Duplicate, EventItem, Later
+from cellule.kernel.journal.codes import EMITTED, EVENT, HALTED, PARKED, STEP
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import EMITTED, EVENT, HALTED, PARKED, STEP
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.state import dedupe
 from cellule.kernel.state.cells import pack, unpack
@@ -148,7 +148,7 @@ def test_splitting_admission_into_other_beats_never_loses_or_duplicates_an_event
         world.settle()
         world.assert_replays()
     assert len(set(heights)) == len(events)
-    steps = [record for frame in world.frames for record in decode_frame(frame).records if record[0] == STEP]
+    steps = [record for frame in world.frames for record in decode_frame(frame).rows if record[0] == STEP]
     assert Counter(record[1] for record in steps if record[1] in heights) == Counter(
         heights * 2
     )  # two subscribers
@@ -166,7 +166,7 @@ def test_every_admitted_event_meets_each_of_its_cells_in_order(seed):
     expected: dict[tuple[str, bytes], list[int]] = {}
     consumed: dict[tuple[str, bytes], list[int]] = {}
     for frame in map(decode_frame, world.frames):
-        for height, record in enumerate(frame.records, start=frame.header.first):
+        for height, record in enumerate(frame.rows, start=frame.header.first):
             for at, key in record[5] if record[0] in (EVENT, EMITTED) else ():
                 expected.setdefault((frame.names[at], key), []).append(height)
             if record[0] == STEP and record[6] not in (HALTED, PARKED):

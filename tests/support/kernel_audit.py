@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cellule.kernel.items import Beat
+from cellule.kernel.journal.codes import Kind, Settled, Status, VerdictCode
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.records import Kind, Settled, Status, VerdictCode
 
 Cell = tuple[str, bytes]
 
@@ -96,7 +96,7 @@ class IntentAudit:
         """Read one frame."""
         self._names, self._now_ns = frame.names, frame.header.now_ns
         deleted: list[tuple[Cell, int, int]] = []
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             height, kind = frame.header.first + position, Kind(record[0])
             if kind == Kind.STEP and record[6] == Status.DELETED:
                 deleted.append((self._cell(record[2], record[3]), record[4], height))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cellule.kernel.journal.codes import Kind, Status
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.records import Kind, Status
 from cellule.kernel.ordered.keys import pair_of
 from cellule.values.cbor import decode
 from cellule.values.link import Link
@@ -25,7 +25,7 @@ def records_of(kernel: KernelWorld, data: bytes) -> list[Record]:
     """The records of a frame."""
     frame = decode_frame(data, prove=True)
     telling = _Telling(kernel, frame)
-    return [telling.record(record) for record in frame.records]
+    return [telling.record(record) for record in frame.rows]
 
 
 def cell_of(kernel: KernelWorld, base: str, key: bytes) -> Told | None:

@@ -31,8 +31,8 @@ from cellule.host.read.verify import verify_world
 from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.service import Cellule, Deploy
+from cellule.kernel.journal.codes import EVENT
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import EVENT
 from cellule.kernel.program import Programs
 from cellule.kernel.state.ledger import Budget
 from cellule.kernel.world import World
@@ -118,7 +118,7 @@ async def events_of(engine: Engine, info: WorldInfo) -> list[Recorded]:
     found: list[Recorded] = []
     async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
         frame = decode_frame(data)
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             if record[0] == EVENT:
                 height = frame.header.first + position
                 found.append(Recorded(height, record[2], frame.names[record[3]], len(record[5])))
@@ -131,7 +131,7 @@ async def records_of(engine: Engine, info: WorldInfo) -> list[tuple[int, list[An
     found: list[tuple[int, list[Any]]] = []
     async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
         frame = decode_frame(data)
-        found += [(frame.header.first + at, record) for at, record in enumerate(frame.records)]
+        found += [(frame.header.first + at, record) for at, record in enumerate(frame.rows)]
     return found
 
 

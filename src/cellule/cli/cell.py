@@ -27,8 +27,9 @@ from cellule.host.read.cell_list import PAGE_MAX, START, list_world
 from cellule.host.read.record_view import RecordRenderer
 from cellule.host.read.times import height_at
 from cellule.kernel.items import Verb
-from cellule.kernel.journal.frame import Frame, Record
-from cellule.kernel.journal.records import STEP
+from cellule.kernel.journal.codes import STEP
+from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.values.schema.text_forms import time_of_text, time_text
 
 app = typer.Typer(help="Cells: one instance of a module per key.", no_args_is_help=True)

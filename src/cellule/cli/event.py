@@ -20,7 +20,7 @@ from cellule.host.inbox.sends import Wait
 from cellule.host.ingress.handles import Applied, WorldHandle
 from cellule.host.read.record_view import id_text, key_of_text
 from cellule.host.service import Cellule
-from cellule.kernel.journal.records import Status
+from cellule.kernel.journal.codes import Status
 from cellule.sources import SystemClock, SystemEntropy, uuid7
 from cellule.values.json_view import to_json
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cellule.app import Built
-from cellule.kernel.journal.records import HALTED, SKIPPED
+from cellule.kernel.journal.codes import HALTED, SKIPPED
 from cellule.kernel.state.cells import Entry
 from cellule.testing.answers import Events, Failure
 from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from cellule.kernel.journal.codes import EMITTED, EVENT, INTENT, RECEIPT, STEP, Settled
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.records import EMITTED, EVENT, INTENT, RECEIPT, STEP, Settled
 from cellule.kernel.state.intent_id import intent_digest
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
@@ -154,7 +154,7 @@ class JournalView:
             self._read += 1
 
     def _take(self, frame: Frame) -> None:
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             height, kind = frame.header.first + position, record[0]
             if kind == EVENT:
                 _, _, given, schema, held, targets, _ = record

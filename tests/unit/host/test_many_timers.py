@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cellule.assembly import DATABASE, Options
 from cellule.assembly import open as open_node
-from cellule.kernel.journal.records import RECEIPT
+from cellule.kernel.journal.codes import RECEIPT
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.testing import ManualClock
 from cellule.values.cbor import decode

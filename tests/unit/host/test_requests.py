@@ -11,21 +11,21 @@ from cellule.errors import Unavailable
 from cellule.host.inbox.inbox import enqueue
 from cellule.host.inbox.requests import Request
 from cellule.host.own.directory import baseline_of
-from cellule.kernel.journal.records import CONTROL, REFUSED, SNAPSHOT
+from cellule.kernel.journal.codes import CONTROL, REFUSED, SNAPSHOT
 from cellule.store import keys
 from cellule.store.engines.memory import MemoryEngine
 from cellule.values.link import Link
 
 
 async def records(world):
-    return [record async for frame in world.frames() for record in frame.records]
+    return [record async for frame in world.frames() for record in frame.rows]
 
 
 async def first(world, kind):
     """The first record of a kind, once it is durable."""
     async with aclosing(world.tail(after=0)) as frames:
         async for frame in frames:
-            for record in frame.records:
+            for record in frame.rows:
                 if record[0] == kind:
                     return record
     raise AssertionError("the journal ended")

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from cellule.errors import Parked, Rejected, StepFailed, VersionConflict
-from cellule.kernel.journal.records import OK
+from cellule.kernel.journal.codes import OK
 
 
 def test_an_applied_event_has_a_committed_step_of_every_cell(on_node, tally):

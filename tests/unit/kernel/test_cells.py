@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import EventItem, RefusedItem
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, SKIPPED
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, OK, SKIPPED
 from cellule.kernel.limits import LOG_CHUNK_BYTES, OUTPUT_BYTES_MAX
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
@@ -66,7 +66,7 @@ def test_reply_and_annotation_are_in_the_record(world):
     beat = world.send("shop/Placed@1", {"order": "o1", "total": 3})
     assert decode(beat.steps[0].reply) == {"at": beat.steps[0].height}
     paid = world.send("shop/Paid@1", {"order": "o1"})
-    more = decode_frame(paid.frame).records[1][10]
+    more = decode_frame(paid.frame).rows[1][10]
     assert decode(more["ann"][0]) == {"note": "paid"}
 
 
@@ -179,7 +179,7 @@ def test_bulk_resume_releases_all_halted_cells_of_a_module(world):
     beat = world.control("cell.resume", module="shop/Order")
     assert len(beat.steps) == 5
     assert {step.status for step in beat.steps} == {HALTED}
-    record = decode_frame(beat.frame).records[0]
+    record = decode_frame(beat.frame).rows[0]
     assert [key for _, key in record[5]["cells"]] == [b"o0", b"o1", b"o2", b"o3", b"o4"]
 
 

@@ -12,8 +12,8 @@ import cellule.kernel
 from cellule.errors import Corrupted
 from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusedItem
+from cellule.kernel.journal.codes import EMITTED, HALTED, OK, STEP
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import EMITTED, HALTED, OK, STEP
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need
 from cellule.kernel.state.ledger import Budget
@@ -167,7 +167,7 @@ def test_4_what_is_emitted_is_delivered_in_the_next_beat_and_never_earlier(make_
     emitted_in: dict[int, int] = {}
     stepped_in: dict[int, int] = {}
     for frame in map(decode_frame, world.frames):
-        for height, record in enumerate(frame.records, start=frame.header.first):
+        for height, record in enumerate(frame.rows, start=frame.header.first):
             if record[0] == EMITTED:
                 emitted_in[height] = frame.header.beat
             elif record[0] == STEP:
@@ -313,7 +313,7 @@ def test_10_a_step_that_fails_late_has_emitted_nothing(make_world):
     world = make_world(programs=FunctionPrograms({"shop/Pinger": late}))
     beat = world.beat([ping("a")])
     frame = decode_frame(beat.frame)
-    told = [frame.names[record[3]] for record in frame.records if record[0] == EMITTED]
+    told = [frame.names[record[3]] for record in frame.rows if record[0] == EMITTED]
     assert told == ["sys/StepFailed@1"]
     world.settle()
     assert world.state("shop/Pinger", b"z") is None

@@ -60,9 +60,7 @@ def _header(frame, **changes):
 
 def _tampered(data, records=None, names=None, **header):
     frame = decode_frame(data)
-    return encode_frame(
-        _header(frame, **header), names or frame.names, records or frame.records, linked=False
-    )
+    return encode_frame(_header(frame, **header), names or frame.names, records or frame.rows, linked=False)
 
 
 CASES = {
@@ -86,7 +84,7 @@ CASES = {
 
 
 def _moved(data, first):
-    return _tampered(data, first=first, last=first + len(decode_frame(data).records) - 1)
+    return _tampered(data, first=first, last=first + len(decode_frame(data).rows) - 1)
 
 
 def _longer(data):
@@ -94,13 +92,13 @@ def _longer(data):
 
 
 def _swap(data, position, record):
-    records = list(decode_frame(data).records)
+    records = list(decode_frame(data).rows)
     records[position] = record
     return _tampered(data, records=records)
 
 
 def _field(data, position, field, value):
-    record = list(decode_frame(data).records[position])
+    record = list(decode_frame(data).rows[position])
     record[field] = value
     return _swap(data, position, record)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from cellule.errors import CelluleError, OutcomeUnknown, Parked, StepFailed, Unavailable, VersionConflict
 from cellule.host.codecs import readable
 from cellule.kernel.items import BatchResult, Stepped, StepRow
-from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, PARKED, SKIPPED
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, PARKED, SKIPPED
 from cellule.kernel.state.cells import Slot
 
 Wait = Literal["durable", "applied", "reply"]

@@ -65,7 +65,7 @@ class Remote:
         noted = ControlItem("snapshot", who, why, {"request": given})
         height = await self._reader.await_control(noted, before.height, row)
         frame = await self._reader.frame(height)
-        arguments = frame.records[height - frame.header.first][5]
+        arguments = frame.rows[height - frame.header.first][5]
         return arguments["height"], arguments["snapshot"].cid
 
     def _check_edge(self, item: EventItem, manifest: Manifest, wait: Wait) -> None:

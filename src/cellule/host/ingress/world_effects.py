@@ -28,7 +28,7 @@ from cellule.host.read.effects.past import Past
 from cellule.host.read.effects.references import parse_reference, receipt_bytes, shown_reference
 from cellule.host.read.reader import Reader
 from cellule.kernel.items import Verb
-from cellule.kernel.journal.records import INTENT
+from cellule.kernel.journal.codes import INTENT
 from cellule.kernel.state.intent_id import intent_text
 from cellule.store import keys
 from cellule.store.engine import Batch

@@ -15,8 +15,7 @@ from cellule.host.journal import frame_at, read_frames
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
 from cellule.host.read.record_view import RecordRenderer, RecordView
-from cellule.kernel.journal.frame import Frame, Record, decode_frame
-from cellule.kernel.journal.records import (
+from cellule.kernel.journal.codes import (
     DECISION,
     EMITTED,
     EVENT,
@@ -28,6 +27,8 @@ from cellule.kernel.journal.records import (
     STEP,
     TIMER,
 )
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.store.engine import Engine
 
 FRAMES_MAX = 10_000  # frames looked through for effects
@@ -88,7 +89,7 @@ async def _decisions(follower: Follower, height: int, until: int | None) -> list
     looked = 0
     async for frame in _frames(engine, info, height, last):
         looked += 1
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             if record[0] == RECEIPT and record[1] == height:
                 return found
             if record[0] == DECISION and record[1] == height:
@@ -138,7 +139,7 @@ class _Walk:
 
     def take(self, frame: Frame) -> None:
         """Look through one frame."""
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             height = frame.header.first + position
             if height == self.root:
                 self.known.add(height)

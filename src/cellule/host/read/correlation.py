@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from cellule.host.journal import frame_at
 from cellule.host.own.directory import WorldInfo, read_head
-from cellule.kernel.journal.frame import Frame, Record, decode_frame
-from cellule.kernel.journal.records import EVENT, TIMER
+from cellule.kernel.journal.codes import EVENT, TIMER
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.store.engine import Engine
 
 REMEMBERED_MAX = 500_000  # records whose story is remembered; beyond it everything is looked up anew
@@ -28,7 +29,7 @@ class Correlations:
     async def within(self, frame: Frame) -> set[int]:
         """The heights of a frame's records that belong to the id."""
         first = frame.header.first
-        return {first + at for at in range(len(frame.records)) if await self.has(first + at, frame)}
+        return {first + at for at in range(len(frame.rows)) if await self.has(first + at, frame)}
 
     async def has(self, height: int, frame: Frame | None = None) -> bool:
         """Tell whether the record at a height belongs to the id; `frame` may hold it."""
@@ -38,7 +39,7 @@ class Correlations:
         while height not in self._known:
             if frame is None or not frame.header.first <= height <= frame.header.last:
                 frame = await self._frame(height)
-            record = frame.records[height - frame.header.first]
+            record = frame.rows[height - frame.header.first]
             passed.append(height)
             own = _own(record)
             if own is not None:

@@ -19,8 +19,9 @@ from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
 from cellule.host.run.deliveries import stop_reason
 from cellule.kernel.items import ControlItem, Stepped
-from cellule.kernel.journal.frame import Frame, Record, decode_frame
-from cellule.kernel.journal.records import CONTROL, EVENT, OK, RECEIPT, REFUSED, STEP, Status
+from cellule.kernel.journal.codes import CONTROL, EVENT, OK, RECEIPT, REFUSED, STEP, Status
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
@@ -117,7 +118,7 @@ class Reader:
         found: list[Version] = []
         while height and len(found) < limit:
             frame = await self._frame(height, head)
-            record = frame.records[height - frame.header.first]
+            record = frame.rows[height - frame.header.first]
             found.append(await self._version(frame, height, record, base, types, head))
             height = record[8]
         return found
@@ -130,7 +131,7 @@ class Reader:
         if held is not None and status == OK:
             state = types.state(base, await self.manifest(era), await self.bytes_of(held))
         source = await self._frame(cause, head)
-        message = source.records[cause - source.header.first]
+        message = source.rows[cause - source.header.first]
         schema_at = message[6] if message[0] == RECEIPT else message[3]
         return Version(
             height, version, Status(status).name.lower(), source.names[schema_at], cause,
@@ -151,7 +152,7 @@ class Reader:
         engine, info = self._node.engine, self._info
         head = await read_head(engine, info)
         frame = await self._frame(height, head)
-        record = frame.records[height - frame.header.first]
+        record = frame.rows[height - frame.header.first]
         if record[0] == REFUSED:
             raise Rejected(record[4], "{text}", text=record[5])
         missing = {(frame.names[at], key) for at, key in (record[5] if record[0] == EVENT else ())}
@@ -247,7 +248,7 @@ class Reader:
             async for last, data in read_frames(engine, info.universe, info.id, start, head.height):
                 frame = decode_frame(data)
                 start = last + 1
-                for position, record in enumerate(frame.records):
+                for position, record in enumerate(frame.rows):
                     if matches(frame, record):
                         return frame.header.first + position
             if stored is None:
@@ -301,7 +302,7 @@ class Reader:
 def steps_in(frame: Frame, cause: int) -> list[Stepped]:
     """The steps of one event in a frame."""
     found = []
-    for position, record in enumerate(frame.records):
+    for position, record in enumerate(frame.rows):
         if record[0] == STEP and record[1] == cause:
             _, _, at, key, _, _, status, version, _, _, more = record
             more = more or {}

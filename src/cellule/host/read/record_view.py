@@ -17,8 +17,7 @@ from cellule.host.codecs import readable
 from cellule.host.journal import frame_at
 from cellule.host.own.directory import read_head
 from cellule.host.read.follower import Follower
-from cellule.kernel.journal.frame import Frame, Record, decode_frame
-from cellule.kernel.journal.records import (
+from cellule.kernel.journal.codes import (
     AT_ONCE,
     BASELINE,
     CONTROL,
@@ -42,6 +41,8 @@ from cellule.kernel.journal.records import (
     Status,
     VerdictCode,
 )
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.intent_id import intent_digest, intent_text
@@ -94,7 +95,7 @@ class RecordRenderer:
         self._learn(frame)
         return [
             await self._told(frame, first + at)
-            for at, record in enumerate(frame.records)
+            for at, record in enumerate(frame.rows)
             if only is None or only(first + at, record)
         ]
 
@@ -140,14 +141,14 @@ class RecordRenderer:
     # Kinds
 
     async def _told(self, frame: Frame, height: int) -> RecordView:
-        record = frame.records[height - frame.header.first]
+        record = frame.rows[height - frame.header.first]
         fields = await self._tell[record[0]](frame, height, record)
         kind = Kind(record[0]).name.lower()
         return RecordView(height, kind, record[1], frame.header.beat, frame.header.now_ns, fields)
 
     def _learn(self, frame: Frame) -> None:
         """A frame may begin an era: what comes after it is told by that."""
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             if record[0] == MANIFEST and self._eras and record[3] == len(self._eras):
                 self._eras.append(Era(record[2].cid, frame.header.first + position))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cellule.host.inbox.sends import Sent
 from cellule.kernel.items import LATER, Admitted, BatchResult, Beat, Duplicate, RefusedItem
-from cellule.kernel.journal.records import HALTED, PARKED
+from cellule.kernel.journal.codes import HALTED, PARKED
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.ledger import Ledger
 

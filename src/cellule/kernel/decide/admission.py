@@ -29,7 +29,7 @@ from cellule.kernel.items import (
     RefusalItem,
     RefusedItem,
 )
-from cellule.kernel.journal.records import EVENT, REFUSED
+from cellule.kernel.journal.codes import EVENT, REFUSED
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need

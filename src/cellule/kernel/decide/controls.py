@@ -13,7 +13,7 @@ from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import schedules
 from cellule.kernel.decide.intents import operate as operating
 from cellule.kernel.items import Admitted, ControlItem, Outcome, RefusedItem
-from cellule.kernel.journal.records import BASELINE, CONTROL, MANIFEST, MIGRATED, REFUSED, SNAPSHOT
+from cellule.kernel.journal.codes import BASELINE, CONTROL, MANIFEST, MIGRATED, REFUSED, SNAPSHOT
 from cellule.kernel.limits import RESUME_PER_CONTROL_MAX
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need

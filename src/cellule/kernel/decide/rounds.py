@@ -25,7 +25,7 @@ from cellule.kernel.fast.batch import FastBatch
 from cellule.kernel.fast.intents import open_plain
 from cellule.kernel.fast.steps import Answer, FastSteps
 from cellule.kernel.items import BatchResult, StepRow
-from cellule.kernel.journal.records import OK, STEP
+from cellule.kernel.journal.codes import OK, STEP
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, OUTPUT_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.manifest.model import Module

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.items import Admitted, ControlItem
-from cellule.kernel.journal.records import EVENT, TIMER
+from cellule.kernel.journal.codes import EVENT, TIMER
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key, pair_of

@@ -15,7 +15,7 @@ from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents.gate import EffectRequest
 from cellule.kernel.decide.steps import Emission, Result, Stepper
 from cellule.kernel.items import StepRow
-from cellule.kernel.journal.records import DELETED, EMITTED, OK, STEP, UPCAST
+from cellule.kernel.journal.codes import DELETED, EMITTED, OK, STEP, UPCAST
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 

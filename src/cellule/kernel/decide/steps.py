@@ -13,7 +13,7 @@ from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide.eras import Compiled, Eras
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents.gate import EffectRequest
-from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.model import Module, Upcaster

@@ -18,7 +18,7 @@ from cellule.kernel.decide import schedules
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.intents import settle as settling
-from cellule.kernel.journal.records import EXPIRED, TIMER
+from cellule.kernel.journal.codes import EXPIRED, TIMER
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import TIMERS_PER_BEAT_MAX
 from cellule.kernel.need import Need

@@ -18,7 +18,7 @@ from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents.gate import EffectRequest, Requester, rule
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import Admitted, Opening, Outcome, ReceiptItem
-from cellule.kernel.journal.records import ALLOW, AT_ONCE, DECISION, INTENT, RECEIPT, Settled
+from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DECISION, INTENT, RECEIPT, Settled
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_ADMIT, PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import TIMER_SET

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cellule.kernel.journal.records import EVENT
+from cellule.kernel.journal.codes import EVENT
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Module

@@ -14,7 +14,7 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.fast.batch import FastBatch
 from cellule.kernel.items import StepRow
-from cellule.kernel.journal.records import OK, STEP
+from cellule.kernel.journal.codes import OK, STEP
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
 from cellule.kernel.program import Context, Output, StepFault

@@ -12,13 +12,14 @@ place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import Any, NoReturn, TypeVar
 
 from cellule.errors import CelluleError, Corrupted
-from cellule.kernel.journal.records import WIDTHS, Kind
-from cellule.kernel.journal.shapes import wrong_field
+from cellule.kernel.journal.records import Record
+from cellule.kernel.journal.table import KINDS, RESERVED, Row, read_row
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.state.log_state import list_head
 from cellule.values.cbor import decode, decode_trusted, encode_flat
@@ -26,8 +27,9 @@ from cellule.values.cid import Cid, cid_of
 
 ENTROPY_BYTES = 16
 _HEADER_KEYS = {"beat", "burst", "entropy", "first", "format", "last", "now_ns", "prev", "quota"}
+_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError)  # what reading a damaged row may raise
 
-Record = list[Any]
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(slots=True)
@@ -44,18 +46,38 @@ class Header:
     prev: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Frame:
-    """A decoded frame; `records[i]` has height `header.first + i`."""
+    """A decoded frame: its records by their heights, in order, or all of one kind."""
 
     header: Header
     names: list[str]
-    records: list[Record]
+    rows: list[Row]
     cid: Cid
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """All records; `records[i]` has height `header.first + i`."""
+        return [self.at(height) for height in range(self.header.first, self.header.last + 1)]
+
+    def at(self, height: int) -> Record:
+        """The record at a height of this frame."""
+        try:
+            return read_row(self.rows[height - self.header.first], self.names)
+        except _UNREADABLE as error:
+            _damaged(self.cid, f"records[{height - self.header.first}] (height {height})", str(error), error)
+
+    def numbered(self) -> Iterator[tuple[int, Record]]:
+        """All records with their heights."""
+        return enumerate(self.records, self.header.first)
+
+    def of(self, kind: type[R]) -> Iterator[tuple[int, R]]:
+        """The records of one kind with their heights."""
+        return ((height, record) for height, record in self.numbered() if isinstance(record, kind))
 
 
 def encode_frame(
-    header: Header, names: Sequence[str], records: Sequence[Record], *, linked: bool,
+    header: Header, names: Sequence[str], records: Sequence[Row], *, linked: bool,
     encoded: bytes = b"",
 ) -> bytes:  # fmt: skip
     """Encode a frame; `encoded` are the records that come before `records`, one after the other.
@@ -96,7 +118,7 @@ def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
         _damaged(cid, "records", "their number does not fit the heights of the header")
     for position, record in enumerate(records):
         _check_record(cid, position, record, header.first)
-        wrong = wrong_field(record, len(names)) if prove else None
+        wrong = KINDS[record[0]].wrong_field(record, len(names)) if prove else None
         if wrong is not None:
             _damaged(
                 cid, f"records[{position}] (height {header.first + position}).{wrong}", "it does not fit"
@@ -132,18 +154,17 @@ def _check_record(cid: Cid, position: int, record: Any, first: int) -> None:
     place = f"records[{position}] (height {first + position})"
     if not isinstance(record, list) or not record or type(record[0]) is not int:
         _damaged(cid, place, "it is not a list that starts with a kind")
-    width = WIDTHS.get(record[0])
-    if width is None:
-        known = {int(kind) for kind in Kind}
-        what = "is reserved for a later version" if record[0] in known else "is unknown"
+    kind = KINDS.get(record[0])
+    if kind is None:
+        what = "is reserved for a later version" if record[0] in RESERVED else "is unknown"
         raise Corrupted(
             "kernel.record_kind",
             "{place} of frame {cid}: record kind {kind} {what}",
             place=place, cid=str(cid), kind=record[0], what=what,
             hint="Open the world with the version of Cellule that wrote it, or a newer one.",
         )  # fmt: skip
-    if len(record) != width:
-        _damaged(cid, place, f"a {Kind(record[0]).name} has {width} fields, this one {len(record)}")
+    if len(record) != kind.width:
+        _damaged(cid, place, f"a {kind.kind.name} has {kind.width} fields, this one {len(record)}")
     if type(record[1]) is not int or not 0 <= record[1] < first + position:
         _damaged(cid, f"{place}.cause", "it is not an earlier height")
 

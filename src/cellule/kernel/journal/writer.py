@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from cellule.kernel.items import Opening
-from cellule.kernel.journal.frame import Header, Record, encode_frame
+from cellule.kernel.journal.frame import Header, encode_frame
+from cellule.kernel.journal.records import Record
+from cellule.kernel.journal.table import Row, write_row
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import seal
@@ -31,7 +33,7 @@ class FrameWriter:
 
     def __init__(self, first: int) -> None:
         self.start = self.first = first
-        self.records: list[Record] = []
+        self.records: list[Row] = []
         self._encoded = b""
         self.blocks: dict[Cid, bytes] = {}
         self.linked = False
@@ -69,8 +71,12 @@ class FrameWriter:
             self.size += len(text)
         return position
 
-    def append(self, record: Record, size: int) -> int:
+    def add(self, record: Record, size: int) -> int:
         """Add a record that holds `size` bytes, and return its height."""
+        return self.append(write_row(record, self.name), size)
+
+    def append(self, record: Row, size: int) -> int:
+        """Add a row that holds `size` bytes, and return its height."""
         self.size += RECORD_BYTES + size
         self.records.append(record)
         return self.first + len(self.records) - 1

@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import schedules
-from cellule.kernel.journal.frame import Frame, Record
-from cellule.kernel.journal.records import (
+from cellule.kernel.journal.codes import (
     BASELINE,
     CONTROL,
     DECISION,
@@ -36,6 +35,8 @@ from cellule.kernel.journal.records import (
     UPCAST,
     Status,
 )  # fmt: skip
+from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
@@ -90,11 +91,11 @@ class Replay:
         ledger = self._ledger
         ledger.now_ns, ledger.beat = frame.header.now_ns, frame.header.beat
         yield from ledger.slots(self._touched(frame))
-        yield from ledger.book.expect(record[1] for record in frame.records if record[0] == RECEIPT)
+        yield from ledger.book.expect(record[1] for record in frame.rows if record[0] == RECEIPT)
         delivered = False
         intents = self._intents
         intents.begin(frame)
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             self._height = frame.header.first + position
             kind = record[0]
             if intents.is_asking and kind != DECISION:
@@ -137,7 +138,7 @@ class Replay:
         touched: dict[Target, None] = {}
         for _, targets in self._ledger.pending:
             touched.update(dict.fromkeys(targets))
-        for position, record in enumerate(frame.records):
+        for position, record in enumerate(frame.rows):
             self._height = frame.header.first + position
             kind = record[0]
             if kind == EVENT:

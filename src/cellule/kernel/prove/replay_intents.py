@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from cellule.kernel.journal.frame import Frame, Record
-from cellule.kernel.journal.records import (
+from cellule.kernel.journal.codes import (
     ALLOW,
     CONTROL,
     DELETED,
@@ -26,6 +25,8 @@ from cellule.kernel.journal.records import (
     STEP,
     Settled,
 )  # fmt: skip
+from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import EFFECT_RECEIPT_REJECTED, TIMER_FIRED, receipt_event
 from cellule.kernel.need import Need, fetch
@@ -100,7 +101,7 @@ class RecordedIntents:
         self._intent = applying.Intent(
             height, b"", names[module_at], key, born, names[kind_at], params, more or {}
         )
-        self._check_origin(self._frame.records[cause - self._frame.header.first], record, self._intent)
+        self._check_origin(self._frame.rows[cause - self._frame.header.first], record, self._intent)
 
     def _check_origin(self, origin: Record, record: Record, intent: applying.Intent) -> None:
         if origin[0] == STEP:

@@ -15,8 +15,9 @@ from uuid import UUID
 
 from cellule.errors import CelluleError
 from cellule.kernel.decide.steps import Emission, Result
-from cellule.kernel.journal.frame import Frame, Record
-from cellule.kernel.journal.records import EMITTED, INTENT, STEP, UPCAST, Status
+from cellule.kernel.journal.codes import EMITTED, INTENT, STEP, UPCAST, Status
+from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.need import Need
 from cellule.kernel.prove.replay import Witness
 from cellule.kernel.state.cells import Slot
@@ -69,7 +70,7 @@ class Verifier:
 
     def _look(self, world: World, frame: Frame, height: int, slot: Slot) -> Generator[Need, None, None]:
         position = height - frame.header.first
-        record = frame.records[position]
+        record = frame.rows[position]
         if (record[10] or {}).get("timed_out"):
             self.skipped += 1
             return
@@ -96,15 +97,15 @@ def _current_era(world: World) -> Generator[Need, None, None]:
 
 def _upcasts_before(frame: Frame, position: int) -> list[Record]:
     start = position
-    while start and frame.records[start - 1][0] == UPCAST:
+    while start and frame.rows[start - 1][0] == UPCAST:
         start -= 1
-    return frame.records[start:position]
+    return frame.rows[start:position]
 
 
 def _differs(
     world: World, frame: Frame, position: int, slot: Slot, result: Result, upcasts: list[Record]
 ) -> tuple[str, object, object] | None:
-    record = frame.records[position]
+    record = frame.rows[position]
     _, _, _, _, _, era, status, version, _, state, more = record
     more = more or {}
     computed_upcasts = [[step.old, step.new] for step in result.upcasts]
@@ -130,7 +131,7 @@ def _requests_differ(frame: Frame, position: int, result: Result) -> tuple[str, 
     """Whether the step asks for other effects than recorded; what was decided is not asked anew."""
     height = frame.header.first + position
     recorded = []
-    for record in frame.records[position + 1 :]:
+    for record in frame.rows[position + 1 :]:
         if record[0] in (STEP, UPCAST):
             break
         if record[0] == INTENT and record[1] == height:
@@ -177,7 +178,7 @@ def _emissions_differ(
         expected.append(failure)
     expected.extend(stepper.stopped_cascade(slot, height, event) or event for event in result.emissions)
     recorded = []
-    for record in frame.records[position + 1 :]:
+    for record in frame.rows[position + 1 :]:
         if record[0] == STEP or record[0] == UPCAST:
             break
         if record[0] == EMITTED and record[1] == height:

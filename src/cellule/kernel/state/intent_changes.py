@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
-from cellule.kernel.journal.records import ALLOW, AT_ONCE, DENY, NEXT_BEAT, PARK
+from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, NEXT_BEAT, PARK
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key
 from cellule.kernel.state import intent_book as books

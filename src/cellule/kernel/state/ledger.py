@@ -19,7 +19,7 @@ from typing import Any
 
 from cellule.errors import ensure
 from cellule.kernel.index.live import MISSING, LiveIndex, Spill
-from cellule.kernel.journal.records import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.kernel.limits import HELD_RELEASE_MAX
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.ordered.index import OrderedIndex

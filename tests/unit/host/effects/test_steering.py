@@ -38,7 +38,7 @@ async def test_an_approved_effect_is_performed_and_the_journal_says_who_and_why(
         assert [each.verdict for each in settled.decisions] == ["park", "allow"]
         assert settled.decisions[1].control == done.height
         frame = await anext(here.world.frames(done.height, done.height + 9))
-        control = frame.records[done.height - frame.header.first]
+        control = frame.rows[done.height - frame.header.first]
         assert control[2:5] == ["effect.approve", "ann", "a good customer"]
         await here.stepped("big", "pay.charge ok")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import EventItem, ReceiptItem, RefusedItem
-from cellule.kernel.journal.records import CONTROL, EMITTED, RECEIPT, Settled
+from cellule.kernel.journal.codes import CONTROL, EMITTED, RECEIPT, Settled
 from cellule.values.cbor import encode
 
 SECOND = 1_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import EventItem
-from cellule.kernel.journal.records import CONFLICT, RECEIPT, STEP, Settled
+from cellule.kernel.journal.codes import CONFLICT, RECEIPT, STEP, Settled
 from cellule.values.cbor import encode
 
 

@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from cellule.kernel.items import EventItem
+from cellule.kernel.journal.codes import RECEIPT
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import RECEIPT
 from cellule.kernel.ordered.keys import pair_of
 from cellule.values.cbor import encode
 from tests.support.kernel_bank import SECOND, document
@@ -29,7 +29,7 @@ def sleeper(state, schema, event, ctx):
 
 def fired(frames):
     """The times at which timers were due, in the order of the journal."""
-    records = (record for frame in frames for record in decode_frame(frame).records)
+    records = (record for frame in frames for record in decode_frame(frame).rows)
     return [pair_of(record[9]["fired"])[0] for record in records if record[0] == RECEIPT]
 
 

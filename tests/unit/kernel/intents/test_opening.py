@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.journal.records import DECISION, INTENT, RECEIPT, STEP
+from cellule.kernel.journal.codes import DECISION, INTENT, RECEIPT, STEP
 from cellule.kernel.state.intent_id import intent_text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import Admitted, ReceiptItem, RefusedItem
-from cellule.kernel.journal.records import REFUSED
+from cellule.kernel.journal.codes import REFUSED
 from cellule.kernel.limits import RECEIPT_BYTES_MAX
 from cellule.kernel.state.intent_id import intent_text
 

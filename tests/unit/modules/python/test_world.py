@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.journal.records import HALTED, OK
+from cellule.kernel.journal.codes import HALTED, OK
 from cellule.modules.python import (
     ModuleOptions,
     PythonPrograms,

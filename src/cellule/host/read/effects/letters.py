@@ -42,7 +42,7 @@ async def _letter(reader: Reader, height: int, row: Any) -> Letter:
     if not isinstance(what, dict):
         return Letter(height, base, key, code, text, schema=what[2], cause=what[0])
     frame = await reader.frame(height)
-    record = frame.records[height - frame.header.first]
+    record = frame.rows[height - frame.header.first]
     told: Any = decode_trusted(await reader.bytes_of(record[7]))
     return Letter(
         height, base, key, code, text, cause=record[1], kind=what["kind"], intent=told["intent_id"],

@@ -16,8 +16,8 @@ from cellule.host.own.directory import WorldInfo
 from cellule.host.read.effects.model import EffectView
 from cellule.host.read.effects.reasons import Performed, attempts_of, reason_of
 from cellule.host.read.reader import Reader
+from cellule.kernel.journal.codes import DECISION
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.records import DECISION
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.state.intent_book import OPEN, PARKED
@@ -106,7 +106,7 @@ class OpenIntents:
     async def view(self, intent: OpenIntent, frame: Frame) -> EffectView:
         """An open intent as it is shown; `frame` holds its record."""
         height, (digest, base, key, born, kind, status, kept) = intent
-        record = frame.records[height - frame.header.first]
+        record = frame.rows[height - frame.header.first]
         view = EffectView(
             intent_text(digest), height, record[1], kind, base, key, born, status, frame.header.now_ns, "",
             kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
@@ -131,7 +131,7 @@ class OpenIntents:
 def first_decision(frame: Frame, height: int) -> dict[str, Any]:
     """What stands in the decision right behind an Intent record."""
     at = height + 1 - frame.header.first
-    record = frame.records[at] if at < len(frame.records) else None
+    record = frame.rows[at] if at < len(frame.rows) else None
     if record is None or record[0] != DECISION or record[1] != height:
         return {}
     return dict(record[3] or {})

@@ -17,8 +17,9 @@ from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.effects.model import DecisionView, EffectDetail, EffectView, ReceiptView
 from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import shown
-from cellule.kernel.journal.frame import Frame, Record, decode_frame
-from cellule.kernel.journal.records import DECISION, INTENT, NOBODY, RECEIPT, Settled, VerdictCode
+from cellule.kernel.journal.codes import DECISION, INTENT, NOBODY, RECEIPT, Settled, VerdictCode
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.state.intent_id import intent_digest, intent_text
 
 SEARCH_WINDOW: Final = 10_000  # records of one stretch of the search, which goes backwards
@@ -57,7 +58,7 @@ class Past:
     async def intent(self, height: int) -> tuple[Frame, Record]:
         """The Intent record at a height, and its frame; `Rejected` where another record stands."""
         frame = await self._reader.frame(height)
-        record = frame.records[height - frame.header.first]
+        record = frame.rows[height - frame.header.first]
         if record[0] != INTENT:
             raise Rejected(
                 "host.not_an_effect", "the record at height {height} is no request for an effect",
@@ -136,7 +137,7 @@ def _of_kind(frame: Frame, kind: int, cause: int | None = None) -> list[tuple[in
     first = frame.header.first
     return [
         (first + at, record)
-        for at, record in enumerate(frame.records)
+        for at, record in enumerate(frame.rows)
         if record[0] == kind and cause in (None, record[1])
     ]
 

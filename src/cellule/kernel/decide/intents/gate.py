@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.eras import Compiled
-from cellule.kernel.journal.records import ALLOW, DENY, PARK
+from cellule.kernel.journal.codes import ALLOW, DENY, PARK
 from cellule.kernel.limits import APPROVALS_OPEN_MAX, CELL_INTENTS_MAX, ERROR_TEXT_MAX, TIMERS_OPEN_MAX
 from cellule.kernel.manifest.model import EffectKind, Grant, Module, Rule
 from cellule.kernel.state.intent_book import Book

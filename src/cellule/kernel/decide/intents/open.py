@@ -17,7 +17,7 @@ from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import EffectRequest, Requester, Verdict, rule
 from cellule.kernel.fast.intents import open_plain
-from cellule.kernel.journal.records import ALLOW, DECISION, DENY, INTENT, NEXT_BEAT, SAME, Settled
+from cellule.kernel.journal.codes import ALLOW, DECISION, DENY, INTENT, NEXT_BEAT, SAME, Settled
 from cellule.kernel.limits import CELL_INTENTS_MAX, OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, WAITERS_MAX
 from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.need import Need

@@ -14,7 +14,7 @@ from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import EffectRequest, Verdict, check_again, grant_again
 from cellule.kernel.items import Admitted, ControlItem
-from cellule.kernel.journal.records import ALLOW, AT_ONCE, DECISION, DENY, Settled
+from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DECISION, DENY, Settled
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key

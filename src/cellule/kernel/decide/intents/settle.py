@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
-from cellule.kernel.journal.records import AT_ONCE, EMITTED, NOBODY, RECEIPT, REFUSED, Settled
+from cellule.kernel.journal.codes import AT_ONCE, EMITTED, NOBODY, RECEIPT, REFUSED, Settled
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, RECEIPT_BYTES_MAX
 from cellule.kernel.manifest.system import (
     CASCADE_STOPPED,

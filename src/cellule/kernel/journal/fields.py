@@ -1,0 +1,228 @@
+"""The fields of records: what each may be, and how it stands in a frame.
+
+A `Form` belongs to a type: it proves a stored field (for `check` and on import, where bytes come from
+elsewhere), and it puts module and schema names back where a frame holds positions in its table of names. The
+types at the end are what `records.py` is written with; the table of kinds finds their forms there.
+
+Restore proves nothing here: its frames were chained by the world's own writer, and what does not fit
+contradicts the journal there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, Any, Final, NamedTuple
+
+from cellule.errors import CelluleError
+from cellule.kernel.journal.codes import Delivery, Settled, Status, VerdictCode
+from cellule.values.cbor import decode
+from cellule.values.envelope import check_envelope, open_envelope
+from cellule.values.link import Link
+
+Names = Sequence[str]
+NameOf = Callable[[str], int]
+"""Gives the position of a name in the table of the frame under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a field may be; `read` and `write` only where it differs between a record and a frame."""
+
+    title: str
+    fits: Callable[[Any, int], bool]  # a stored field, and how many names the frame has
+    read: Callable[[Any, Names], Any] | None = None
+    write: Callable[[Any, NameOf], Any] | None = None
+
+
+class RetentionTimer(NamedTuple):
+    """What a timer is for: `rule` ("ttl" or "idle") may remove the cell born at `born`."""
+
+    rule: str
+    module: str
+    key: bytes
+    born: int
+
+
+class ScheduleTimer(NamedTuple):
+    """What a timer is for: a schedule; an empty fingerprint means that it is gone."""
+
+    name: str
+    fingerprint: bytes
+    paused: int
+
+
+# What fits
+
+
+def _is_count(value: Any, _: int = 0) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_text(value: Any, _: int) -> bool:
+    return isinstance(value, str)
+
+
+def _is_bytes(value: Any, _: int) -> bool:
+    return isinstance(value, bytes)
+
+
+def _is_link(value: Any, _: int) -> bool:
+    return isinstance(value, Link)
+
+
+def _is_true(value: Any, _: int) -> bool:
+    return value is True
+
+
+def _is_name(value: Any, names: int) -> bool:
+    return type(value) is int and 0 <= value < names
+
+
+def _is_id(value: Any, _: int) -> bool:
+    return value is None or isinstance(value, str | bytes)
+
+
+def _is_value(value: Any, _: int) -> bool:
+    if isinstance(value, Link):
+        return True
+    try:
+        envelope = open_envelope(value)
+        check_envelope(envelope)
+        if envelope.key_id is None:
+            decode(envelope.data)
+    except CelluleError:
+        return False
+    return True
+
+
+def _is_state(value: Any, names: int) -> bool:
+    return value is None or _is_value(value, names)
+
+
+def _is_target(value: Any, names: int) -> bool:
+    return (
+        isinstance(value, list) and len(value) == 2 and _is_name(value[0], names)
+        and isinstance(value[1], bytes)
+    )  # fmt: skip
+
+
+def _are_targets(value: Any, names: int) -> bool:
+    return isinstance(value, list) and all(_is_target(target, names) for target in value)
+
+
+def _is_timer_key(value: Any, _: int) -> bool:
+    return isinstance(value, bytes) and len(value) == 16
+
+
+def _is_fired(value: Any, names: int) -> bool:
+    return value is None or _is_timer_key(value, names)
+
+
+def _is_timer(value: Any, names: int) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, list) or len(value) != 4:
+        return False
+    what, name, key, number = value
+    if what not in ("ttl", "idle", "schedule") or not _is_name(name, names) or not isinstance(key, bytes):
+        return False
+    return _is_count(number) and (what != "schedule" or number <= 1)
+
+
+def _are_arguments(value: Any, _: int) -> bool:
+    if not isinstance(value, dict):
+        return False
+    cells, under = value.get("cells", []), value.get("under", [])
+    if not isinstance(under, list) or not all(isinstance(base, str) for base in under):
+        return False
+    return isinstance(cells, list) and all(
+        isinstance(cell, list) and len(cell) == 2 and isinstance(cell[0], str) and isinstance(cell[1], bytes)
+        for cell in cells
+    )
+
+
+def _is_code(codes: type[IntEnum]) -> Form:
+    return Form("int", lambda value, _: type(value) is int and 0 <= value < len(codes))
+
+
+def extras_form(known: Mapping[str, Form]) -> Form:
+    """The form of a record's last field: null, or a map of some of these fields."""
+
+    def fits(value: Any, names: int) -> bool:
+        return value is None or (
+            isinstance(value, dict)
+            and bool(value)
+            and all(field in known and known[field].fits(each, names) for field, each in value.items())
+        )
+
+    return Form("extras", fits, lambda value, _: value or {}, lambda value, _: value or None)
+
+
+# What differs between a record and a frame
+
+
+def _read_name(position: Any, names: Names) -> str:
+    if type(position) is not int or position < 0:  # a list would take -1 for its last
+        raise ValueError(f"{position!r} is no position in a table of names")
+    return names[position]
+
+
+def _write_name(name: str, name_of: NameOf) -> int:
+    return name_of(name)
+
+
+def _read_targets(targets: Any, names: Names) -> list[Target]:
+    return [(_read_name(position, names), key) for position, key in targets]
+
+
+def _write_targets(targets: Sequence[Target], name_of: NameOf) -> list[list[Any]]:
+    return [[name_of(base), key] for base, key in targets]
+
+
+def _read_timer(value: Any, names: Names) -> RetentionTimer | ScheduleTimer | None:
+    if value is None:
+        return None
+    what, position, key, number = value
+    name = _read_name(position, names)
+    return ScheduleTimer(name, key, number) if what == "schedule" else RetentionTimer(what, name, key, number)
+
+
+def _write_timer(timer: RetentionTimer | ScheduleTimer | None, name_of: NameOf) -> list[Any] | None:
+    match timer:
+        case RetentionTimer(rule, module, key, born):
+            return [rule, name_of(module), key, born]
+        case ScheduleTimer(name, fingerprint, paused):
+            return ["schedule", name_of(name), fingerprint, paused]
+    return None
+
+
+# The types that records are written with
+
+_VALUE: Final = Form("value", _is_value)
+
+Target = tuple[str, bytes]
+"""A cell: its module and its key."""
+
+Count = Annotated[int, Form("int", _is_count)]
+Text = Annotated[str, Form("text", _is_text)]
+Bytes = Annotated[bytes, Form("bytes", _is_bytes)]
+BlockLink = Annotated[Link, Form("link", _is_link)]
+Flag = Annotated[bool, Form("true", _is_true)]
+Name = Annotated[str, Form("name", _is_name, _read_name, _write_name)]
+EventId = Annotated[str | bytes | None, Form("text, bytes or null", _is_id)]
+Stored = Annotated[list[Any] | Link, _VALUE]
+"""A value as a record holds it: an envelope, or a link where the bytes are a block of their own."""
+StoredState = Annotated[list[Any] | Link | None, Form("value or null", _is_state)]
+Targets = Annotated[Sequence[Target], Form("targets", _are_targets, _read_targets, _write_targets)]
+TimerKey = Annotated[bytes, Form("timer key", _is_timer_key)]
+Fired = Annotated[bytes | None, Form("timer key or null", _is_fired)]
+TimerTarget = Annotated[
+    RetentionTimer | ScheduleTimer | None, Form("timer or null", _is_timer, _read_timer, _write_timer)
+]
+Arguments = Annotated[Mapping[str, Any], Form("map", _are_arguments)]
+StepStatus = Annotated[int, _is_code(Status)]
+Verdict = Annotated[int, _is_code(VerdictCode)]
+IntentEnd = Annotated[int, _is_code(Settled)]
+ReceiptDelivery = Annotated[int, _is_code(Delivery)]
