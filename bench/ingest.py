@@ -9,6 +9,7 @@ Tasks        as many tasks, each awaiting `send` for one event after another.
 Alone        `send` (`applied`), the next one after its answer.
 Floor        see `ingest_floor`: the same events, in the same batches, the same bytes; one for each record.
 Others       see `ingest_others`: one after another, as that library works.
+Ways         see `ingest_ways`: events with ids, replies and so on, beside the plainest.
 
 All take turns on files of their own in one folder. In a round both sides do the same events, one right after
 the other, so that they meet the same machine: the ratio to the floor is the median of the rounds' ratios.
@@ -19,24 +20,22 @@ should be below 1.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import cellule
+from bench import ingest_ways
 from bench.ingest_floor import Floor, commits_since
 from bench.ingest_jobs import JOBS, Job
 from bench.ingest_others import Others
 from bench.ingest_rows import at_most
+from bench.ingest_sends import Send, by_tasks, in_halves, one_by_one, windowed
 from bench.report import Row, measured, ratio, stream
-from cellule.host.inbox.sends import Sent
 from cellule.host.ingress.handles import WorldHandle
 
 KEYS = 1_000
@@ -46,13 +45,12 @@ ROUNDS = 25
 OTHERS_EVENTS = 100
 FLOOR_MIN, OTHERS_MIN, ALONE_MAX = 1 / 3, 30.0, 3.0
 
-Send = Callable[[WorldHandle, list[Any]], Awaitable[None]]
-
 
 def run(*, quick: bool) -> Iterator[Row]:
-    """For each record: windows of several sizes, tasks, one at a time, and the other library."""
+    """For each record: windows, tasks, one at a time, and the other library; then the ways to send."""
     for job in JOBS:
         yield from stream(_measure(job, quick=quick))
+    yield from stream(ingest_ways.measure(quick=quick))
 
 
 async def _measure(job: Job, *, quick: bool) -> AsyncGenerator[Row, None]:
@@ -64,7 +62,7 @@ async def _measure(job: Job, *, quick: bool) -> AsyncGenerator[Row, None]:
         with floor.closing(), closing(others):
             async with cellule.open(Path(folder) / "data", job.app) as node:
                 turns = _Turns(await node.world("bench"), floor, keys, job)
-                await turns.one(_windowed(keys), keys)
+                await turns.one(windowed(keys), keys)
                 for size, events in IN_FLIGHT.items():
                     count = max(events // share, size // share, 1)
                     for row in await _in_flight(turns, others, size, count, rounds):
@@ -147,7 +145,7 @@ async def _in_flight(turns: _Turns, others: Others, size: int, count: int, round
     others_s = float("inf")
     taken = _Rounds(count)
     for _ in range(rounds):
-        taken.add(await turns.one(_windowed(size), count))
+        taken.add(await turns.one(windowed(size), count))
         if size == KEYS:
             others_s = min(others_s, _others(others, OTHERS_EVENTS if rounds > 1 else 10))
     is_target = turns.job.has_targets and size == KEYS
@@ -167,7 +165,7 @@ async def _in_flight(turns: _Turns, others: Others, size: int, count: int, round
 
 async def _halves(turns: _Turns, size: int, count: int, rounds: int) -> list[Row]:
     case = f"{turns.job.name}, {size:,} in flight by send_many"
-    taken = await turns.rounds(_in_halves(size), count, rounds)
+    taken = await turns.rounds(in_halves(size), count, rounds)
     least = FLOOR_MIN if turns.job.has_targets else None
     return [
         ratio("ingest", case, "events vs floor", taken.ratio, least),
@@ -184,63 +182,17 @@ def _others(others: Others, count: int) -> float:
 
 
 async def _tasks(turns: _Turns, size: int, count: int, rounds: int) -> Row:
-    taken = await turns.rounds(_by_tasks(size), count, rounds)
+    taken = await turns.rounds(by_tasks(size), count, rounds)
     case = f"{turns.job.name}, {size:,} tasks awaiting send"
     return measured("ingest", case, "events", 1 / taken.ours_s, "/s")
 
 
 async def _alone(turns: _Turns, count: int, rounds: int) -> list[Row]:
     case = f"{turns.job.name}, one at a time, applied"
-    taken = await turns.rounds(_one_by_one, count, rounds)
+    taken = await turns.rounds(one_by_one, count, rounds)
     most = ALONE_MAX if turns.job.has_targets else None
     return [
         at_most("ingest", case, "latency vs floor", 1 / taken.ratio, "x", most),
         measured("ingest", case, "latency", taken.ours_s * 1e6, "us"),
         measured("ingest", case, "latency of the floor", taken.floor_s * 1e6, "us"),
     ]
-
-
-def _windowed(size: int) -> Send:
-    async def send(world: WorldHandle, events: list[Any]) -> None:
-        under_way: deque[Sent] = deque()
-        for event in events:
-            if len(under_way) >= size:
-                await under_way[0].wait()
-                while under_way and under_way[0].finished:
-                    under_way.popleft()
-            under_way.append(await world.send_nowait(event))
-        for sent in under_way:
-            await sent.wait()
-
-    return send
-
-
-def _in_halves(size: int) -> Send:
-    async def send(world: WorldHandle, events: list[Any]) -> None:
-        async def work(first: int) -> None:
-            for start in range(first, len(events), size):
-                await world.send_many(events[start : start + size // 2])
-
-        async with asyncio.TaskGroup() as tasks:
-            for first in (0, size // 2):
-                tasks.create_task(work(first))
-
-    return send
-
-
-def _by_tasks(size: int) -> Send:
-    async def send(world: WorldHandle, events: list[Any]) -> None:
-        async def work(mine: list[Any]) -> None:
-            for event in mine:
-                await world.send(event)
-
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(size):
-                tasks.create_task(work(events[number::size]))
-
-    return send
-
-
-async def _one_by_one(world: WorldHandle, events: list[Any]) -> None:
-    for event in events:
-        await world.send(event)

@@ -12,7 +12,8 @@ import pytest
 from tests.support.servers.postgres import missing_reason
 
 ROOT = Path(__file__).parents[2]
-BENCHES = ("values", "engines", "cas", "kernel", "ingest", "effects", "growth")
+BENCHES = ("values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth")
+ON_A_SERVER = ("engines", "ingest_postgres")
 KEYS = ["bench", "case", "metric", "value", "unit", "target", "ok"]
 REASON = missing_reason()
 NEEDS_SERVER = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -34,7 +35,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_told():
 
 @pytest.mark.parametrize(
     "name",
-    ["values", pytest.param("engines", marks=NEEDS_SERVER), "cas", "kernel", "ingest", "effects", "growth"],
+    [pytest.param(name, marks=NEEDS_SERVER if name in ON_A_SERVER else ()) for name in BENCHES],
 )
 def test_a_benchmark_prints_one_json_object_a_line_with_exactly_the_agreed_keys(name):
     done = bench(name, "--json", "--quick")
