@@ -8,6 +8,9 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from cellule.errors import CelluleError
+from cellule.kernel.journal.codes import OK
+from cellule.kernel.journal.rows import step_parts
+from cellule.kernel.journal.table import Row
 from cellule.kernel.state.cells import Slot
 from cellule.values.cid import Cid
 from cellule.values.link import Link
@@ -168,14 +171,14 @@ class BatchResult(NamedTuple):
     first: int
     stop: int
     slots: Mapping[int, Slot]
-    records: Sequence[Sequence[Any]] | None
+    records: Sequence[Row] | None
     names: Sequence[str]
 
     def step(self, height: int) -> StepRow:
         """The step of the event at a height, where `records` tell."""
         assert self.records is not None
-        _, cause, name, key, _, _, status, version, *_ = self.records[height - self.first]
-        return (cause, self.names[name], key, status, version, height + self.stop - self.first, None, "", "")
+        cause, module, key, version = step_parts(self.records[height - self.first])
+        return (cause, self.names[module], key, OK, version, height + self.stop - self.first, None, "", "")
 
 
 @dataclass(slots=True)

@@ -29,7 +29,8 @@ from cellule.kernel.items import (
     RefusalItem,
     RefusedItem,
 )
-from cellule.kernel.journal.codes import EVENT, REFUSED
+from cellule.kernel.journal.records import EventExtras, RefusedRecord
+from cellule.kernel.journal.rows import event_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need
@@ -195,14 +196,13 @@ class Admission:
         at = names.get(schema)
         if at is None:
             at = writer.name(schema)
-        more = None
+        extras = None
         if item.explicit or item.expected_version is not None or item.correlation is not None:
-            more = _event_more(item)
-        held = [value] if type(value) is bytes and LINK_MARK not in value else writer.value(value)
+            extras = _event_extras(item)
+        stored = [value] if type(value) is bytes and LINK_MARK not in value else writer.value(value)
         height = writer.first + len(records)
         targets: list[list[Any]] = []
-        record = [EVENT, 0, None if item.id is None else _record_id(item), at, held, targets, more]
-        records.append(record)
+        records.append(event_row(None if item.id is None else _record_id(item), at, stored, targets, extras))
         writer.size += RECORD_BYTES + len(value)  # type: ignore[arg-type]
         message = _new(Message, (height, EVENT_MESSAGE, schema, value, 0, item.expected_version))
         deliver = self.ledger.deliver
@@ -214,30 +214,29 @@ class Admission:
         return _new(Admitted, (height, slots))
 
     def _turned_away(self, item: RefusalItem) -> RefusedItem:
-        record = [REFUSED, 0, item.id, self.writer.name(item.name), item.code, item.text]
-        return RefusedItem(
-            Rejected(item.code, "{text}", text=item.text), self.writer.append(record, len(item.text))
-        )
+        record = RefusedRecord(0, item.id, item.name, item.code, item.text)
+        height = self.writer.add(record, len(item.text))
+        return RefusedItem(Rejected(item.code, "{text}", text=item.text), height)
 
     def _refuse(self, item: EventItem, error: CelluleError) -> RefusedItem:
         if not item.durable:
             return RefusedItem(error, 0)
         text = str(error)
-        record = [REFUSED, 0, _record_id(item), self.writer.name(item.schema), error.code, text]
-        return RefusedItem(error, self.writer.append(record, len(text)))
+        record = RefusedRecord(0, _record_id(item), item.schema, error.code, text)
+        return RefusedItem(error, self.writer.add(record, len(text)))
 
 
 def _record_id(item: EventItem) -> str | bytes | None:
-    given = item.id
-    return given if given is None or isinstance(given, str | bytes) else given.bytes
+    event_id = item.id
+    return event_id if event_id is None or isinstance(event_id, str | bytes) else event_id.bytes
 
 
-def _event_more(item: EventItem) -> dict[str, Any]:
-    more: dict[str, Any] = {}
+def _event_extras(item: EventItem) -> EventExtras:
+    extras: EventExtras = {}
     if item.explicit:
-        more["dedupe"] = True
+        extras["dedupe"] = True
     if item.expected_version is not None:
-        more["expected"] = item.expected_version
+        extras["expected"] = item.expected_version
     if item.correlation is not None:
-        more["correlation"] = item.correlation
-    return more
+        extras["correlation"] = item.correlation
+    return extras

@@ -13,7 +13,14 @@ from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import schedules
 from cellule.kernel.decide.intents import operate as operating
 from cellule.kernel.items import Admitted, ControlItem, Outcome, RefusedItem
-from cellule.kernel.journal.codes import BASELINE, CONTROL, MANIFEST, MIGRATED, REFUSED, SNAPSHOT
+from cellule.kernel.journal.records import (
+    BaselineRecord,
+    ControlRecord,
+    ManifestRecord,
+    MigratedRecord,
+    RefusedRecord,
+    SnapshotRecord,
+)
 from cellule.kernel.limits import RESUME_PER_CONTROL_MAX
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
@@ -63,8 +70,8 @@ def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]
         if not item.durable:
             return RefusedItem(error, 0)
         text = str(error)
-        record = [REFUSED, 0, None, run.writer.name(f"control:{item.verb}"), error.code, text]
-        return RefusedItem(error, run.writer.append(record, len(text)))
+        record = RefusedRecord(0, None, f"control:{item.verb}", error.code, text)
+        return RefusedItem(error, run.writer.add(record, len(text)))
     return outcome
 
 
@@ -73,7 +80,7 @@ def _record(run: Admission, item: ControlItem, done: dict[str, Any]) -> Admitted
     encode([item.who, item.why, arguments])  # refused here, before anything is changed
     run.writer.linked = run.writer.linked or any(isinstance(value, Link) for value in arguments.values())
     size = len(item.who) + len(item.why) + 64 * len(done.get("cells", ()))
-    return Admitted(run.writer.append([CONTROL, 0, item.verb, item.who, item.why, arguments], size))
+    return Admitted(run.writer.add(ControlRecord(0, item.verb, item.who, item.why, arguments), size))
 
 
 def _resume(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted]:
@@ -122,11 +129,10 @@ def _migrate(run: Admission, item: ControlItem) -> Generator[Need, None, Admitte
     era = run.eras.current.number
     for slot, era_from, state in moved:
         assert slot.entry is not None
-        record = [
-            MIGRATED, admitted.height, run.writer.name(slot.cells.base), slot.key, slot.entry[2], era_from,
-            era, run.writer.state(state),
-        ]  # fmt: skip
-        run.writer.append(record, len(state))
+        record = MigratedRecord(
+            admitted.height, slot.cells.base, slot.key, slot.entry[2], era_from, era, run.writer.state(state)
+        )
+        run.writer.add(record, len(state))
         run.ledger.migrate(slot, era, state)
     for slot in slots:
         run.ledger.release(slot)
@@ -159,7 +165,7 @@ def _deploy(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted
     admitted = _record(run, item, {"under": under} if under else {})
     run.writer.linked = True
     era = len(run.ledger.eras)
-    height = run.writer.append([MANIFEST, admitted.height, link, era], 40)
+    height = run.writer.add(ManifestRecord(admitted.height, link, era), 40)
     run.eras.begin(manifest, height)
     for base in under:
         run.ledger.unhold(base)
@@ -179,8 +185,8 @@ def _note(run: Admission, item: ControlItem) -> Admitted:
         raise Rejected("kernel.argument", "a {verb} needs `height` and `snapshot`", verb=item.verb)
     admitted = _record(run, item, {})
     run.writer.linked = True
-    kind = SNAPSHOT if item.verb == "snapshot" else BASELINE
-    run.writer.append([kind, admitted.height, height, link], 40)
+    record = SnapshotRecord if item.verb == "snapshot" else BaselineRecord
+    run.writer.add(record(admitted.height, height, link), 40)
     return admitted
 
 

@@ -25,7 +25,8 @@ from cellule.kernel.fast.batch import FastBatch
 from cellule.kernel.fast.intents import open_plain
 from cellule.kernel.fast.steps import Answer, FastSteps
 from cellule.kernel.items import BatchResult, StepRow
-from cellule.kernel.journal.codes import OK, STEP
+from cellule.kernel.journal.codes import OK
+from cellule.kernel.journal.rows import step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, OUTPUT_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.manifest.model import Module
@@ -186,7 +187,7 @@ class Rounds:
             if at is None:
                 at = writer.name(base)
             version, born = version + 1, born or step
-            records.append([STEP, cause, at, key, born, number, OK, version, prev, [state], None])
+            records.append(step_row(cause, at, key, born, number, version, prev, state))
             writer.size += RECORD_BYTES + len(state) + len(key)
             taken.append((cause, base, key, OK, version, step, None, "", ""))
             step_ok(slot, queue, (state, version, born, number, now_ns, step, None))

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.items import Admitted, ControlItem
-from cellule.kernel.journal.codes import EVENT, TIMER
+from cellule.kernel.journal.fields import ScheduleTimer
+from cellule.kernel.journal.records import EventRecord, TimerRecord
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key, pair_of
@@ -116,11 +117,9 @@ def send(desk: BeatContext, due: Due) -> Generator[Need, None, None]:
         if schedule.overlap == "skip" and any(slot.queue or desk.ledger.has_intents(slot) for slot in slots):
             return
         writer = desk.writer
-        record = [
-            EVENT, due.cause, f"schedule:{schedule.name}:{due_ns}", writer.name(schedule.event),
-            writer.value(schedule.value), [[writer.name(base), key] for base, key in targets], None,
-        ]  # fmt: skip
-        height = writer.append(record, len(schedule.value))
+        event_id = f"schedule:{schedule.name}:{due_ns}"
+        record = EventRecord(due.cause, event_id, schedule.event, writer.value(schedule.value), targets, {})
+        height = writer.add(record, len(schedule.value))
         message = Message(height, EVENT_MESSAGE, schedule.event, schedule.value, 0, None)
         for slot in slots:
             desk.ledger.deliver(slot, message)
@@ -169,9 +168,7 @@ def _armed(desk: BeatContext, name: str) -> Generator[Need, None, bytes | None]:
 def _write(
     desk: BeatContext, cause: int, fired: bytes | None, due_ns: int, name: str, stamp: bytes, *, paused: bool
 ) -> int:
-    writer = desk.writer
-    height = writer.append(
-        [TIMER, cause, fired, due_ns, ["schedule", writer.name(name), stamp, int(paused)]], 0
-    )
+    record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, int(paused)))
+    height = desk.writer.add(record, 0)
     applied(desk.ledger, height, fired, due_ns, name, stamp, int(paused))
     return height

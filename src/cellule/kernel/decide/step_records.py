@@ -15,7 +15,8 @@ from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents.gate import EffectRequest
 from cellule.kernel.decide.steps import Emission, Result, Stepper
 from cellule.kernel.items import StepRow
-from cellule.kernel.journal.codes import DELETED, EMITTED, OK, STEP, UPCAST
+from cellule.kernel.journal.codes import DELETED, OK
+from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord, UpcastRecord
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 
@@ -46,24 +47,21 @@ class Writing:
         writer = self._writer
         message = slot.queue[0]
         base, key, entry = slot.cells.base, slot.key, slot.entry
-        module = writer.name(base)
         for step in result.upcasts:
-            record = [UPCAST, message.height, module, key, writer.name(step.old), writer.name(step.new)]
-            writer.append(record, 0)
+            writer.add(UpcastRecord(message.height, base, key, step.old, step.new), 0)
         status, state = result.status, result.state
         height = writer.next_height()
         born = result.born or (height if status in (OK, DELETED) else 0)
-        more = _step_more(writer, result) if _has_more(result) else None
         prev = entry[5] if entry is not None else 0
         gone = self._ledger.intents_of(slot) if status == DELETED else ()
         if result.asked or gone:
             step_of = opening.Step(height, born, message.depth, result.era)
             asking = Asking(slot, step_of, result.asked, gone)
-        writer.append(
-            [STEP, message.height, module, key, born, result.era, status, result.version, prev,
-             writer.state(state), more],
-            (len(state) if state is not None else 0) + len(result.text) + len(key),
+        record = StepRecord(
+            cause=message.height, module=base, key=key, born=born, era=result.era, status=status,
+            version=result.version, prev=prev, state=writer.state(state), extras=_step_extras(writer, result),
         )  # fmt: skip
+        writer.add(record, (len(state) if state is not None else 0) + len(result.text) + len(key))
         self._account(slot, height, born, result)
         if result.emissions or result.code:
             self._emit(slot, message, height, result)
@@ -97,36 +95,21 @@ class Writing:
     def _append_emitted(self, cause: int, emission: Emission) -> None:
         writer = self._writer
         depth, schema, value, targets = emission
-        name = writer.name
-        height = writer.append(
-            [
-                EMITTED,
-                cause,
-                depth,
-                name(schema),
-                writer.value(value),
-                [[name(base), key] for base, key in targets],
-            ],
-            len(value),
-        )
+        height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets), len(value))
         if targets:
             self._ledger.pending.append((Message(height, EVENT_MESSAGE, schema, value, depth, None), targets))
 
 
-def _has_more(result: Result) -> bool:
-    return bool(result.code) or result.reply is not None or result.ann is not None or result.log
-
-
-def _step_more(writer: FrameWriter, result: Result) -> dict[str, Any]:
-    more: dict[str, Any] = {}
+def _step_extras(writer: FrameWriter, result: Result) -> StepExtras:
+    extras: StepExtras = {}
     if result.reply is not None:
-        more["reply"] = writer.value(result.reply)
+        extras["reply"] = writer.value(result.reply)
     if result.ann is not None:
-        more["ann"] = writer.value(result.ann)
+        extras["ann"] = writer.value(result.ann)
     if result.code:
-        more["code"], more["text"] = result.code, result.text
+        extras["code"], extras["text"] = result.code, result.text
     if result.timed_out:
-        more["timed_out"] = True
+        extras["timed_out"] = True
     if result.log:
-        more["log"] = True
-    return more
+        extras["log"] = True
+    return extras

@@ -18,7 +18,8 @@ from cellule.kernel.decide import schedules
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.intents import settle as settling
-from cellule.kernel.journal.codes import EXPIRED, TIMER
+from cellule.kernel.journal.fields import RetentionTimer
+from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import TIMERS_PER_BEAT_MAX
 from cellule.kernel.need import Need
@@ -99,7 +100,7 @@ def _fire(ledger: Ledger, eras: Eras, writer: FrameWriter, fired: bytes, value: 
         _write(ledger, writer, cause, fired, due_ns, value)
         return
     ledger.timers.remove(fired)
-    writer.append([EXPIRED, cause, fired, writer.name(base), key, born], len(key))
+    writer.add(ExpiredRecord(cause, fired, base, key, born), len(key))
     ledger.expire(slot)
 
 
@@ -107,8 +108,8 @@ def _write(
     ledger: Ledger, writer: FrameWriter, cause: int, fired: bytes | None, due_ns: int, value: list[Any] | None
 ) -> None:
     """Record that a timer is armed, re-armed or (due 0) dropped, and make it so."""
-    what = None if value is None else [value[0], writer.name(value[1]), value[2], value[3]]
-    height = writer.append([TIMER, cause, fired, due_ns, what], 0)
+    what = None if value is None else RetentionTimer(*value)
+    height = writer.add(TimerRecord(cause, fired, due_ns, what), 0)
     if fired is not None:
         ledger.timers.remove(fired)
     if value is not None:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.fast.columns import lay_columns
-from cellule.kernel.fast.schema_route import HEADS, NULL, SHORT_MAX, Row, SchemaRoute
+from cellule.kernel.fast.schema_route import Row, SchemaRoute
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import EventItem, Item
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
@@ -32,7 +32,6 @@ from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.values import cbor
-from cellule.values.writer import BYTES, head
 
 decode_linked: Callable[[bytes], Any] = cbor.decode_linked
 COLUMNS_MIN: Final = 4  # events; fewer are laid out sooner one by one
@@ -89,10 +88,10 @@ class FastBatch:
         The hot path of admission: in one piece, because each call from it would cost a tenth of it.
         """
         rows, first, cold, tracks, ledger = self.rows, self.first, self._cold, self._tracks, self._desk.ledger
-        size, join, short, new = self._desk.writer.size, b"".join, HEADS, _new
+        size, new = self._desk.writer.size, _new
         track: Any = None
         known = field = ""
-        opening = middle = b""
+        encode: Any = None
         taken: dict[bytes, int] = {}
         slots: Any = taken
         recent: Any = taken
@@ -107,7 +106,8 @@ class FastBatch:
                 track = tracks[schema] if schema in tracks else self._track(schema)
                 if track is None:
                     break
-                known, field, opening, middle = schema, track.field, track.opening, track.middle
+                known, field = schema, track.field
+                encode = None if track.events is None else track.events.encode
                 taken, slots, recent = track.taken, track.cells.slots, track.recent
             length = len(value)
             if size >= FRAME_BYTES_ADMIT or length > EVENT_BYTES_MAX or LINK_MARK in value:
@@ -140,11 +140,10 @@ class FastBatch:
                     break
                 taken[key] = len(rows)
                 rows.append((height, track, key, entry, value, fields))
-            if not opening:
+            if encode is None:
                 size += track.begin(self._desk.writer)
-                opening, middle = track.opening, track.middle
-            heading = short[length] if length <= SHORT_MAX else head(BYTES, length)
-            raw.append(join((opening, heading, value, middle, short[len(key)], key, NULL)))
+                encode = track.events.encode
+            raw.append(encode(value, key))
             size += RECORD_BYTES + length
         return size
 

@@ -8,11 +8,12 @@ turns of a loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
-from cellule.kernel.fast.schema_route import HEADS, NULL, SHORT_MAX, Row, SchemaRoute
+from cellule.kernel.fast.schema_route import Row, SchemaRoute
+from cellule.kernel.journal.rows import SHORT_MAX
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES, FrameWriter
 from cellule.kernel.limits import FRAME_BYTES_ADMIT
 from cellule.kernel.manifest.event_routes import UNREADABLE
@@ -42,10 +43,7 @@ def lay_columns(
     if size >= FRAME_BYTES_ADMIT or max(sizes) > SHORT_MAX or LINK_MARK in b"".join(values):
         return None
     size += track.begin(writer)
-    parts = zip(
-        repeat(track.opening), map(HEADS.__getitem__, sizes), values,
-        repeat(track.middle), map(HEADS.__getitem__, map(len, keys)), keys, repeat(NULL),
-    )  # fmt: skip
+    assert track.events is not None
     heights = range(writer.start, writer.start + len(items))
     rows = list(zip(heights, repeat(track), keys, entries, values, fields))
-    return rows, b"".join(chain.from_iterable(parts)), size
+    return rows, track.events.encode_all(values, sizes, keys), size

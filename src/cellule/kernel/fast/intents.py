@@ -18,7 +18,9 @@ from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents.gate import EffectRequest, Requester, rule
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import Admitted, Opening, Outcome, ReceiptItem
-from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DECISION, INTENT, RECEIPT, Settled
+from cellule.kernel.journal.codes import ALLOW, AT_ONCE, Settled
+from cellule.kernel.journal.records import DecisionExtras, ReceiptExtras
+from cellule.kernel.journal.rows import decision_row, intent_row, receipt_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_ADMIT, PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import TIMER_SET
@@ -55,12 +57,12 @@ def open_plain(
             or LINK_MARK in params or book.counts.get(base, 0) + 1 >= module.open_max
         ):  # fmt: skip
             break
-        more: dict[str, Any] = {}
+        extras: DecisionExtras = {}
         if not is_free or waits or effect.needs_grant or cap_slot is not None:
-            verdict, more = rule(book, current, Requester(module, slot.key, len(waits)), each, now_ns)
+            verdict, extras = rule(book, current, Requester(module, slot.key, len(waits)), each, now_ns)
             if verdict != ALLOW:
                 break
-        waits.append(_open(desk, slot, step, born, position, each, more))
+        waits.append(_open(desk, slot, step, born, position, each, extras))
         position += 1
     if position:
         slot.entry = (*entry[:6], {**(entry[6] or {}), "intents": waits})
@@ -75,7 +77,7 @@ def _open(
     born: int,
     position: int,
     asked: EffectRequest,
-    more: dict[str, Any],
+    extras: DecisionExtras,
 ) -> int:
     """Write an allowed request down and hand it to the host; returns the height of its Intent record."""
     effect, params, cap_slot, _ = asked
@@ -85,13 +87,13 @@ def _open(
         at, named = writer.name(base), writer.name(kind)
     height, held = writer.first + len(records), [params]
     own = None if cap_slot is None else {"slot": cap_slot}
-    records.append([INTENT, step, position, at, key, born, named, held, own])
-    records.append([DECISION, height, ALLOW, more or None])
+    records.append(intent_row(step, position, at, key, born, named, held, own))
+    records.append(decision_row(height, ALLOW, extras or None))
     writer.size += 2 * RECORD_BYTES + len(params)
     kept: dict[str, Any] = {"params": held, "since_ns": desk.ledger.now_ns}
     limits = None
-    if own or more:
-        limits = _govern(desk, kept, own or {}, more)
+    if own or extras:
+        limits = _govern(desk, kept, own or {}, extras)
     digest = intent_digest(desk.world, base, key, born, step, position, kind, params)
     book.open.insert(pair_key(height, 0), [digest, base, key, born, kind, books.OPEN, kept])
     book.counts[base] = book.counts.get(base, 0) + 1
@@ -102,13 +104,13 @@ def _open(
     return height
 
 
-def _govern(desk: BeatContext, kept: dict[str, Any], own: Mapping[str, Any], more: Mapping[str, Any]) -> Any:
+def _govern(desk: BeatContext, kept: dict[str, Any], own: Mapping[str, Any], extras: DecisionExtras) -> Any:
     """Keep and spend what a request was allowed by; returns what its adapter must keep to."""
     kept.update(own)
-    kept.update((name, more[name]) for name in ("grant", "rule") if name in more)
-    if "period" in more:
-        desk.ledger.book.spend(more["grant"], more["period"])
-    grant = desk.eras.current.manifest.grants.get(more.get("grant", ""))
+    kept.update((name, value) for name, value in extras.items() if name in ("grant", "rule"))
+    if "period" in extras:
+        desk.ledger.book.spend(extras["grant"], extras["period"])
+    grant = desk.eras.current.manifest.grants.get(extras.get("grant", ""))
     return None if grant is None else grant.as_data()
 
 
@@ -193,15 +195,15 @@ def _settle(
     records, at, named = writer.records, writer.names.get(base), writer.names.get(schema)
     if at is None or named is None:
         at, named = writer.name(base), writer.name(schema)
-    more: dict[str, Any] = {}
+    extras: ReceiptExtras = {}
     if item.by:
-        more["by"] = item.by
+        extras["by"] = item.by
     if item.attempts:
-        more["attempts"] = item.attempts
+        extras["attempts"] = item.attempts
     if item.why:
-        more["why"] = item.why
+        extras["why"] = item.why
     height = writer.first + len(records)
-    records.append([RECEIPT, item.height, at, key, born, _OK, named, [event], AT_ONCE, more or None])
+    records.append(receipt_row(item.height, at, key, born, _OK, named, [event], AT_ONCE, extras or None))
     writer.size += RECORD_BYTES + len(event)
     ledger.book.settled(place, intent)
     cell: Any = slot.entry

@@ -14,7 +14,8 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.fast.batch import FastBatch
 from cellule.kernel.items import StepRow
-from cellule.kernel.journal.codes import OK, STEP
+from cellule.kernel.journal.codes import OK
+from cellule.kernel.journal.rows import step_parts, step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
 from cellule.kernel.program import Context, Output, StepFault
@@ -52,7 +53,7 @@ class FastSteps:
         records, size, before, begun = writer.records, writer.size, len(writer.records), self._position
         step, most = writer.first + before, FRAME_BYTES_CLOSE if begun else _NO_END  # one step at least
         self.answer = None
-        here, name = None, 0
+        here, name, make_row = None, 0, step_row
         call: Any = None
         answer: Any = None
         state: Any = None
@@ -86,7 +87,7 @@ class FastSteps:
             if length > STATE_INLINE_RECORD_MAX or LINK_MARK in answer:
                 break
             version += 1
-            records.append([STEP, height, name, key, born, number, OK, version, prev, [answer], None])
+            records.append(make_row(height, name, key, born, number, version, prev, answer))
             size += RECORD_BYTES + length + len(key)
             if entry is not None and recent.get(key) is entry:
                 recent[key] = (answer, version, born, number, now_ns, step, None)
@@ -107,5 +108,5 @@ class FastSteps:
         """Add the plain steps whose records begin at `start` to the steps of the beat."""
         names, first, records = list(self._writer.names), self._writer.first, self._writer.records
         for position in range(start, len(records)):
-            _, cause, name, key, _, _, _, version, *_ = records[position]
+            cause, name, key, version = step_parts(records[position])
             self._steps.append((cause, names[name], key, OK, version, first + position, None, "", ""))

@@ -73,12 +73,8 @@ class FrameWriter:
 
     def add(self, record: Record, size: int) -> int:
         """Add a record that holds `size` bytes, and return its height."""
-        return self.append(write_row(record, self.name), size)
-
-    def append(self, record: Row, size: int) -> int:
-        """Add a row that holds `size` bytes, and return its height."""
+        self.records.append(write_row(record, self.name))
         self.size += RECORD_BYTES + size
-        self.records.append(record)
         return self.first + len(self.records) - 1
 
     def value(self, value: bytes | Link) -> Any:

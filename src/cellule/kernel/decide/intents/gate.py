@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from cellule.errors import Rejected
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.journal.codes import ALLOW, DENY, PARK
+from cellule.kernel.journal.records import DecisionExtras
 from cellule.kernel.limits import APPROVALS_OPEN_MAX, CELL_INTENTS_MAX, ERROR_TEXT_MAX, TIMERS_OPEN_MAX
 from cellule.kernel.manifest.model import EffectKind, Grant, Module, Rule
 from cellule.kernel.state.intent_book import Book
@@ -35,10 +36,10 @@ class EffectRequest(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was decided; `more` are the fields of the Decision record."""
+    """What was decided; `extras` are the fields of the Decision record."""
 
     verdict: int
-    more: dict[str, Any]
+    extras: DecisionExtras
 
 
 class _Refused(Exception):
@@ -58,23 +59,23 @@ class Requester(NamedTuple):
 
 def rule(book: Book, era: Compiled, who: Requester, asked: EffectRequest, now_ns: int) -> Verdict:
     """Decide a request."""
-    more: dict[str, Any] = {}
+    extras: DecisionExtras = {}
     try:
         _check_limits(book, who, asked)
         grant = _granted(era, who.module, asked)
         is_looked_at = grant is not None or bool(era.policy())  # most requests are governed by neither
         params = plain(decode_trusted(asked.params)) if is_looked_at else None
         if grant is not None:
-            more["grant"] = grant.name
+            extras["grant"] = grant.name
             _check_grant(grant, asked, params, now_ns)
             if grant.budget is not None:
-                more["period"] = _check_budget(book, grant, now_ns)
-        verdict = _judge(book, era, who, asked, params, grant, now_ns, more)
+                extras["period"] = _check_budget(book, grant, now_ns)
+        verdict = _judge(book, era, who, asked, params, grant, now_ns, extras)
     except _Refused as refusal:
-        more.pop("period", None)
+        extras.pop("period", None)
         text = refusal.text if len(refusal.text) <= ERROR_TEXT_MAX else refusal.text[:ERROR_TEXT_MAX]
-        return Verdict(DENY, {**more, "code": refusal.code, "text": text})
-    return Verdict(verdict, more)
+        return Verdict(DENY, {**extras, "code": refusal.code, "text": text})
+    return Verdict(verdict, extras)
 
 
 def check_again(grant: Grant | None, asked: EffectRequest, now_ns: int) -> None:
@@ -266,10 +267,10 @@ def _check_budget(book: Book, grant: Grant, now_ns: int) -> int:
 
 def _judge(
     book: Book, era: Compiled, who: Requester, asked: EffectRequest, params: Any, grant: Grant | None,
-    now_ns: int, more: dict[str, Any],
+    now_ns: int, extras: DecisionExtras,
 ) -> int:  # fmt: skip
     """What the policy says; fills in the rule, and when an approval ends."""
-    matched = _matched(era, _arguments(who, asked, params, grant, now_ns), more) if era.policy() else None
+    matched = _matched(era, _arguments(who, asked, params, grant, now_ns), extras) if era.policy() else None
     then = era.manifest.policy.default if matched is None else matched.then
     if then == "allow":
         return ALLOW
@@ -279,22 +280,22 @@ def _judge(
     if book.parked >= APPROVALS_OPEN_MAX:
         raise _Refused("kernel.approvals_full", f"{book.parked} intents wait for approvals already")
     if reason:
-        more["text"] = reason
+        extras["text"] = reason
     if matched is not None and matched.expires_ns is not None:
-        more["due_ns"] = now_ns + matched.expires_ns
+        extras["due_ns"] = now_ns + matched.expires_ns
     return PARK
 
 
-def _matched(era: Compiled, seen: Mapping[str, Any], more: dict[str, Any]) -> Rule | None:
+def _matched(era: Compiled, seen: Mapping[str, Any], extras: DecisionExtras) -> Rule | None:
     """The first rule that holds; one that cannot be asked denies."""
     for each, expression in era.policy():
-        more["rule"] = each.name
+        extras["rule"] = each.name
         try:
             if expression.evaluate(seen):
                 return each
         except ExpressionFault as fault:
             raise _Refused("kernel.policy_error", f"rule {each.name}: {fault}") from fault
-    more.pop("rule", None)
+    extras.pop("rule", None)
     return None
 
 

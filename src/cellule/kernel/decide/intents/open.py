@@ -17,7 +17,8 @@ from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import EffectRequest, Requester, Verdict, rule
 from cellule.kernel.fast.intents import open_plain
-from cellule.kernel.journal.codes import ALLOW, DECISION, DENY, INTENT, NEXT_BEAT, SAME, Settled
+from cellule.kernel.journal.codes import ALLOW, DENY, NEXT_BEAT, SAME, Settled
+from cellule.kernel.journal.records import DecisionRecord, IntentExtras, IntentRecord
 from cellule.kernel.limits import CELL_INTENTS_MAX, OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, WAITERS_MAX
 from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.need import Need
@@ -141,48 +142,45 @@ def _open(
     ruling = yield from _same(desk, who, asked)
     if ruling is None:
         ruling = rule(ledger.book, desk.eras.current, who, asked, ledger.now_ns)
-    more: dict[str, Any] = {}
+    extras: IntentExtras = {}
     if asked.key is not None:
-        more["key"] = asked.key
+        extras["key"] = asked.key
     if asked.slot is not None:
-        more["slot"] = asked.slot
-    intent = record(desk, slot, step, position, asked, more)
+        extras["slot"] = asked.slot
+    intent = record(desk, slot, step, position, asked, extras)
     if not asked.effect.external and ruling.verdict == ALLOW:
-        ruling.more["due_ns"] = due_ns(asked.params, ledger.now_ns)
+        ruling.extras["due_ns"] = due_ns(asked.params, ledger.now_ns)
     yield from decide(desk, slot, intent, asked, ruling, step.depth)
 
 
 def record(
-    desk: BeatContext, slot: Slot, step: Step, position: int, asked: EffectRequest, more: dict[str, Any]
+    desk: BeatContext, slot: Slot, step: Step, position: int, asked: EffectRequest, extras: IntentExtras
 ) -> applying.Intent:
     """Write the Intent record."""
-    writer, kind = desk.writer, asked.effect.kind
+    kind = asked.effect.kind
     digest = intent_digest(
         desk.world, slot.cells.base, slot.key, step.born, step.height, position, kind, asked.params
     )
-    held = desk.hold_value(asked.params)
-    height = writer.append(
-        [INTENT, step.height, position, writer.name(slot.cells.base), slot.key, step.born, writer.name(kind),
-         held, more or None],
-        len(asked.params),
-    )  # fmt: skip
-    return applying.Intent(height, digest, slot.cells.base, slot.key, step.born, kind, held, more)
+    stored = desk.hold_value(asked.params)
+    record = IntentRecord(step.height, position, slot.cells.base, slot.key, step.born, kind, stored, extras)
+    height = desk.writer.add(record, len(asked.params))
+    return applying.Intent(height, digest, slot.cells.base, slot.key, step.born, kind, stored, extras)
 
 
 def decide(
     desk: BeatContext, slot: Slot, intent: applying.Intent, asked: EffectRequest, ruling: Verdict, depth: int
 ) -> Generator[Need, None, None]:
     """Write the Decision record and make it so; a refused intent gets its receipt at once."""
-    verdict, more = ruling
+    verdict, extras = ruling
     is_dispatched = verdict == ALLOW and asked.effect.external
     if is_dispatched and desk.is_at_limit(intent.base):
-        more["over"] = True
-    desk.writer.append([DECISION, intent.height, verdict, more or None], 0)
-    entry = yield from applying.decided(desk.ledger, slot, intent, verdict, more)
+        extras["over"] = True
+    desk.writer.add(DecisionRecord(intent.height, verdict, extras), 0)
+    entry = yield from applying.decided(desk.ledger, slot, intent, verdict, extras)
     if is_dispatched:
         desk.dispatch(intent.height, entry, asked.effect, asked.params)
     elif verdict == DENY:
-        told = settling.Settlement(more["code"], more["text"])
+        told = settling.Settlement(extras["code"], extras["text"])
         yield from settling.settle(
             desk, slot, intent.height, entry, Settled.DENIED, None, told, NEXT_BEAT, {"depth": depth + 1}
         )

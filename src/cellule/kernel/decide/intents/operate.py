@@ -14,7 +14,8 @@ from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import EffectRequest, Verdict, check_again, grant_again
 from cellule.kernel.items import Admitted, ControlItem
-from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DECISION, DENY, Settled
+from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, Settled
+from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
 from cellule.kernel.ordered.keys import pair_key
@@ -47,13 +48,13 @@ def _approve(desk: BeatContext, item: ControlItem, record: Record) -> Generator[
     if "grant" in kept:
         check_again(desk.eras.current.manifest.grants.get(kept["grant"]), asked, desk.ledger.now_ns)
     admitted = record()
-    more: dict[str, Any] = {"control": admitted.height}
+    extras: DecisionExtras = {"control": admitted.height}
     if not asked.effect.external:
-        more["due_ns"] = opening.due_ns(asked.params, desk.ledger.now_ns)
+        extras["due_ns"] = opening.due_ns(asked.params, desk.ledger.now_ns)
     elif desk.is_at_limit(entry[1]):
-        more["over"] = True
-    desk.writer.append([DECISION, height, ALLOW, more], 0)
-    changed = yield from applying.approved(desk.ledger, height, entry, more)
+        extras["over"] = True
+    desk.writer.add(DecisionRecord(height, ALLOW, extras), 0)
+    changed = yield from applying.approved(desk.ledger, height, entry, extras)
     if asked.effect.external:
         desk.dispatch(height, changed, asked.effect, asked.params)
     return admitted
@@ -77,7 +78,7 @@ def _asked(
 def _deny(desk: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
     height, entry = yield from _intent(desk, item, parked=True)
     admitted = record()
-    desk.writer.append([DECISION, height, DENY, {"control": admitted.height}], 0)
+    desk.writer.add(DecisionRecord(height, DENY, {"control": admitted.height}), 0)
     told = settling.Settlement("kernel.approval_denied", item.why or f"{item.who} denied it")
     yield from _settle(desk, item, admitted, height, entry, Settled.DENIED, told)
     return admitted
@@ -135,9 +136,9 @@ def _retry(desk: BeatContext, item: ControlItem, record: Record) -> Generator[Ne
     grant = yield from _grant(desk, slot, asked)
     admitted = record()
     letters.remove(pair_key(at, 1))
-    more = {name: letter[name] for name in ("key", "slot") if name in letter}
+    extras: Any = {name: letter[name] for name in ("key", "slot") if name in letter}
     step = opening.Step(admitted.height, letter["born"], 0, desk.eras.current.number)
-    intent = opening.record(desk, slot, step, 0, asked, more)
+    intent = opening.record(desk, slot, step, 0, asked, extras)
     ruling = Verdict(ALLOW, {} if grant is None else {"grant": grant.name})
     yield from opening.decide(desk, slot, intent, asked, ruling, 0)
     return admitted

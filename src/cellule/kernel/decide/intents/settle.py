@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
-from cellule.kernel.journal.codes import AT_ONCE, EMITTED, NOBODY, RECEIPT, REFUSED, Settled
+from cellule.kernel.journal.codes import AT_ONCE, NOBODY, Settled
+from cellule.kernel.journal.records import EmittedRecord, ReceiptRecord, RefusedRecord
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, RECEIPT_BYTES_MAX
 from cellule.kernel.manifest.system import (
     CASCADE_STOPPED,
@@ -47,22 +48,22 @@ class Settlement(NamedTuple):
 
 def settle(
     desk: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, payload: Payload,
-    told: Settlement, how: int, extra: Mapping[str, Any],
+    told: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Write the receipt of the intent at `height` and make it so; returns the receipt's height.
 
-    `payload` holds the value where there is one. `how` is how its cell hears of it, if it is there and takes
-    such an event.
+    `payload` holds the value where there is one. `delivery` is how its cell hears of it, if it is there and
+    takes such an event.
     """
     schema = receipt_event(entry[4])
     value = _event(entry, status, payload, told)
     if told.code == _INVALID and (yield from desk.takes(slot, entry[3], EFFECT_RECEIPT_REJECTED)):
         schema, value = EFFECT_RECEIPT_REJECTED, _rejected(entry, told, extra)
-    return (yield from _write(desk, slot, height, entry, status, schema, value, told, how, extra))
+    return (yield from _write(desk, slot, height, entry, status, schema, value, told, delivery, extra))
 
 
 def repeat(
-    desk: BeatContext, slot: Slot, height: int, entry: list[Any], receipt: list[Any], how: int,
+    desk: BeatContext, slot: Slot, height: int, entry: list[Any], receipt: list[Any], delivery: int,
     extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Settle an intent with the receipt that another one with its idempotency key got."""
@@ -71,44 +72,40 @@ def repeat(
     if schema == TIMER_FIRED:
         event = encode({**first, "intent_id": intent_text(entry[0])})
         return (yield from _write(
-            desk, slot, height, entry, Settled(status), schema, event, Settlement(), how, extra
+            desk, slot, height, entry, Settled(status), schema, event, Settlement(), delivery, extra
         ))  # fmt: skip
     payload = (first["value"],) if "value" in first else None
     told = Settlement(first.get("code", ""), first.get("text", ""))
-    return (yield from settle(desk, slot, height, entry, Settled(status), payload, told, how, extra))
+    return (yield from settle(desk, slot, height, entry, Settled(status), payload, told, delivery, extra))
 
 
 def _write(
     desk: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, schema: str, value: bytes,
-    told: Settlement, how: int, extra: Mapping[str, Any],
+    told: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     _, base, key, born, _, _, _ = entry
-    others = how  # how those hear of it that wait for the same receipt
-    if how and not (yield from desk.takes(slot, born, schema)):
-        how = NOBODY
-    is_stopped = how != NOBODY and extra.get("depth", 0) > DEPTH_MAX
+    others = delivery  # how those hear of it that wait for the same receipt
+    if delivery and not (yield from desk.takes(slot, born, schema)):
+        delivery = NOBODY
+    is_stopped = delivery != NOBODY and extra.get("depth", 0) > DEPTH_MAX
     if is_stopped:
-        how = NOBODY
-    more = {**extra}
+        delivery = NOBODY
+    extras: Any = {**extra}
     if told.code:
-        more["code"], more["text"] = told
+        extras["code"], extras["text"] = told
     if desk.is_below(entry):
-        more["under"] = True
-    writer = desk.writer
-    held = desk.hold_value(value)
-    record = [
-        RECEIPT, height, writer.name(base), key, born, int(status), writer.name(schema), held, how,
-        more or None,
-    ]  # fmt: skip
-    at = writer.append(record, len(value))
-    carried = value if isinstance(held, list) else held
-    outcome = applying.Outcome(at, int(status), schema, carried, held, how, more)
+        extras["under"] = True
+    stored = desk.hold_value(value)
+    record = ReceiptRecord(height, base, key, born, int(status), schema, stored, delivery, extras)
+    at = desk.writer.add(record, len(value))
+    carried = value if isinstance(stored, list) else stored
+    outcome = applying.Outcome(at, int(status), schema, carried, stored, delivery, extras)
     waiters = yield from applying.settled(desk.ledger, slot, height, entry, outcome)
     if is_stopped:
         _stop_cascade(desk, slot, outcome)
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
     for waiter in waiters:
-        yield from _pass_on(desk, waiter, [int(status), schema, held], others, passed)
+        yield from _pass_on(desk, waiter, [int(status), schema, stored], others, passed)
     return at
 
 
@@ -121,24 +118,22 @@ def _stop_cascade(desk: BeatContext, slot: Slot, outcome: applying.Outcome) -> N
     })  # fmt: skip
     depth: int = outcome.more["depth"]
     targets = desk.eras.current.router.targets(CASCADE_STOPPED, value, None) if depth == DEPTH_MAX + 1 else []
-    named = [[writer.name(module), key] for module, key in targets]
-    at = writer.append(
-        [EMITTED, outcome.height, depth, writer.name(CASCADE_STOPPED), writer.value(value), named], len(value)
-    )
+    record = EmittedRecord(outcome.height, depth, CASCADE_STOPPED, writer.value(value), targets)
+    at = writer.add(record, len(value))
     if targets:
         message = Message(at, EVENT_MESSAGE, CASCADE_STOPPED, value, depth, None)
         desk.ledger.pending.append((message, targets))
 
 
 def _pass_on(
-    desk: BeatContext, waiter: int, receipt: list[Any], how: int, extra: Mapping[str, Any]
+    desk: BeatContext, waiter: int, receipt: list[Any], delivery: int, extra: Mapping[str, Any]
 ) -> Generator[Need, None, None]:
     """An intent that waited for this receipt gets the same, in the same way and at the same time."""
     entry = yield from desk.ledger.book.find(waiter)
     if entry is None:
         raise Corrupted("kernel.intent_missing", "intent {height} waits and is not open", height=waiter)
     slot = yield from desk.slot(entry[1], entry[2])
-    yield from repeat(desk, slot, waiter, entry, receipt, how, extra)
+    yield from repeat(desk, slot, waiter, entry, receipt, delivery, extra)
 
 
 # What comes from outside
@@ -200,10 +195,9 @@ def _refuse(desk: BeatContext, item: ReceiptItem, entry: list[Any] | None, probl
     if not item.durable:
         return RefusedItem(problem, 0)
     text = str(problem)
-    name = desk.writer.name(f"receipt:{entry[4]}" if entry is not None else "receipt")
-    return RefusedItem(
-        problem, desk.writer.append([REFUSED, 0, _shown(item.intent), name, problem.code, text], len(text))
-    )
+    name = f"receipt:{entry[4]}" if entry is not None else "receipt"
+    record = RefusedRecord(0, _shown(item.intent), name, problem.code, text)
+    return RefusedItem(problem, desk.writer.add(record, len(text)))
 
 
 def _shown(intent: bytes) -> str:

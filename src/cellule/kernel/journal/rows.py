@@ -1,0 +1,92 @@
+"""Rows that the hot path writes: what `write_row` makes, without a named record between.
+
+A beat of plain events spends most of its time on these, so each is one literal, with positions of names that
+the caller has looked up. `EventEncoder` goes one further and makes the bytes of a row. Tests hold all of them
+against the table. Whoever writes a record now and then takes `FrameWriter.add`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import Any, Final
+
+from cellule.kernel.journal.codes import OK, Kind
+from cellule.kernel.journal.table import Row
+from cellule.kernel.manifest.limits import KEY_BYTES_MAX
+from cellule.values.writer import BYTES, head
+
+_EVENT: Final = int(Kind.EVENT)
+_STEP: Final = int(Kind.STEP)
+_INTENT: Final = int(Kind.INTENT)
+_DECISION: Final = int(Kind.DECISION)
+_RECEIPT: Final = int(Kind.RECEIPT)
+
+SHORT_MAX: Final = KEY_BYTES_MAX  # the heads of byte strings up to here are made once
+_HEADS: Final = [head(BYTES, size) for size in range(SHORT_MAX + 1)]
+_NULL: Final = b"\xf6"
+_ONE: Final = b"\x81"  # the head of a list of one
+_TWO: Final = b"\x82"
+
+
+def event_row(
+    event_id: str | bytes | None, schema: int, value: Any, targets: list[list[Any]], extras: Any
+) -> Row:
+    """An event from outside."""
+    return [_EVENT, 0, event_id, schema, value, targets, extras]
+
+
+def step_row(
+    cause: int, module: int, key: bytes, born: int, era: int, version: int, prev: int, state: bytes
+) -> Row:
+    """A step that made a short new state, and nothing else."""
+    return [_STEP, cause, module, key, born, era, OK, version, prev, [state], None]
+
+
+def step_parts(row: Row) -> tuple[int, int, bytes, int]:
+    """The cause, module, key and version of a step."""
+    return row[1], row[2], row[3], row[7]
+
+
+def intent_row(
+    step: int, position: int, module: int, key: bytes, born: int, kind: int, params: Any, extras: Any
+) -> Row:
+    """A request for an effect."""
+    return [_INTENT, step, position, module, key, born, kind, params, extras]
+
+
+def decision_row(intent: int, verdict: int, extras: Any) -> Row:
+    """What became of a request."""
+    return [_DECISION, intent, verdict, extras]
+
+
+def receipt_row(
+    intent: int, module: int, key: bytes, born: int, status: int, schema: int, value: Any, delivery: int,
+    extras: Any,
+) -> Row:  # fmt: skip
+    """How a request was settled."""
+    return [_RECEIPT, intent, module, key, born, status, schema, value, delivery, extras]
+
+
+class EventEncoder:
+    """Encodes events of one schema from outside, each to one cell of one module, with nothing beside."""
+
+    __slots__ = ("_middle", "_opening")
+
+    def __init__(self, schema: int, module: int) -> None:
+        self._opening = bytes((0x87, _EVENT, 0)) + _NULL + head(0, schema) + _ONE
+        self._middle = _ONE + _TWO + head(0, module)
+
+    def encode(self, value: bytes, key: bytes) -> bytes:
+        """The bytes of one row; a key has at most `SHORT_MAX` bytes."""
+        size = len(value)
+        value_head = _HEADS[size] if size <= SHORT_MAX else head(BYTES, size)
+        return b"".join((self._opening, value_head, value, self._middle, _HEADS[len(key)], key, _NULL))
+
+    def encode_all(self, values: Sequence[bytes], sizes: Sequence[int], keys: Sequence[bytes]) -> bytes:
+        """The bytes of many rows, column by column; values and keys have at most `SHORT_MAX` bytes."""
+        parts = zip(
+            repeat(self._opening), map(_HEADS.__getitem__, sizes), values,
+            repeat(self._middle), map(_HEADS.__getitem__, map(len, keys)), keys, repeat(_NULL),
+        )  # fmt: skip
+        return b"".join(chain.from_iterable(parts))
