@@ -8,7 +8,6 @@ import subprocess
 import sys
 from random import Random
 
-import cel
 import pytest
 from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from cellule.errors import Rejected
 from cellule.values import decode, encode
 from cellule.values.expressions import ExpressionFault, compile_expression
-from cellule.values.expressions.bind import answer
 from cellule.values.schema import types as t
 
 VARIABLES = {
@@ -209,17 +207,6 @@ def test_two_processes_with_other_hashes_give_the_same_outcomes(batch):
     assert answers[0] == answers[1] == here
     kinds = {result[0] for result in decode(here)}
     assert kinds == {"value", "fault"}
-
-
-def test_an_answer_is_the_one_the_library_gives_for_the_same_text(batch):
-    """What is evaluated was written anew from our own reading; here the library reads the author's text."""
-    compared = 0
-    for text, arguments in batch:
-        result = outcome(compile_expression(text, VARIABLES, gives_bool=False), arguments)
-        if result[0] == "value":
-            assert encode(answer(cel.evaluate(text, arguments))) == encode(result[1]), text
-            compared += 1
-    assert compared >= 200
 
 
 PIECES = st.one_of(

@@ -10,7 +10,6 @@ import pytest
 from cellule.errors import Rejected
 from cellule.values.expressions import compile_expression
 from cellule.values.expressions.limits import DEPTH_MAX, TEXT_BYTES_MAX
-from cellule.values.expressions.patterns import pattern_size
 from cellule.values.schema import types as t
 
 ORDER = t.record(
@@ -53,11 +52,11 @@ def refusal(text, *, gives_bool=False):
         ("9223372036854775808", "syntax", 1, "64 bits"),
         ("-9223372036854775809", "syntax", 2, "64 bits"),
         ("1e999", "syntax", 1, "too large"),
-        ("!!true", "syntax", 2, "two signs"),
+        ("!-1", "syntax", 2, "two signs"),
         ("for", "syntax", 1, "reserved"),
         ("x.in", "syntax", 3, "name of a field"),
         ("{'a': 1, 'a': 2}", "syntax", 10, "twice"),
-        ("b'\\u0041'", "syntax", 1, "byte strings"),
+        ("b'\\u0041'", "syntax", 3, "byte strings"),
         ("\ud800", "syntax", 1, "surrogate"),
         ("{1: 2}", "unsupported", 2, "text literal"),
         ("5u", "unsupported", 1, "signed"),
@@ -119,8 +118,8 @@ def refusal(text, *, gives_bool=False):
         ("x[order.lines]", "types", 3, "text or an integer"),
         ("'a'.b", "types", 1, "no fields"),
         ("'a'.matches('(')", "pattern", 13, "regular expression"),
-        ("'a'.matches('(?=a)')", "pattern", 13, "look-around"),
-        ("'a'.matches('[a-z]{200}')", "cost", 13, "size"),
+        ("'a'.matches('(?=a)')", "pattern", 13, "Look-around"),
+        ("'a'.matches('([a-z]{30}){30}')", "cost", 13, "size"),
         ("order.lines.all(a, order.lines.all(b, order.lines.map(c, 1) == [1]))", "cost", 13, "too long"),
     ],
 )  # fmt: skip
@@ -197,17 +196,11 @@ def test_a_long_list_of_conditions_does_not_nest():
         "[" * 5 + "'aaaaaaaa'" + "].map(a, [a, a, a, a, a, a, a, a, a, a])[0]" * 5,
         f"[1].map(a, [[{'a, ' * 300}]].map(b, [[{'b, ' * 300}]].map(c, [{'c, ' * 300}])))",
         f"[[['a'].map(a, {'a + ' * 99}a)[0]].map(b, {'b + ' * 99}b)[0]].map(c, {'c + ' * 99}c)",
-        f"[{'1, ' * 400}].all(a, 'a'.matches('^[a-z]+[0-9]+$'))",
+        f"[{'1, ' * 400}].all(a, 'a'.matches('^[a-z]{{450}}$'))",
     ],
 )
 def test_values_cannot_be_made_to_grow_without_bound(text):
     assert refusal(text).code in ("values.expression_cost", "values.expression_macro_range")
-
-
-def test_a_pattern_grows_with_its_classes_and_repetitions():
-    assert pattern_size("abc") == 3
-    assert pattern_size("(ab){2,10}") == 10 * len("(ab){2,10}")
-    assert pattern_size(r"\w") > pattern_size("ab")
 
 
 def test_every_code_has_its_section():

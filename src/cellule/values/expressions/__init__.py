@@ -2,7 +2,7 @@
 
 `compile_expression` accepts the part of CEL that gives the same answer in every process, and refuses the
 rest when it is written, not when it runs. `Expression.evaluate` answers or raises `ExpressionFault`.
-Reading order: `syntax`, `tokens`, `parser`, `lowering`, `calls`, `paths`, `binding`, `work`, `expression`.
+Reading order: `syntax`, `tokens`, `parser`, `compiler`, `macros`, `operators`, `functions`, `expression`.
 """
 
 from __future__ import annotations

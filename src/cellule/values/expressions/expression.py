@@ -1,54 +1,44 @@
-"""`compile_expression` and `Expression`: the library behind a wall of our own checks.
+"""`compile_expression` and `Expression`.
 
-Compiled once, evaluated often: an evaluation binds the paths the expression mentions, runs the library's
-program and checks the answer. Neither reads anything but its arguments; an expression may be shared by
-threads. The library is imported at the first compilation, because it brings a terminal program with it.
+Compiled once, evaluated often: an evaluation reads the paths the expression mentions, runs the functions it
+was compiled to and checks the answer. Neither reads anything but its arguments; an expression may be shared
+by threads.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from cellule.errors import Rejected
-from cellule.values.expressions.bind import Sizes, answer
+from cellule.values.expressions.arguments import Path, Sizes, answer
+from cellule.values.expressions.compiler import Compiler
 from cellule.values.expressions.fault import ExpressionFault, Refusal
-from cellule.values.expressions.limits import SHOWN_CHARS_MAX, SIZE_MIN, TEXT_BYTES_MAX
-from cellule.values.expressions.lower import Lowering
+from cellule.values.expressions.limits import SIZE_MIN, TEXT_BYTES_MAX, size_max
 from cellule.values.expressions.operators import check_is
 from cellule.values.expressions.parser import parse
-from cellule.values.expressions.paths import ABSENT, Path
-from cellule.values.expressions.scope import Scope
-from cellule.values.expressions.terms import NOT_A_NUMBER, NOT_FINITE, literal_text
-from cellule.values.expressions.work import size_max
+from cellule.values.expressions.scope import Frame, Run, Scope
 from cellule.values.schema.registry import NO_SCHEMAS, Schemas
 from cellule.values.schema.types import Schema
-
-if TYPE_CHECKING:
-    import cel
-
-_UNDEFINED: Final = re.compile(r"Undefined variable or function: '([^']*)'")
-_FUNCTION: Final = re.compile(r"Function '(\w+)' error")
 
 
 class Expression:
     """A compiled expression; make one with `compile_expression`."""
 
-    __slots__ = ("_bindings", "_gives_bool", "_program", "_size_max", "text")
+    __slots__ = ("_gives_bool", "_run", "_size_max", "_slots", "text")
 
     def __init__(
         self,
         text: str,
-        program: cel.Program,
-        bindings: tuple[tuple[str, Path, int], ...],
-        most: int,
+        run: Run,
+        slots: tuple[tuple[Path | None, int], ...],
+        size_max: int,
         gives_bool: bool,
     ) -> None:
         self.text = text
-        self._program = program
-        self._bindings = bindings
-        self._size_max = most
+        self._run = run
+        self._slots = slots
+        self._size_max = size_max
         self._gives_bool = gives_bool
 
     def __repr__(self) -> str:
@@ -56,67 +46,29 @@ class Expression:
 
     def evaluate(self, arguments: Mapping[str, Any]) -> Any:
         """Return the value for `arguments`, plain values by name; raises `ExpressionFault`."""
-        bound = self._bound(arguments)
-        try:
-            value = self._program.execute(bound)
-        except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
-            raise self._fault(error) from None
+        value = self._run(self._frame(arguments))
         if not self._gives_bool:
             return answer(value)
         if value.__class__ is not bool:
             raise ExpressionFault("values.expression_not_bool", "the expression gave no boolean")
         return value
 
-    def _bound(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _frame(self, arguments: Mapping[str, Any]) -> Frame:
         sizes = Sizes()
-        bound: dict[str, Any] = {}
-        for name, path, uses in self._bindings:
-            value = path.read(arguments)
-            if value is ABSENT:
+        frame: Frame = []
+        for path, uses in self._slots:
+            if path is None:
+                frame.append(None)
                 continue
             before = sizes.size
-            bound[name] = sizes.bound(value, path)
+            frame.append(sizes.bound(path.read(arguments), path))
             sizes.size += (sizes.size - before) * (uses - 1)
         if sizes.size > self._size_max:
             raise ExpressionFault(
                 "values.expression_cost",
                 f"the values have size {sizes.size}, and the expression is for at most {self._size_max}",
             )
-        return bound
-
-    def _fault(self, error: Exception) -> ExpressionFault:
-        match error:
-            case ZeroDivisionError():
-                return ExpressionFault("values.expression_division", "division by zero")
-            case OverflowError():
-                return ExpressionFault("values.expression_overflow", "an integer left the range of 64 bits")
-            case KeyError():
-                return ExpressionFault(
-                    "values.expression_missing", f"there is no key {str(error)[:SHOWN_CHARS_MAX]}"
-                )
-            case IndexError():
-                return ExpressionFault("values.expression_missing", "an index lies outside its list")
-            case TypeError():
-                return ExpressionFault("values.expression_types", "an operator got a value of the wrong kind")
-            case _:
-                return self._fault_named(str(error))
-
-    def _fault_named(self, message: str) -> ExpressionFault:
-        """Tell what happened from the one name in the library's message."""
-        undefined = _UNDEFINED.search(message)
-        if undefined is None:
-            function = _FUNCTION.search(message)
-            what = f"{function[1]}() cannot convert its value" if function else "the evaluation failed"
-            return ExpressionFault("values.expression_conversion", what)
-        if undefined[1] == NOT_FINITE:
-            return ExpressionFault("values.expression_not_finite", "a number is not finite")
-        if undefined[1] == NOT_A_NUMBER:
-            return ExpressionFault("values.expression_types", "an operator got a value of the wrong kind")
-        for name, path, _ in self._bindings:
-            if name == undefined[1]:
-                what = f"map {path.parent}" if path.asks else str(path)
-                return ExpressionFault("values.expression_missing", f"there is no {what}")
-        return ExpressionFault("values.expression_types", f"{undefined[1]}() got a value of the wrong kind")
+        return frame
 
 
 def compile_expression(
@@ -135,7 +87,7 @@ def compile_expression(
             schemas.check(schema, name)
     try:
         _check_text(text)
-        return _compiled(text, Scope(variables, schemas), gives_bool)
+        return _compiled(text, Scope(text, variables, schemas), gives_bool)
     except Refusal as refusal:
         raise refusal.rejected(text) from None
 
@@ -156,33 +108,12 @@ def _check_text(text: str) -> None:
 
 def _compiled(text: str, scope: Scope, gives_bool: bool) -> Expression:
     node = parse(text)
-    term = Lowering(scope).lower(node).settled()
+    term = Compiler(scope).compile(node)
     if gives_bool:
         check_is(term.kind, "bool", node.at, "the expression")
-    for at, pattern in scope.patterns:
-        _check_pattern(at, pattern)
     most = size_max(term.work)
     if most < SIZE_MIN:
         hint = "Nest fewer macros, or shorten the lists."
         raise Refusal("values.expression_cost", node.at, "the expression could take too long", hint)
-    return Expression(text, _program(node.at, term.source), scope.bindings, most, gives_bool)
-
-
-def _program(at: int, source: str) -> cel.Program:
-    import cel
-
-    try:
-        return cel.compile(source)
-    except ValueError:
-        hint = "Look at its byte strings: b'...' takes fewer escapes than a text."
-        raise Refusal("values.expression_syntax", at, "the expression cannot be read", hint) from None
-
-
-def _check_pattern(at: int, pattern: str) -> None:
-    try:
-        _program(at, f"''.matches({literal_text(pattern).source})").execute({})
-    except RuntimeError:
-        raise Refusal(
-            "values.expression_pattern", at, "the pattern is no regular expression",
-            "Close every bracket; look-around and back references do not exist here.",
-        ) from None  # fmt: skip
+    slots = tuple((path, 0 if path is None else scope.uses[path]) for path in scope.slots)
+    return Expression(text, term.run, slots, most, gives_bool)

@@ -1,9 +1,6 @@
 """Tokens to a tree: CEL's grammar by recursive descent, with precedence climbing over `syntax.RANKS`.
 
-Only used when an expression is compiled. What the library evaluates is written anew from this tree (see
-`lowering`), so the two never read the same text differently.
-
-Rejected: the library's parser. It gives names but no tree, and says neither what a macro runs over nor where.
+Only used when an expression is compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from cellule.values.expressions.fault import Refusal
 from cellule.values.expressions.limits import DEPTH_MAX, INT_MAX
 from cellule.values.expressions.syntax import (
     RANKS,
-    BytesLiteral,
     Call,
     Chain,
     Choice,
@@ -110,15 +106,16 @@ class _Parser:
         return Chain(terms[0].at, tuple(terms), tuple(operators)) if operators else terms[0]
 
     def _unary(self) -> Node:
-        token = self._next
-        if token.kind != "sign" or token.source not in ("!", "-"):
-            return self._member()
-        self._take()
-        if self._next.kind == "sign" and self._next.source in ("!", "-"):
-            raise Refusal(_CODE, self._next.at, "two signs in a row", "Write one, or put brackets between.")
-        if token.source == "-" and self._next.kind in ("int", "float"):
-            return self._member(negative=token)
-        return Unary(token.at, token.source, self._member())
+        signs: list[Token] = []
+        while self._next.kind == "sign" and self._next.source in ("!", "-"):
+            if signs and self._next.source != signs[0].source:
+                raise Refusal(_CODE, self._next.at, "two signs in a row", "Put brackets between.")
+            signs.append(self._take())
+        negative = signs and signs[0].source == "-" and self._next.kind in ("int", "float")
+        node = self._member(negative=signs.pop() if negative else None)
+        for sign in signs[: 2 - len(signs) % 2]:  # two are as good as any even number, one as any odd
+            node = Unary(sign.at, sign.source, node)
+        return node
 
     def _member(self, negative: Token | None = None) -> Node:
         node = self._primary() if negative is None else self._negative(negative)
@@ -142,11 +139,8 @@ class _Parser:
             raise self._unexpected("the name of a field")
         self._take()
         if self._taken("("):
-            return Call(token.at, of, token.source, self._arguments())
+            return Call(token.at, of, token.source, self._items(")"))
         return Select(of.at, of, token.source)
-
-    def _arguments(self) -> tuple[Node, ...]:
-        return self._items(")")
 
     def _items(self, closing: str) -> tuple[Node, ...]:
         items: list[Node] = []
@@ -160,12 +154,10 @@ class _Parser:
     def _primary(self) -> Node:
         token = self._take()
         match token.kind, token.source:
-            case ("text", _):
+            case ("text" | "bytes", _):
                 return Literal(token.at, token.value)
             case ("int" | "float", _):
                 return self._positive(token)
-            case ("bytes", source):
-                return BytesLiteral(token.at, source)
             case ("name", name):
                 return self._named(token.at, name)
             case ("sign", "("):
@@ -195,24 +187,22 @@ class _Parser:
         if name in _RESERVED or name == "in":
             raise Refusal(_CODE, at, f"{name!r} is a reserved word")
         if self._taken("("):
-            return Call(at, None, name, self._arguments())
+            return Call(at, None, name, self._items(")"))
         return Name(at, name)
 
     def _map(self, at: int) -> MapOf:
-        entries: list[tuple[Literal, Node]] = []
-        seen: set[object] = set()
+        entries: dict[str, Node] = {}
         while not self._taken("}"):
             key = self.choice()
             if not isinstance(key, Literal) or not isinstance(key.value, str):
                 raise Refusal(
                     "values.expression_unsupported", key.at, "a key of a map must be a text literal"
                 )
-            if key.value in seen:
+            if key.value in entries:
                 raise Refusal(_CODE, key.at, f"the key {key.value!r} stands twice in one map")
-            seen.add(key.value)
             self._expect(":")
-            entries.append((key, self.choice()))
+            entries[key.value] = self.choice()
             if not self._taken(","):
                 self._expect("}")
                 break
-        return MapOf(at, tuple(entries))
+        return MapOf(at, tuple(entries.items()))

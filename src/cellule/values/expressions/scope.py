@@ -1,55 +1,82 @@
-"""What the names in an expression stand for, and where paths lead; collected while it is lowered.
+"""What the names in an expression stand for, and where paths lead; collected while it is compiled.
 
-Every path from an argument gets a variable of its own (`v0`, `v1`); every macro's variable a fresh name
-(`m1`, `m2`). A field that a schema does not have is refused here.
+Every part of an expression becomes a `Term`: a function of the frame, and what is known of its value. A frame
+is a list with a slot for every path from an argument and one for every macro's variable.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from cellule.values.expressions import shapes
-from cellule.values.expressions.fault import Refusal
-from cellule.values.expressions.paths import Path
+from cellule.values.expressions.arguments import ABSENT, Path
+from cellule.values.expressions.fault import ExpressionFault, Refusal, position
+from cellule.values.expressions.limits import ONE, Work
+from cellule.values.expressions.shapes import Kind
 from cellule.values.expressions.syntax import Index, Literal, Name, Node, Select
-from cellule.values.expressions.terms import Term
 from cellule.values.schema.registry import Schemas
 from cellule.values.schema.types import Schema
+
+Frame = list[Any]
+Run = Callable[[Frame], Any]
+
+
+class Term(NamedTuple):
+    """A part of an expression; `variable` is the slot of the macro's variable that a path begins at."""
+
+    run: Run
+    kind: Kind = None
+    work: Work = ONE
+    schema: Schema | None = None
+    variable: int | None = None
+    is_argument: bool = False
 
 
 class Scope:
     """One expression's names: `variables` are its arguments, `macros` the variables of the macros around.
 
-    `spent` are the macro variables whose inner lists a loop around runs over already; `patterns` are the
-    regular expressions met, with their offsets.
+    `slots` holds the path that each slot of a frame is for, None for a macro's variable; `uses` how often a
+    path is mentioned; `spent` the macro variables whose inner lists a loop around runs over already.
     """
 
-    def __init__(self, variables: Mapping[str, Schema | None], schemas: Schemas) -> None:
+    def __init__(self, text: str, variables: Mapping[str, Schema | None], schemas: Schemas) -> None:
+        self.text = text
         self.variables = variables
         self.schemas = schemas
         self.macros: dict[str, Term] = {}
-        self.spent: set[str] = set()
-        self.patterns: list[tuple[int, str]] = []
-        self._uses: Counter[Path] = Counter()
-        self._names: dict[Path, str] = {}
-        self._macros_made = 0
+        self.spent: set[int | None] = set()
+        self.slots: list[Path | None] = []
+        self.uses: Counter[Path] = Counter()
 
-    @property
-    def bindings(self) -> tuple[tuple[str, Path, int], ...]:
-        """Each variable of the new text, the path it stands for, and how often it occurs."""
-        return tuple((name, path, self._uses[path]) for path, name in self._names.items())
+    def place(self, at: int) -> str:
+        """Where a fault arises, to end its text with."""
+        line, column = position(self.text, at)
+        return f" at line {line}, column {column}" if "\n" in self.text else f" at column {column}"
 
-    def bind(self, path: Path) -> str:
-        """The variable that stands for `path`."""
-        self._uses[path] += 1
-        return self._names.setdefault(path, f"v{len(self._names)}")
+    def read(self, path: Path, at: int) -> Run:
+        """What reads the value at `path` from a frame."""
+        if path not in self.uses:
+            self.slots.append(path)
+        self.uses[path] += 1
+        slot = self.slots.index(path)
+        missing = f"there is no {path.missing}{self.place(at)}"
 
-    def macro_variable(self, schema: Schema | None) -> Term:
-        """A fresh variable for a macro."""
-        self._macros_made += 1
-        name = f"m{self._macros_made}"
-        return Term(name, kind=shapes.kind_of(schema, self.schemas), schema=schema, variable=name)
+        def run(frame: Frame) -> Any:
+            value = frame[slot]
+            if value is ABSENT:
+                raise ExpressionFault("values.expression_missing", missing)
+            return value
+
+        return run
+
+    def macro_variable(self, schema: Schema | None) -> tuple[int, Term]:
+        """A slot for a macro's variable, and the variable."""
+        slot = len(self.slots)
+        self.slots.append(None)
+        kind = shapes.kind_of(schema, self.schemas)
+        return slot, Term(lambda frame: frame[slot], kind, schema=schema, variable=slot)
 
     def path(self, node: Node) -> tuple[Path, Schema | None] | None:
         """The path from an argument that `node` is, with its schema; None for anything else."""

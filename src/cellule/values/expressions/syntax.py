@@ -12,18 +12,10 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Null, a boolean, an integer, a float or a text."""
+    """Null, a boolean, an integer, a float, a text or bytes."""
 
     at: int
-    value: bool | int | float | str | None
-
-
-@dataclass(frozen=True, slots=True)
-class BytesLiteral:
-    """A byte string, kept as it was written."""
-
-    at: int
-    source: str
+    value: bool | int | float | str | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +67,7 @@ class MapOf:
     """A map literal; its keys are text literals."""
 
     at: int
-    entries: tuple[tuple[Literal, Node], ...]
+    entries: tuple[tuple[str, Node], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +98,7 @@ class Choice:
     otherwise: Node
 
 
-Node: TypeAlias = (
-    Literal | BytesLiteral | Name | Select | Index | Call | ListOf | MapOf | Unary | Chain | Choice
-)
+Node: TypeAlias = Literal | Name | Select | Index | Call | ListOf | MapOf | Unary | Chain | Choice
 
 MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 """The methods that bind a variable and run over a list."""

@@ -39,7 +39,7 @@ class Token(NamedTuple):
     kind: str
     source: str
     at: int
-    value: int | float | str | None = None
+    value: int | float | str | bytes | None = None
 
 
 def tokenize(text: str) -> list[Token]:
@@ -103,7 +103,7 @@ def _quoted(text: str, at: int, kind: str, prefix: str) -> Token:
     quote = match.group()
     raw = "r" in prefix.lower()
     end = begin + len(quote)
-    parts: list[str] = []
+    parts: list[str | bytes] = []
     while not text.startswith(quote, end):
         character = text[end : end + 1]
         if not character or (character in "\r\n" and len(quote) == 1):
@@ -114,21 +114,30 @@ def _quoted(text: str, at: int, kind: str, prefix: str) -> Token:
                 raise Refusal(
                     _CODE, end, f"unknown escape {text[end : end + 2]!r}", "Write \\\\ for a backslash."
                 )
-            parts.append("" if kind == "bytes" else _unescaped(escape, end))
+            parts.append(_unescaped(escape, end, kind))
             end = escape.end()
         else:
             parts.append(character)
             end += 1
     source = text[at : end + len(quote)]
-    return Token(kind, source, at, None if kind == "bytes" else "".join(parts))
+    if kind == "text":
+        return Token(kind, source, at, "".join(str(part) for part in parts))
+    return Token(kind, source, at, b"".join(p.encode() if isinstance(p, str) else p for p in parts))
 
 
-def _unescaped(escape: re.Match[str], at: int) -> str:
+def _unescaped(escape: re.Match[str], at: int, kind: str) -> str | bytes:
+    """What an escape means: a character; in a byte string a byte."""
     if escape["plain"]:
         return _PLAIN[escape["plain"]]
     if escape["octal"]:
-        return chr(int(escape["octal"], 8))
-    point = int(escape["x"] or escape["u"] or escape["long"], 16)
+        point = int(escape["octal"], 8)
+    else:
+        point = int(escape["x"] or escape["u"] or escape["long"], 16)
+    if kind == "bytes":
+        if escape["u"] or escape["long"]:
+            hint = "Write the character itself, or its bytes as \\x41."
+            raise Refusal(_CODE, at, "byte strings take no \\u", hint)
+        return bytes([point])
     if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
         raise Refusal(_CODE, at, f"{escape.group()} is no character")
     return chr(point)
