@@ -29,10 +29,10 @@ from cellule.host.limits import (
     SWITCH_INTERVAL_S,
     WORLDS_MAX,
 )
-from cellule.host.node import Node, node_id
+from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.signatures import NodeKey, folder_key
-from cellule.host.own.folder import FolderLock, make_folder
+from cellule.host.own.folder import FolderOwnership, make_folder
 from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
@@ -86,34 +86,44 @@ async def _opened(folder: Path, app: App | None, deploy: Deploy, options: Option
     built = None if app is None else await _built(app)
     make_folder(folder)
     async with AsyncExitStack() as stack:
-        lock = stack.enter_context(FolderLock(folder))
-        is_owner = options.own and lock.acquire()
         opened = await SqliteEngine.open(folder / DATABASE, connect=options.connect)
         engine = await stack.enter_async_context(opened)
         programs = PythonPrograms()
         stack.callback(programs.close)
-        key = folder_key(folder, options.entropy) if is_owner else None
-        dispatch = Dispatch()
         loader = Loader(
-            engine, programs, options.clock, options.entropy, node_id(options.clock, options.entropy),
-            options.budget, None, lambda: FileSpill(folder), options.snapshot_bytes, options.stall_s, key,
-            dispatch,
+            engine, programs, options.clock, options.entropy, options.budget, None,
+            lambda: FileSpill(folder), options.snapshot_bytes, options.stall_s, dispatch=Dispatch(),
         )  # fmt: skip
+        ownership = FolderOwnership(
+            folder, [folder / DATABASE], options.clock, options.entropy, contends=options.own
+        )
         node = Node(
-            engine, loader, options.clock, options.entropy, is_owner, lock.owner, options.idle_s,
-            options.worlds_max,
-        )  # fmt: skip
+            engine, loader, options.clock, options.entropy, ownership, options.idle_s, options.worlds_max
+        )
         node.vouch = lambda: folder_key(folder, options.entropy)
-        if options.tune_process and is_owner:
-            stack.enter_context(_tuned())
+        node.reigning = lambda: _reigning(node, folder, built, options)
+        cellule = Cellule(node, built, deploy)
         await stack.enter_async_context(node.running())
-        if is_owner and options.perform:
-            assert key is not None
+        yield cellule
+
+
+@asynccontextmanager
+async def _reigning(node: Node, folder: Path, built: Built | None, options: Options) -> AsyncIterator[None]:
+    """What runs beside the worlds while the node owns them: a tuned process, and the pool."""
+    assert node.loader.dispatch is not None
+    node.loader.key = key = folder_key(folder, options.entropy)
+    async with AsyncExitStack() as stack:
+        if options.tune_process:
+            stack.enter_context(_tuned())
+        if options.perform:
             secrets = options.secrets or default_secrets(folder)
             stack.enter_context(_redacted_logs(secrets))
-            node.pool = dispatch.pool = _pool(node, key, built, secrets, options)
+            node.pool = node.loader.dispatch.pool = _pool(node, key, built, secrets, options)
             await stack.enter_async_context(node.pool.running())
-        yield Cellule(node, built, deploy)
+        try:
+            yield
+        finally:
+            node.pool = node.loader.dispatch.pool = None
 
 
 def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, options: Options) -> Pool:
@@ -123,7 +133,7 @@ def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, optio
     by_kind |= {adapter.kind: adapter for adapter in options.adapters}
     return Pool(
         node.engine, Adapters(by_kind.values()), key, node.cas, options.clock, options.entropy,
-        secrets=secrets, arrived=node.receipts_arrived,
+        secrets=secrets, arrived=node.receipts_arrived, may_begin=node.may_act,
     )  # fmt: skip
 
 

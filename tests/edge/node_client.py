@@ -1,13 +1,15 @@
 """Another process beside a node; started by the tests of folders.
 
 `send NAME COUNT` enqueues events and waits until each is applied; `tail WORLD COUNT` follows the journal over
-so many events; `own` owns the folder until it is killed; `nobody` tries to open it without permission.
+so many events; `own` owns the folder until it is killed; `fork` does so beside a child that outlives it;
+`nobody` tries to open it without permission.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -54,6 +56,16 @@ async def own(folder):
         await asyncio.sleep(3_600)
 
 
+async def fork(folder):
+    async with open_node(folder, TALLY.app) as node:
+        await node.world("w")
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        say(child)
+        await asyncio.sleep(3_600)
+
+
 async def nobody(folder):
     TALLY.app.build()  # what it imports may not be readable for others
     if os.geteuid() == 0:
@@ -66,5 +78,7 @@ async def nobody(folder):
 
 
 asyncio.run(
-    {"send": send, "tail": tail, "own": own, "nobody": nobody}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"send": send, "tail": tail, "own": own, "fork": fork, "nobody": nobody}[sys.argv[2]](
+        sys.argv[1], *sys.argv[3:]
+    )
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,104 @@ async def test_a_killed_owner_leaves_the_folder_free_at_once(folder):
     async with open_node(folder, TALLY.app) as node:
         assert node.is_owner
         await (await node.world("w")).send(TALLY.Add("a", 1))
+
+
+async def test_a_guest_takes_over_from_a_killed_owner_and_its_handles_go_on(folder):
+    """A process beside an owner that died waited for ever, and never became owner."""
+    owner = client(folder, "own")
+    try:
+        assert await asyncio.to_thread(owner.stdout.readline) == "owner\n"
+        async with open_node(folder, TALLY.app) as node:
+            world = await node.world("w")
+            await world.send(TALLY.Add("a", 1), id="through the owner")
+            [session] = await node.sessions()
+            assert (session.pid, session.owns, node.is_owner) == (owner.pid, True, False)
+            owner.send_signal(signal.SIGSTOP)  # it holds the lock, and does nothing
+            waiting = asyncio.create_task(world.send(TALLY.Add("a", 1), id="waits"))
+            await world.send(TALLY.Add("a", 1), id="kept", wait="durable")
+            assert not waiting.done()
+            owner.kill()
+            assert len((await waiting).steps) == 1
+            await node.wait_owner()
+            assert (await world.send(TALLY.Add("a", 1), id="kept")).duplicate
+            await (await world.send_nowait(TALLY.Add("a", 1))).wait()
+            assert (await world.cell(TALLY.account, "a").state()).count == 4
+            assert [each.pid for each in await node.sessions()] == [os.getpid()]
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+
+
+async def test_a_guest_takes_over_when_the_owner_closes(folder):
+    async with open_node(folder, TALLY.app) as first, open_node(folder, TALLY.app) as second:
+        await first.world("w")
+        world = await second.world("w")
+        async with open_node(folder, TALLY.app) as third:
+            assert not third.is_owner
+        assert not second.is_owner
+        del first
+        await world.send(TALLY.Add("a", 1))
+    async with open_node(folder, TALLY.app) as node:
+        assert node.is_owner
+
+
+async def test_a_new_app_is_deployed_by_the_guest_that_takes_over(folder, versions):
+    first = versions("first", FIRST)
+    second = versions("second", FIRST.replace("+ event.weight", "+ 10 * event.weight"))
+    async with AsyncExitStack() as owning:
+        owner = await owning.enter_async_context(open_node(folder, first.app))
+        await (await owner.world("w")).send(first.Ping("a"))
+        async with open_node(folder, second.app) as node:
+            world = await node.world("w")
+            await owning.aclose()
+            await node.wait_owner()
+            await world.send(second.Ping("a"))
+            async for _ in world.tail(0):
+                if len((await node.node.hosted(world.info)).world.ledger.eras) == 2:
+                    break
+            await world.send(second.Ping("a"))
+            assert (await world.cell(second.count, "a").state()).total in (12, 21)
+
+
+async def test_an_owner_whose_lock_was_removed_is_a_guest_of_the_next_one(folder):
+    """Two processes owned the folder, and the older one served what it remembered."""
+    async with open_node(folder, TALLY.app) as old:
+        world = await old.world("w")
+        await world.send(TALLY.Add("a", 1))
+        (folder / "lock").unlink()
+        async with open_node(folder, TALLY.app) as new:
+            assert new.is_owner
+            await (await new.world("w")).send(TALLY.Add("a", 1))
+            await old.wait_guest()
+            assert (await world.cell(TALLY.account, "a").state()).count == 2
+            await world.send(TALLY.Add("a", 1))
+            assert (await world.cell(TALLY.account, "a").state()).count == 3
+        await old.wait_owner()
+
+
+async def test_an_owner_whose_database_was_replaced_acknowledges_nothing_more(tmp_path):
+    """It went on acknowledging, and everything was lost at its end."""
+    async with open_node(tmp_path / "data", TALLY.app) as node:
+        world = await node.world("w")
+        (tmp_path / "data" / DATABASE).rename(tmp_path / "moved.db")
+        await node.wait_guest()
+        with pytest.raises(Unavailable) as caught:
+            await world.send(TALLY.Add("a", 1), wait="durable")
+        assert caught.value.code == "host.folder_replaced"
+
+
+async def test_a_forked_child_does_not_keep_the_lock(folder):
+    owner = client(folder, "fork")
+    child = int(await asyncio.to_thread(owner.stdout.readline))
+    try:
+        owner.kill()
+        owner.wait()
+        async with open_node(folder, TALLY.app) as node:
+            assert node.is_owner
+    finally:
+        os.kill(child, signal.SIGKILL)
+        owner.stdout.close()
 
 
 async def test_two_hundred_tasks_share_a_node_while_worlds_leave_and_return(folder):

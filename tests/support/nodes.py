@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +22,11 @@ from cellule.errors import InvariantBroken
 from cellule.host.cas_fetch import drive
 from cellule.host.journal import read_frames
 from cellule.host.limits import IDLE_S, SNAPSHOT_TAIL_BYTES, STALL_S, WORLDS_MAX
-from cellule.host.node import Node, node_id
+from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool, PoolOptions
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import Directory, WorldInfo, read_head
+from cellule.host.own.ownership import Alone, Ownership
 from cellule.host.read.check import check_world
 from cellule.host.read.verify import verify_world
 from cellule.host.run.loader import Loader
@@ -36,7 +37,7 @@ from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.program import Programs
 from cellule.kernel.state.ledger import Budget
 from cellule.kernel.world import World
-from cellule.sources import Clock, Entropy, SystemClock
+from cellule.sources import Clock, Entropy, SystemClock, uuid7
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
@@ -72,31 +73,37 @@ async def open_node(
 ) -> AsyncIterator[Cellule]:  # fmt: skip
     """A running node over an engine; it performs effects if it has the `key` that vouches for receipts."""
     clock, entropy = clock or SystemClock(), entropy or SeededEntropy(0, "node")
-    dispatch = Dispatch()
     loader = Loader(
-        engine, programs, clock, entropy, node_id(clock, entropy), budget or Budget(), None, None,
-        snapshot_bytes, stall_s, key, dispatch,
+        engine, programs, clock, entropy, budget or Budget(), None, None, snapshot_bytes, stall_s, key,
+        Dispatch(),
     )  # fmt: skip
-    node = Node(engine, loader, clock, entropy, owner, lambda: "another", idle_s, worlds_max)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(node.running())
-        if owner and key is not None:
-            node.pool = Pool(
-                engine, Adapters(adapters), key, node.cas, clock, entropy, arrived=node.receipts_arrived,
-                options=pool,
-            )  # fmt: skip
-            dispatch.pool = node.pool
-            await stack.enter_async_context(node.pool.running())
-        yield Cellule(node, built, deploy)
+    ownership: Ownership = Alone(uuid7(clock.now_ns(), entropy.bytes(10)) if owner else None)
+    node = Node(engine, loader, clock, entropy, ownership, idle_s, worlds_max)
+
+    @asynccontextmanager
+    async def reigning() -> AsyncIterator[None]:
+        assert loader.dispatch is not None
+        if key is None:
+            yield
+            return
+        node.pool = loader.dispatch.pool = Pool(
+            engine, Adapters(adapters), key, node.cas, clock, entropy, arrived=node.receipts_arrived,
+            options=pool, may_begin=node.may_act,
+        )  # fmt: skip
+        async with node.pool.running():
+            yield
+
+    node.reigning = reigning
+    cellule = Cellule(node, built, deploy)
+    async with node.running():
+        yield cellule
 
 
 async def check_store(engine: Engine, programs: Programs) -> list[WorldInfo]:
     """Prove every world of a store; raises at the first thing that is wrong."""
     entropy = SeededEntropy(0, "check")
     directory = Directory(engine, SystemClock(), entropy)
-    loader = Loader(
-        engine, programs, SystemClock(), entropy, node_id(SystemClock(), entropy), Budget(), None, None, 0
-    )
+    loader = Loader(engine, programs, SystemClock(), entropy, Budget(), None, None, 0)
     found: list[WorldInfo] = []
     for universe in await directory.universes():
         cas = Cas(engine, universe.id, entropy=entropy)

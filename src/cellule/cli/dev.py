@@ -51,7 +51,7 @@ async def _serve(session: Session) -> None:
     """Open the folder with the app, and tell every record as it becomes durable."""
     app = load_app(_place(session))
     async with _with_parent(), open_node(session.data, app) as node:
-        node.node.check_owner()
+        await node.node.check_owner()
         world = await node.world(session.world_name or DEFAULT_WORLD, universe=session.universe_name)
         head, teller = await world.head(), teller_of(world)
         manifest = await teller.manifest()

@@ -20,7 +20,7 @@ import cellule
 from cellule.assembly import DATABASE
 from cellule.cli.errors import Exit, exit_code, message_of
 from cellule.cli.output import table
-from cellule.cli.session import Session, is_running, session_of
+from cellule.cli.session import Session, session_of
 from cellule.errors import CelluleError, Corrupted
 from cellule.host.journal import frame_at
 from cellule.host.own.directory import WorldInfo, read_head
@@ -96,8 +96,7 @@ def _folder(folder: Path) -> Iterator[Finding]:
         size = sum(each.stat().st_size for each in folder.glob(f"{DATABASE}*"))
         yield Finding("file", "ok", f"{file}, {size / 1e6:.1f} MB")
         owner = FolderLock(folder).owner()
-        alive = is_running(owner)
-        yield Finding("lock", "ok", f"owned by process {owner}" if alive else "free: nobody owns the folder")
+        yield Finding("lock", "ok", f"owned by {owner}" if owner else "free: nobody owns the folder")
 
 
 async def _store(session: Session) -> list[Finding]:

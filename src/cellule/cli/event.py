@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from contextlib import suppress
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -14,19 +12,16 @@ import typer
 from cellule.cli.controls import Timeout
 from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
-from cellule.cli.session import Session, is_running, patience, session_of, teller_of
+from cellule.cli.session import Session, patience, session_of, teller_of
 from cellule.errors import Rejected
 from cellule.host.inbox.sends import Wait
 from cellule.host.ingress.handles import Applied, WorldHandle
 from cellule.host.read.record_view import id_text, key_of_text
-from cellule.host.service import Cellule
 from cellule.kernel.journal.codes import Status
 from cellule.sources import SystemClock, SystemEntropy, uuid7
 from cellule.values.json_view import to_json
 
 app = typer.Typer(help="Events: what happens to cells.", no_args_is_help=True)
-
-OWNER_LOOK_S = 0.2  # how often a sender looks whether the owner it waits for is still there
 
 
 @app.command()
@@ -68,46 +63,13 @@ class _Options:
 
 async def _send(session: Session, name: str, value: str, options: _Options) -> None:
     event = (name, _parsed(value))
-    async with patience(options.timeout, "the outcome of the event"):
-        while True:
-            async with session.working() as node:
-                world = await session.world(node)
-                applied = await _sent(node, world, event, options)
-                if applied is not None:
-                    await _tell(session, world, applied, options.wait)
-                    return
-
-
-async def _sent(
-    node: Cellule, world: WorldHandle, event: tuple[str, Any], options: _Options
-) -> Applied | None:
-    """Send; None where the owner that should have done it ended before it did: then the lock is free.
-
-    The event is sent again with the same id, so it is applied once, whoever was faster.
-    """
-    key = await _key(world, event, options.key)
-    sending = asyncio.ensure_future(
-        world.send(
-            event,
-            id=options.id,
-            key=key,
-            expected_version=options.expected_version,
-            wait=options.wait,
-            correlation=options.correlation,
-        )
-    )
-    try:
-        while True:
-            done, _ = await asyncio.wait([sending], timeout=None if node.is_owner else OWNER_LOOK_S)
-            if done:
-                return sending.result()
-            if not is_running(node.node.owner()):
-                return None
-    finally:
-        if not sending.done():
-            sending.cancel()
-            with suppress(asyncio.CancelledError):
-                await sending
+    async with patience(options.timeout, "the outcome of the event"), session.working() as node:
+        world = await session.world(node)
+        applied = await world.send(
+            event, id=options.id, key=await _key(world, event, options.key), wait=options.wait,
+            expected_version=options.expected_version, correlation=options.correlation,
+        )  # fmt: skip
+        await _tell(session, world, applied, options.wait)
 
 
 async def _key(world: WorldHandle, event: tuple[str, Any], text: str | None) -> bytes | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import os
 import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -32,9 +31,11 @@ from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.record_view import RecordRenderer, key_of_text
 from cellule.host.service import DEFAULT_WORLD, Cellule
 from cellule.kernel.manifest.model import Manifest
+from cellule.values.schema.text_forms import time_text
 
 _ENDING: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
@@ -195,23 +196,19 @@ def cell_of(manifest: Manifest, module: str, key: str) -> tuple[str, bytes]:
     return base, key_of_text(manifest, base, key)
 
 
-def owner_of(node: Cellule) -> str | None:
-    """The process that owns the folder, as far as the lock file tells; None where nobody does."""
-    owner = node.node.owner()
-    return owner if not node.is_owner and is_running(owner) else None
+async def owner_of(node: Cellule) -> dict[str, Any] | None:
+    """The process that owns the store, if it is another one; None where nobody does."""
+    owner = next((each for each in await node.sessions() if each.owns), None)
+    return None if owner is None or node.is_owner else session_json(owner)
 
 
-def is_running(process: str) -> bool:
-    """Tell whether a process of that number lives on this machine."""
-    if not process.isdigit():
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def session_json(session: SessionInfo) -> dict[str, Any]:
+    """A node's session as JSON data."""
+    return {
+        "host": session.host, "pid": session.pid, "since": time_text(session.since_ns), "owns": session.owns,
+        "node": None if session.node is None else str(session.node), "expires_ms": session.expires_ms,
+        "text": str(session),
+    }  # fmt: skip
 
 
 def operator() -> str:

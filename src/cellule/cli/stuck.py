@@ -41,7 +41,7 @@ async def _stuck(session: Session, limit: int, *, waiting: bool) -> None:
         effects = await _effects(world, limit, waiting=waiting)
         data: dict[str, Any] = {
             "world": world.name, "as_of": {"height": listing.height}, "paused": found.paused,
-            "inbox": found.inbox, "owner": owner_of(node),
+            "inbox": found.inbox, "owner": await owner_of(node),
             "stopped": [await _stopped_json(teller, each) for each in found.stopped],
             "over_budget": [
                 {"module": base, "open": count, "held": held}

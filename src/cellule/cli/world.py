@@ -129,7 +129,7 @@ async def _described(
         **world_json(info, universe), "height": head.height, "beat": head.beat,
         "as_of": {"height": listing.height, "time": time_text(listing.now_ns)},
         "baseline": None if baseline is None else baseline_of(baseline)[0], "paused": listing.paused,
-        "owner": owner_of(node), "eras": len(listing.eras), "manifest": str(manifest.cid),
+        "owner": await owner_of(node), "eras": len(listing.eras), "manifest": str(manifest.cid),
         "modules": modules, "events": sorted(name for name in manifest.routes if not name.startswith("sys/")),
     }  # fmt: skip
 
@@ -139,7 +139,7 @@ def _shown(data: dict[str, Any]) -> tuple[Any, ...]:
         "world": f"{data['name']} ({data['id']}) in {data['universe']}", "created": data["created"],
         "height": f"{data['height']} (beat {data['beat']}), newest {data['as_of']['time']}",
         "baseline": data["baseline"], "paused": "yes" if data["paused"] else "no",
-        "owner": f"process {data['owner']}" if data["owner"] else "nobody: the folder is not in use",
+        "owner": data["owner"]["text"] if data["owner"] else "nobody: the store is not in use",
         "era": f"{data['eras'] - 1}, manifest {data['manifest']}",
     }  # fmt: skip
     rows = [(each["name"], each["cells"], ", ".join(each["events"])) for each in data["modules"]]
@@ -149,7 +149,7 @@ def _shown(data: dict[str, Any]) -> tuple[Any, ...]:
 async def _delete(session: Session, name: str, *, sure: bool) -> None:
     async with session.working() as node:
         info = await session.info(node, name)
-        node.node.check_owner()
+        await node.node.check_owner()
         if not sure:
             _confirm(session, name)
         await node.delete_world(name, universe=session.universe_name)

@@ -18,6 +18,18 @@ BACKOFF_MOST_S = 2.0
 STALL_S = 5.0  # those who wait are told when the store has failed for this long
 ATTEMPTS_MAX = 8  # times a small commit of unknown outcome is submitted
 
+# Ownership
+FOLDER_LOOK_S = 0.5  # how often a process without the folder tries its lock, and one with it looks at it
+FOLDER_CHECK_S = 0.1  # how long an owner trusts that its lock and files are in place
+SESSION_TTL_S = 10.0  # a node that has not renewed its session for this long is displaced
+SESSION_TTL_S_MIN = 0.5
+SESSION_TTL_S_MAX = 600.0
+SESSION_RENEWALS = 3  # renewals within that time
+SESSION_MARGIN = 0.1  # the part of it that an owner does not count on: clocks run at different rates
+SESSION_RETRY_S = 0.2  # pause after the store could not be reached
+SESSION_RELEASE_S = 5.0  # how long an end tries to release its session
+SESSIONS_MAX = 1_000  # nodes on one store
+
 # Sending
 EVENT_INLINE_MAX = 32_000  # a longer event travels through the inbox as a link
 SEND_SLICE = 1_000  # events of `send_many` handed over at once

@@ -2,19 +2,22 @@
 
 Each loaded world is one task, from its opening to its end, all in one task group. Worlds without work are
 let go after a while and come back when something arrives: a send here, a row in their inbox, or a timer that
-is due. What ends one world (`Fenced`, `Corrupted`, a defect) leaves the others alone. A node that does not
-own its store (`is_owner` false) reads and enqueues only.
+is due. What ends one world (`Fenced`, `Corrupted`, a defect) leaves the others alone.
+
+A node works on worlds while it has the claim on its store; without it, it is a guest that reads and enqueues.
+That changes while it runs: a guest begins to work when it gets the claim; an owner that lost it drops its
+worlds at once, tells everyone who waits, and is a guest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from cellule.errors import CelluleError, Corrupted, InvariantBroken, Rejected, Unavailable
+from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Rejected, Unavailable
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.journal import Progress
 from cellule.host.limits import FAILED_REST_S, IDLE_S, LOOK_S, WORLDS_MAX
@@ -23,14 +26,16 @@ from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.repair import repair
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
+from cellule.host.own.ownership import Claim, Ownership
 from cellule.host.own.wakes import Waker
+from cellule.host.run.commits import fenced
 from cellule.host.run.loader import Loader
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import Opening
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.snapshot import SnapshotJob
 from cellule.kernel.world import World
-from cellule.sources import Clock, Entropy, uuid7
+from cellule.sources import Clock, Entropy
 from cellule.store.cache import NodeCache
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
@@ -62,18 +67,26 @@ class Node:
     loader: Loader
     clock: Clock
     entropy: Entropy
-    is_owner: bool
-    owner: Callable[[], str]
+    ownership: Ownership
     idle_s: float = IDLE_S
     worlds_max: int = WORLDS_MAX
     pool: Pool | None = None
     vouch: Callable[[], NodeKey] | None = None  # the key of the folder, for receipts that people give
+    reigning: Callable[[], AbstractAsyncContextManager[object]] = nullcontext  # what else an owner runs
+    took_over: Callable[[], Awaitable[None]] | None = None  # done whenever this node begins to own
+    claim: Claim | None = None
     directory: Directory = field(init=False)
     _cache: NodeCache = field(default_factory=NodeCache)
     _places: dict[UUID, _Place] = field(default_factory=dict)
     _failed: dict[UUID, int] = field(default_factory=dict)
     _tasks: asyncio.TaskGroup | None = None
     _crowded: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    _owns: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_guest: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_ending: bool = False
+    _close_s: float | None = None
 
     def __post_init__(self) -> None:
         self.directory = Directory(self.engine, self.clock, self.entropy)
@@ -87,26 +100,122 @@ class Node:
         """
         failure: BaseException | None = None
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as tasks, self.ownership.contending(self._news.set):
                 self._tasks = tasks
-                watchers: list[asyncio.Task[None]] = []
-                if self.is_owner:
-                    watchers = [*await Waker(self).start(tasks), tasks.create_task(self._look_after())]
+                ruling = tasks.create_task(self._rule(tasks), name="ownership")
+                await self._settled.wait()
                 try:
                     yield self
                 except BaseException as error:  # noqa: BLE001 - raised again behind the group
                     failure = error
-                self._tasks = None
-                for watcher in watchers:
-                    watcher.cancel()
-                cancelled = isinstance(failure, asyncio.CancelledError)
-                await self._close_all(self.loader.stall_s if cancelled else None)
+                self._close_s = self.loader.stall_s if isinstance(failure, asyncio.CancelledError) else None
+                self._is_ending = True
+                self._news.set()
+                await ruling
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from failure
         finally:
             self._tasks = None
         if failure is not None:
             raise failure
+
+    # Owner or guest
+
+    @property
+    def is_owner(self) -> bool:
+        """Tell whether this node works on the worlds."""
+        return self.claim is not None
+
+    async def wait_owner(self) -> None:
+        """Wait until this node works on the worlds."""
+        await self._owns.wait()
+
+    async def wait_guest(self) -> None:
+        """Wait until this node does not work on the worlds."""
+        await self._is_guest.wait()
+
+    def may_act(self) -> bool:
+        """Tell whether this node owns the store at this very moment."""
+        return self.claim is not None and self.claim.is_valid()
+
+    async def _rule(self, tasks: asyncio.TaskGroup) -> None:
+        """Work whenever this node has the claim; until the node ends."""
+        while not self._is_ending:
+            self._news.clear()
+            claim = self.ownership.claim
+            if claim is None:
+                self._is_guest.set()
+                self._settled.set()
+                await self._news.wait()
+                continue
+            try:
+                await self._reign(claim, tasks)
+            except Unavailable:  # the store failed while it began; who opens the node is told
+                if not self._settled.is_set():
+                    raise
+                await asyncio.sleep(LOOK_S)
+
+    async def _reign(self, claim: Claim, tasks: asyncio.TaskGroup) -> None:
+        """Work under one claim, until it is lost or the node ends; then everything accepted is finished."""
+        watchers: list[asyncio.Task[None]] = []
+        self.claim = claim
+        self._is_guest.clear()
+        try:
+            with suppress(Fenced):  # raised here, so that nothing is waited for
+                async with self.reigning():
+                    watchers = [*await Waker(self).start(tasks), tasks.create_task(self._look_after())]
+                    if self.took_over is not None:
+                        watchers.append(tasks.create_task(self._take_over()))
+                    self._owns.set()
+                    self._settled.set()
+                    await self._until_over(claim)
+            if self.claim is claim:
+                self._tasks = None
+                await self._close_all(self._close_s)
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            if not self._is_ending:  # a node that is closed says so, and takes nothing as a guest
+                self.claim = None
+
+    async def _until_over(self, claim: Claim) -> None:
+        while self.ownership.claim is claim:
+            if self._is_ending:
+                return
+            await self._news.wait()
+            self._news.clear()
+        self._drop_all(fenced("store"))
+        raise fenced("store")
+
+    async def _take_over(self) -> None:
+        assert self.took_over is not None
+        try:
+            await self.took_over()
+        except CelluleError as error:
+            context = {"message": "what this node owed as the new owner failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def _drop_all(self, error: Fenced) -> None:
+        """The claim is lost: end all worlds now, whatever they were about to do."""
+        self.claim = None
+        self._owns.clear()
+        self._is_guest.set()
+        for place in self._places.values():
+            if place.hosted is not None:
+                place.hosted.fence(error)
+            if place.task is not None:
+                place.task.cancel()
+
+    async def check_owner(self) -> None:
+        """Refuse what only the owner of the store may do."""
+        if self.claim is not None:
+            return
+        owner = next((each for each in await self.ownership.sessions() if each.owns), None)
+        raise Unavailable(
+            "host.not_owner", "this process does not own the store: {owner} does",
+            owner=owner or "nobody yet",
+            hint="Send through the inbox, or stop the owner: another process then takes over.",
+        )  # fmt: skip
 
     def cas(self, universe: UUID) -> Cas:
         """The objects of a universe."""
@@ -149,7 +258,7 @@ class Node:
         self, universe: UniverseInfo, name: str, manifest: Manifest, code: dict[Cid, bytes]
     ) -> WorldInfo:
         """Make a world that starts with this manifest; its blocks go into the CAS first."""
-        self.check_owner()
+        await self.check_owner()
         world = World.create(manifest, UUID(int=0), self.clock.now_ns(), self.loader.programs)
         job, root = _whole_snapshot(world)
         await put_blocks(self.cas(universe.id), {**code, manifest.cid: manifest.data, **job.blocks})
@@ -160,8 +269,8 @@ class Node:
 
     async def hosted(self, info: WorldInfo, progress: Progress | None = None) -> WorldRunner:
         """The world at work here, loaded if it is not; one that is leaving is waited for."""
-        self.check_owner()
         while True:
+            await self.check_owner()
             found = self.at_work(info.id)
             if found is not None:
                 return found
@@ -170,7 +279,7 @@ class Node:
                 await place.gone.wait()
                 continue
             await place.opened.wait()
-            if place.error is not None:
+            if place.error is not None and not (isinstance(place.error, Fenced) and self.claim is None):
                 raise place.error
             if place.hosted is not None and place.hosted.accepts:
                 return place.hosted  # even if it is to leave: whoever waited for it gets a turn
@@ -184,7 +293,7 @@ class Node:
 
     async def delete_world(self, info: WorldInfo) -> None:
         """Remove a world and everything it wrote."""
-        self.check_owner()
+        await self.check_owner()
         place = self._places.get(info.id)
         if place is not None:
             await self._close(place)
@@ -196,14 +305,6 @@ class Node:
         place = self._places.get(info.id)
         if place is not None:
             await self._close(place)
-
-    def check_owner(self) -> None:
-        """Refuse what only the owner of the store may do."""
-        if not self.is_owner:
-            raise Unavailable(
-                "host.not_owner", "another process ({owner}) owns this folder and works on its worlds",
-                owner=self.owner(), hint="Send through the inbox, or stop the other process.",
-            )  # fmt: skip
 
     def _open(self, info: WorldInfo, progress: Progress | None) -> _Place:
         if self._tasks is None:
@@ -217,7 +318,10 @@ class Node:
     async def _live(self, place: _Place, progress: Progress | None) -> None:
         """A world's whole life here."""
         try:
-            hosted = await self.loader.open(place.info, self.cas(place.info.universe), progress)
+            if self.claim is None:
+                raise fenced(place.info.name)
+            cas = self.cas(place.info.universe)
+            hosted = await self.loader.open(place.info, cas, self.claim, progress)
             place.hosted = hosted
             place.opened.set()
             if place.is_closing:
@@ -236,6 +340,8 @@ class Node:
             )
             place.error.__cause__ = error
         finally:
+            if place.hosted is not None and place.hosted.was_cut_off:
+                self.loader.cut_off(place.info)
             del self._places[place.info.id]
             place.opened.set()
             place.gone.set()
@@ -288,11 +394,6 @@ class Node:
 async def _none() -> list[Opening]:
     """The open intents of a world that is gone."""
     return []
-
-
-def node_id(clock: Clock, entropy: Entropy) -> UUID:
-    """An id for a process that is about to own worlds."""
-    return uuid7(clock.now_ns(), entropy.bytes(10))
 
 
 def _whole_snapshot(world: World) -> tuple[SnapshotJob, Cid]:

@@ -18,6 +18,7 @@ from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.node import DEFAULT_UNIVERSE, Node
 from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
 from cellule.kernel.manifest.compare import compare_manifests
 from cellule.kernel.manifest.model import Manifest
@@ -35,12 +36,26 @@ class Cellule:
         self._built = built
         self._deploy = deploy
         self._handles: dict[UUID, WorldHandle] = {}
+        self._owed: dict[UUID, WorldInfo] = {}  # worlds to deploy to when this node owns them
         self._turn = asyncio.Lock()
+        node.took_over = self._deploy_owed
 
     @property
     def is_owner(self) -> bool:
-        """Tell whether this process works on the worlds; others read and enqueue."""
+        """Tell whether this process works on the worlds now; others read and enqueue."""
         return self.node.is_owner
+
+    async def wait_owner(self) -> None:
+        """Wait until this process works on the worlds: until the owner before it is gone."""
+        await self.node.wait_owner()
+
+    async def wait_guest(self) -> None:
+        """Wait until this process does not work on the worlds: until it lost them."""
+        await self.node.wait_guest()
+
+    async def sessions(self) -> list[SessionInfo]:
+        """The nodes of the store: who owns it, since when, and how long that lasts unless it is renewed."""
+        return await self.node.ownership.sessions()
 
     async def world(
         self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE, create: bool | None = None
@@ -110,6 +125,15 @@ class Cellule:
             types = AppCodecs(self._built)
         return WorldHandle(self.node, info, types, reader)
 
+    async def _deploy_owed(self) -> None:
+        """This node took the store over: its app comes into the worlds it was a guest of."""
+        async with self._turn:
+            for info in list(self._owed.values()):
+                assert self._built is not None
+                await self._deployed(info, await Reader(self.node, info).manifest(), self._built)
+                if self.is_owner:
+                    del self._owed[info.id]
+
     async def _inhabited(self, info: WorldInfo, modules: list[str]) -> list[str]:
         """Those of a world's modules that have cells; only its owner knows, and only its owner deploys."""
         if not modules or not self.is_owner:
@@ -131,6 +155,7 @@ class Cellule:
             )  # fmt: skip
         change.check_compatible()
         if not self.is_owner:
+            self._owed[info.id] = info
             return
         blocks = {**built.blocks, built.manifest.cid: built.manifest.data}
         await put_blocks(self.node.cas(info.universe), blocks)

@@ -91,7 +91,8 @@ def test_a_world_that_was_taken_tells_submitted_from_never_submitted(on_node, ta
             behind = await world.send_nowait(tally.Add("a", 1), id="behind")
             await asyncio.sleep(0.01)
             waiting = await world.send_nowait(tally.Add("a", 1), id="waiting")
-            reading = asyncio.create_task(world.cell(tally.account, "a").state())
+            cell = world.cell(tally.account, "a")
+            reading = asyncio.create_task(hosted.look(cell.module, cell.key))
             await asyncio.sleep(0.01)
             await MemoryEngine(opened.disk).commit(
                 Batch(set={keys.world_epoch(world.info.universe, world.id): b"another"})

@@ -37,6 +37,7 @@ class Remote:
             item.id, item.explicit = self._fresh_id(), True
             item.issued_ns = self._node.clock.now_ns()
         self._check_edge(item, manifest, wait)
+        self._node.ownership.check_store()
         before = await read_head(self._node.engine, self._info)
         cas = self._node.cas(self._info.universe)
         [row] = await enqueue(
@@ -49,6 +50,7 @@ class Remote:
 
     async def control(self, item: ControlItem) -> int:
         """Enqueue an operator's verb; the height at which it is journaled."""
+        self._node.ownership.check_store()
         before = await read_head(self._node.engine, self._info)
         given = self._fresh_id().bytes
         [row] = await enqueue(
@@ -58,6 +60,7 @@ class Remote:
 
     async def snapshot(self, who: str, why: str) -> tuple[int, Cid]:
         """Ask the owner for a snapshot; its height and root, from the control that notes it."""
+        self._node.ownership.check_store()
         before = await read_head(self._node.engine, self._info)
         given = self._fresh_id().bytes
         request = Request(who, why, given)

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.secrets import Secrets
-from cellule.errors import CelluleError, Corrupted
+from cellule.errors import CelluleError, Corrupted, Fenced
 from cellule.host.limits import STALL_S
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
 from cellule.host.outbox.backoff import asked_ns, jitter_ns
@@ -53,13 +53,14 @@ class PoolOptions:
 class Pool:
     """The adapters of one node at work.
 
-    `cas_of` gives the objects of a universe; `arrived` hears of receipts the moment they are durable.
+    `cas_of` gives the objects of a universe; `arrived` hears of receipts the moment they are durable. No
+    attempt begins when `may_begin` says no; the pool is about to end then.
     """
 
     def __init__(
         self, engine: Engine, adapters: Adapters, key: NodeKey, cas_of: Callable[[UUID], Cas], clock: Clock,
         entropy: Entropy, *, secrets: Secrets | None = None, arrived: Arrived | None = None,
-        options: PoolOptions | None = None,
+        options: PoolOptions | None = None, may_begin: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._key = key
@@ -74,7 +75,7 @@ class Pool:
         self._closing: dict[bytes, None] = {}  # settled by their worlds, and not in memory
         self._tasks: asyncio.TaskGroup | None = None
         self._rested = asyncio.Event()
-        self._runner = Runner(engine, clock, self._window, self._patience, self)
+        self._runner = Runner(engine, clock, self._window, self._patience, self, may_begin)
         self._searcher = Searcher(
             engine, clock, self._window, self._options.search_s, self._found, self.closed
         )
@@ -88,7 +89,7 @@ class Pool:
         """Work until the block ends; then running attempts have `grace_s`, and what finished is written.
 
         Attempts that are cut off leave no receipt: the next pool makes them again, with the same key. When
-        the block is cancelled there is no grace. At the end the adapters are closed.
+        the block is cancelled or fenced there is no grace. At the end the adapters are closed.
         """
         failure: BaseException | None = None
         try:
@@ -101,7 +102,7 @@ class Pool:
                     failure = error
                 for loop in loops:
                     loop.cancel()
-                await self._wind_down(graceful=not isinstance(failure, asyncio.CancelledError))
+                await self._wind_down(graceful=not isinstance(failure, asyncio.CancelledError | Fenced))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from failure
         finally:

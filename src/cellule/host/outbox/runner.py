@@ -10,7 +10,7 @@ Rejected: a task for each attempt. Quick adapters would spend more on tasks than
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from cellule.errors import Unavailable
@@ -49,13 +49,15 @@ class Runner:
     """Performs the rows of a window, for their owner."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, window: Window, patience: StoreRetry, owner: Owner
-    ) -> None:
+        self, engine: Engine, clock: Clock, window: Window, patience: StoreRetry, owner: Owner,
+        may_begin: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._clock = clock
         self._window = window
         self._patience = patience
         self._owner = owner
+        self._may_begin = may_begin
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = False
@@ -147,6 +149,8 @@ class Runner:
 
     def _attempt(self, entry: Entry) -> Awaitable[Outcome] | None:
         """Begin an attempt; returns what is left of it where it waits for something."""
+        if not self._may_begin():
+            return None  # the row stays for the pool of the next owner
         if not entry.closed:
             entry.state = RUNNING
             outcome = entry.lane.performer.perform(entry.stored.row)

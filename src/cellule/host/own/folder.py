@@ -1,23 +1,40 @@
 """The data folder: one process owns it; the lock ends with the process, so a restart is immediate.
 
     <folder>/cellule.db     the SQLite file with everything durable
-    <folder>/lock           locked by the owner, and names it
+    <folder>/lock           locked by the owner, and names it: {"host", "pid", "since_ns"}, empty when free
     <folder>/scratch-*      spilled cells of the running owner; worthless afterwards
 
+A process that does not own the folder tries again every half second. An owner looks whether the lock and the
+files are still those of the path: where somebody removed or replaced them, its claim is over.
+
 Rejected: a lease in the database. After a crash everybody would have to wait for it to end.
+Rejected: POSIX locks. A process loses one when it closes any other file of that path.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
+import json
+import logging
 import os
-from contextlib import suppress
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from uuid import UUID
+from weakref import WeakSet
 
 from cellule.errors import Rejected, Unavailable
+from cellule.host.limits import FOLDER_CHECK_S, FOLDER_LOOK_S
+from cellule.host.own.ownership import Claim, SessionInfo
+from cellule.sources import Clock, Entropy, uuid7
+
+_log = logging.getLogger("cellule.host")
+_held: WeakSet[FolderLock] = WeakSet()
 
 
 class FolderLock:
@@ -32,7 +49,7 @@ class FolderLock:
         """Tell whether this process owns the folder."""
         return self._file is not None
 
-    def acquire(self) -> bool:
+    def acquire(self, since_ns: int = 0) -> bool:
         """Try to own the folder; False where another process does."""
         if self._file is not None:
             return True
@@ -49,23 +66,40 @@ class FolderLock:
             os.close(file)
             raise folder_error(self._path.parent, error) from error
         self._file = file
-        with suppress(OSError):  # the number is for messages; a full disk must not keep the owner out
+        if not self.is_in_place():  # it was removed after it was opened
+            self.abandon()
+            return False
+        _held.add(self)
+        named = {"host": socket.gethostname(), "pid": os.getpid(), "since_ns": since_ns}
+        with suppress(OSError):  # the name is for messages; a full disk must not keep the owner out
             os.truncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(file, json.dumps(named).encode() + b"\n", 0)
         return True
 
-    def owner(self) -> str:
-        """Which process wrote its number into the lock; for messages only."""
+    def is_in_place(self) -> bool:
+        """Tell whether the file held is the one that others would lock."""
+        return self._file is not None and _identity(self._path) == _identity(self._file)
+
+    def owner(self) -> SessionInfo | None:
+        """Which living process wrote its name into the lock; for messages only."""
         try:
-            return self._path.read_text().strip() or "unknown"
-        except OSError:
-            return "unknown"
+            named: Any = json.loads(self._path.read_text())
+            found = SessionInfo(str(named["host"]), int(named["pid"]), int(named["since_ns"]), owns=True)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return found if found.host != socket.gethostname() or _is_running(found.pid) else None
 
     def release(self) -> None:
         """Give the folder up."""
         if self._file is not None:
             with suppress(OSError):
-                os.truncate(self._file, 0)  # nobody owns the folder now; after a crash the number stays
+                os.truncate(self._file, 0)  # nobody owns the folder now; after a crash the name stays
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file and leave its contents: it is another's, or another process still holds it."""
+        _held.discard(self)
+        if self._file is not None:
             os.close(self._file)
             self._file = None
 
@@ -76,6 +110,111 @@ class FolderLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+class FolderClaim:
+    """The folder is this process's as long as its lock and its files are those of the path."""
+
+    def __init__(
+        self, node: UUID, clock: Clock, is_in_place: Callable[[], bool], lost: Callable[[], None]
+    ) -> None:
+        self.node = node
+        self.witness: Mapping[bytes, bytes] = {}
+        self._clock = clock
+        self._is_in_place = is_in_place
+        self._lost = lost
+        self._checked_ns = clock.monotonic_ns()
+        self._is_over = False
+
+    def is_valid(self) -> bool:
+        """See `Claim`; the path is looked at ten times a second at most."""
+        now_ns = self._clock.monotonic_ns()
+        if not self._is_over and now_ns - self._checked_ns >= FOLDER_CHECK_S * 1e9:
+            self._checked_ns = now_ns
+            if not self._is_in_place():
+                self._is_over = True
+                self._lost()
+        return not self._is_over
+
+
+class FolderOwnership:
+    """Owns a folder when its lock is free. `files` are what must stay in place; they exist."""
+
+    def __init__(
+        self, folder: Path, files: Sequence[Path], clock: Clock, entropy: Entropy, *, contends: bool = True
+    ) -> None:
+        self._lock = FolderLock(folder)
+        self._folder = folder
+        self._clock = clock
+        self._entropy = entropy
+        self._contends = contends
+        self._files = {file: _identity(file) for file in files}
+        self._look = asyncio.Event()
+        self.claim: Claim | None = None
+
+    @asynccontextmanager
+    async def contending(self, changed: Callable[[], None]) -> AsyncIterator[None]:
+        """See `Ownership`."""
+        if not self._contends:
+            yield
+            return
+        self._try()
+        looking = asyncio.create_task(self._keep_looking(changed), name="folder lock")
+        try:
+            yield
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+            self.claim = None
+            if self._lock.is_in_place():
+                self._lock.release()
+            else:
+                self._lock.abandon()
+
+    def check_store(self) -> None:
+        """See `Ownership`."""
+        if not self._is_same():
+            raise Unavailable(
+                "host.folder_replaced", "the database of {folder} was removed or replaced under this node",
+                folder=str(self._folder), hint="Close this node and open the folder again.",
+            )  # fmt: skip
+
+    async def sessions(self) -> list[SessionInfo]:
+        """See `Ownership`: the owner, if there is one."""
+        found = self._lock.owner()
+        return [] if found is None else [found]
+
+    async def _keep_looking(self, changed: Callable[[], None]) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FOLDER_LOOK_S):
+                    await self._look.wait()
+            self._look.clear()
+            before = self.claim
+            if before is not None and not before.is_valid():
+                _log.error(
+                    "the lock or the database of %s was removed or replaced: this node stops working on it",
+                    self._folder,
+                )
+                self._lock.abandon()
+                self.claim = None
+            with suppress(Unavailable, Rejected):  # the folder itself may be gone
+                self._try()
+            if self.claim is not before:
+                changed()
+
+    def _try(self) -> None:
+        if self.claim is not None or not self._is_same() or not self._lock.acquire(self._clock.now_ns()):
+            return
+        node = uuid7(self._clock.now_ns(), self._entropy.bytes(10))
+        self.claim = FolderClaim(node, self._clock, self._is_in_place, self._look.set)
+
+    def _is_in_place(self) -> bool:
+        return self._lock.is_in_place() and self._is_same()
+
+    def _is_same(self) -> bool:
+        return all(_identity(file) == known for file, known in self._files.items())
 
 
 def make_folder(folder: Path) -> None:
@@ -96,3 +235,32 @@ def folder_error(folder: Path, error: OSError) -> Rejected | Unavailable:
     return Unavailable(
         "host.folder_unavailable", "the data folder {folder}: {why}", folder=str(folder), why=error.strerror
     )
+
+
+def _identity(file: Path | int) -> tuple[int, int] | None:
+    """Which file it is, whatever its name; None where there is none."""
+    try:
+        found = file.stat() if isinstance(file, Path) else os.fstat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_running(pid: int) -> bool:
+    """Tell whether a process of that number lives on this machine."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _let_go_in_child() -> None:
+    """A forked child has the file too, and would keep the folder locked after its parent's end."""
+    for lock in list(_held):
+        lock.abandon()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

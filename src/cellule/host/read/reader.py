@@ -6,18 +6,19 @@ frames of its own cell. A process that does not own the world follows its journa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from cellule.errors import Rejected
-from cellule.host.cas_fetch import drive, fetch_nodes
+from cellule.errors import Fenced, Rejected, Unavailable
+from cellule.host.cas_fetch import fetch_nodes
 from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Head, frame_at, read_frames
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
 from cellule.host.run.deliveries import stop_reason
+from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, Stepped
 from cellule.kernel.journal.codes import CONTROL, EVENT, OK, RECEIPT, REFUSED, STEP, Status
 from cellule.kernel.journal.frame import Frame, decode_frame
@@ -91,9 +92,7 @@ class Reader:
         return entry, await self.manifest(entry[3]), state
 
     async def _entry(self, base: str, key: bytes) -> Entry | None:
-        if self._node.is_owner:
-            return await (await self._node.hosted(self._info)).look(base, key)
-        return await self.follower.look(base, key)
+        return await self._read(lambda hosted: hosted.look(base, key), lambda: self.follower.look(base, key))
 
     async def _entry_at(self, base: str, key: bytes, at: int) -> Entry | None:
         """The entry a cell had after the last whole beat at or below a height."""
@@ -224,12 +223,7 @@ class Reader:
     async def find_event(self, given: Any) -> int:
         """The height of an event that was sent before with an id, as long as the world remembers it."""
         wanted = dedupe_key(given)
-        if self._node.is_owner:
-            height = await (await self._node.hosted(self._info)).find(wanted)
-        else:
-            ledger = (await self._world()).ledger
-            seen = await drive(ledger.dedupe.find(wanted, ledger.nodes), ledger.nodes, self._cas)
-            height = None if seen is None else seen.height
+        height = await self._read(lambda hosted: hosted.find(wanted), lambda: self.follower.find(wanted))
         if height is None:
             raise Rejected(
                 "host.no_such_event", "world {world} knows no event with id {id}",
@@ -257,11 +251,12 @@ class Reader:
 
     async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
         """Ask the world something, as of what is durable; the owner between two beats."""
-        if not self._node.is_owner:
-            return await self.follower.ask(question)
-        hosted = await self._node.hosted(self._info)
-        found: T = await hosted.ask(lambda: question(hosted.world))
-        return found
+
+        async def here(hosted: WorldRunner) -> T:
+            found: T = await hosted.ask(lambda: question(hosted.world))
+            return found
+
+        return await self._read(here, lambda: self.follower.ask(question))
 
     async def frame(self, height: int) -> Frame:
         """The frame that holds a height; `Rejected` beyond the journal."""
@@ -287,9 +282,25 @@ class Reader:
 
     async def _world(self) -> World:
         """The world to read: the hosted one on the owner, else a copy at the newest frame."""
+
+        async def here(hosted: WorldRunner) -> World:
+            return hosted.world
+
+        return await self._read(here, self.follower.world)
+
+    async def _read(
+        self, here: Callable[[WorldRunner], Awaitable[T]], elsewhere: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Ask the world at work, or a copy where this node does not own it or has just lost it."""
         if self._node.is_owner:
-            return (await self._node.hosted(self._info)).world
-        return await self.follower.world()
+            try:
+                return await here(await self._node.hosted(self._info))
+            except Fenced:
+                return await elsewhere()
+            except Unavailable:
+                if self._node.is_owner:
+                    raise
+        return await elsewhere()
 
     @property
     def follower(self) -> Follower:

@@ -1,13 +1,14 @@
 """Opening a world: take it over, restore it from its baseline and the frames above, make it ready to work.
 
-The epoch is committed first, then the head is read: no frame of a former owner can appear after that. The
-restored world must be exactly where the head says, or the store contradicts itself.
+The epoch is committed first, then the head is read: no frame of a former owner can appear after that. An
+owner that let a world go in peace finds its own epoch, and needs no other. The restored world must be exactly
+where the head says, or the store contradicts itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from cellule.host.journal import Head, Progress, read_frames
 from cellule.host.limits import ATTEMPTS_MAX, STALL_S
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import WorldInfo, baseline_of
+from cellule.host.own.ownership import Claim
 from cellule.host.run.commits import Committer
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.snapshots import Snapshots
@@ -37,7 +39,7 @@ from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Loader:
     """Everything that opening worlds needs."""
 
@@ -45,7 +47,6 @@ class Loader:
     programs: Programs
     clock: Clock
     entropy: Entropy
-    node: UUID
     budget: Budget
     pace: Pace | None
     spill: Callable[[], Spill] | None
@@ -53,10 +54,13 @@ class Loader:
     stall_s: float = STALL_S
     key: NodeKey | None = None  # what receipts in inboxes are proven by; without one none is believed
     dispatch: Dispatch | None = None
+    _unsure: set[UUID] = field(default_factory=set)  # worlds of which a commit may still be under way
 
-    async def open(self, info: WorldInfo, cas: Cas, progress: Progress | None = None) -> WorldRunner:
+    async def open(
+        self, info: WorldInfo, cas: Cas, claim: Claim, progress: Progress | None = None
+    ) -> WorldRunner:
         """Take the world over and restore it."""
-        epoch = await self._take(info)
+        epoch = await self._take(info, claim)
         world, head, tail = await self.restore(info, cas, progress)
         committer = Committer(self.engine, cas, info.universe, info.id, epoch, head)
         snapshots = Snapshots(
@@ -66,7 +70,7 @@ class Loader:
         inbox = Inbox(self.engine, cas, info.universe, info.id, self.key)
         hosted = WorldRunner(
             world, info.universe, committer, cas, inbox, snapshots, self.clock, self.entropy,
-            stall_s=self.stall_s, dispatch=self.dispatch,
+            stall_s=self.stall_s, dispatch=self.dispatch, is_valid=claim.is_valid,
         )  # fmt: skip
         if not head.height:
             hosted.submit(Sent(World.started()))
@@ -103,17 +107,22 @@ class Loader:
         _, height, snapshot = await self._start(info, None)
         return height, World.restore(snapshot, info.id, self.programs, budget=self.budget, pace=self.pace)
 
-    async def _take(self, info: WorldInfo) -> bytes:
-        """Become the owner by a new epoch; tried again where an older attempt of unknown outcome arrives."""
+    def cut_off(self, info: WorldInfo) -> None:
+        """The world ended with a commit under way: the next opening fences that off by a new epoch."""
+        self._unsure.add(info.id)
+
+    async def _take(self, info: WorldInfo, claim: Claim) -> bytes:
+        """The epoch of this owner, committed unless it is there; tried again where an older try arrives."""
         key = keys.world_epoch(info.universe, info.id)
         for _ in range(ATTEMPTS_MAX):
             [stored] = await self.engine.read([key])
-            number = 0
-            if stored is not None:
-                row: Any = decode(stored)
-                number = row["n"]
-            epoch = encode({"n": number + 1, "node": self.node.bytes})
-            if await settle(self.engine, Batch(expect={key: stored}, set={key: epoch}), key, epoch):
+            row: Any = {"n": 0, "node": b""} if stored is None else decode(stored)
+            if stored is not None and row["node"] == claim.node.bytes and info.id not in self._unsure:
+                return stored
+            epoch = encode({"n": row["n"] + 1, "node": claim.node.bytes})
+            expect = {**claim.witness, key: stored}
+            if await settle(self.engine, Batch(expect=expect, set={key: epoch}), key, epoch):
+                self._unsure.discard(info.id)
                 return epoch
         raise Fenced("host.fenced", "world {world} is being taken by another node", world=info.name)
 

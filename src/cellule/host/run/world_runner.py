@@ -3,18 +3,19 @@
 Sends and inbox rows join the next beat. While a commit is under way one finished beat may wait behind it and
 further items gather, so under load beats grow and commits are shared; alone, an event goes through at
 once. Work the world makes for itself (what steps emit) goes on meanwhile, within limits. Nothing is
-acknowledged, read or dispatched before it is durable. `Fenced`, `Corrupted` and errors of the kernel end the
-world here; it can be opened again.
+acknowledged, read or dispatched before it is durable, nor after this node has lost the world. `Fenced`,
+`Corrupted` and errors of the kernel end the world here; it can be opened again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import CelluleError, InvariantBroken, Unavailable
+from cellule.errors import CelluleError, Fenced, InvariantBroken, Unavailable
 from cellule.host.cas_fetch import fetch_nodes
 from cellule.host.inbox.inbox import Inbox, Taken
 from cellule.host.inbox.requests import Request, Requests
@@ -32,7 +33,7 @@ from cellule.host.limits import (
 )
 from cellule.host.outbox.receipts import Rows
 from cellule.host.run.bell import Bell
-from cellule.host.run.commits import Committer, Finished
+from cellule.host.run.commits import Committer, Finished, fenced
 from cellule.host.run.deliveries import Deliveries
 from cellule.host.run.outgoing import Dispatch, outgoing_of
 from cellule.host.run.questions import Question, Questions
@@ -53,7 +54,7 @@ class WorldRunner:
     def __init__(
         self, world: World, universe: UUID, committer: Committer, cas: Cas, inbox: Inbox,
         snapshots: Snapshots, clock: Clock, entropy: Entropy, *, stall_s: float = STALL_S,
-        dispatch: Dispatch | None = None,
+        dispatch: Dispatch | None = None, is_valid: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
         self.world = world
         self.universe = universe
@@ -64,6 +65,7 @@ class WorldRunner:
         self._clock = clock
         self._entropy = entropy
         self._dispatch = dispatch
+        self._is_valid = is_valid
         self._reading = StoreRetry(clock, stall_s, self._stall)
         self._writing = StoreRetry(clock, stall_s, self._stall)
         self._deliveries = Deliveries(world.ledger)
@@ -94,6 +96,11 @@ class WorldRunner:
     def is_idle(self) -> bool:
         """Tell whether nothing is under way or waiting here."""
         return not (self._has_work() or self._finished or self._flying or self._snapshots.has_work)
+
+    @property
+    def was_cut_off(self) -> bool:
+        """Tell whether it ended with a commit under way, which may yet arrive."""
+        return self.ended is not None and bool(self._flying)
 
     @property
     def accepts(self) -> bool:
@@ -161,6 +168,7 @@ class WorldRunner:
         self.idle_since_ns = self._clock.monotonic_ns()
         beat, found = await answer
         await self.wait_durable(beat)
+        self._check_valid()
         return found
 
     async def wait_durable(self, beat: int) -> None:
@@ -348,6 +356,7 @@ class WorldRunner:
             self._flying = group = self._take()
             if await self._committer.commit(group, self._writing):
                 self.ring()
+            self._check_valid()  # else it is durable, but not this node that may say so
             self._flying = []
             for finished in group:
                 self._made_durable(finished)
@@ -385,6 +394,15 @@ class WorldRunner:
         self._questions.release(finished.head.beat)
 
     # Trouble, and the end
+
+    def fence(self, error: Fenced) -> None:
+        """Ownership is gone: tell everyone at once; whoever calls this ends `run` too."""
+        self._end(error)
+
+    def _check_valid(self) -> None:
+        """Nothing is told to anyone unless this node owns the world at this moment."""
+        if not self._is_valid():
+            raise fenced(self.world.world_id)
 
     def _stall(self, error: Unavailable) -> None:
         """The store has failed for a while: tell everyone who waits; what was submitted is still tried."""
@@ -424,6 +442,8 @@ class WorldRunner:
         )  # fmt: skip
 
     def _end(self, error: CelluleError) -> None:
+        if self.ended is not None:
+            return
         self.ended = error
         self._tell(error, submitted=False)
         for sent in self._direct:

@@ -116,16 +116,19 @@ class OpenIntents:
             pool = self._node.pool
             row = await find_row(self._node.engine, self._node.clock, digest, pool)
             view = replace(view, attempts=None if row is None else attempts_of(row))
-        return replace(view, reason=self._reason(view, kept.get("same"), first_decision(frame, height)))
+        return replace(view, reason=await self._reason(view, kept.get("same"), first_decision(frame, height)))
 
-    def _reason(self, view: EffectView, same: int | None, decision: dict[str, Any]) -> str:
-        return reason_of(view, same, decision.get("text", ""), self._performed(), self._node.clock.now_ns())
+    async def _reason(self, view: EffectView, same: int | None, decision: dict[str, Any]) -> str:
+        performed = await self._performed()
+        return reason_of(view, same, decision.get("text", ""), performed, self._node.clock.now_ns())
 
-    def _performed(self) -> Performed:
+    async def _performed(self) -> Performed:
         """Where effects are performed, as far as this process knows."""
         if self._node.pool is not None:
             return "here"
-        return "elsewhere" if not self._node.is_owner and self._node.owner().isdigit() else "nowhere"
+        if self._node.is_owner:
+            return "nowhere"
+        return "elsewhere" if any(each.owns for each in await self._node.ownership.sessions()) else "nowhere"
 
 
 def first_decision(frame: Frame, height: int) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""Who works on a store: the contract between a node and whatever tells it that it is the owner.
+
+A `Claim` is one unbroken time of owning. It ends once and never returns: what was loaded under it is dropped,
+and owning again is another claim. `is_valid` is asked before anything is acknowledged or read, so a process
+that was stopped says nothing it may not know. `folder.py` owns by a lock of the operating system, `lease.py`
+by a session in a shared store, `Alone` has a store that no other process can see.
+
+Rejected: one flag on the node. Between its setting and its reading another node may have owned the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from cellule.values.schema.text_forms import time_text
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A node as others see it; `expires_ms` is how long it lasts unless it is renewed.
+
+    `node` and `expires_ms` are None where a lock of the operating system tells: it ends with its process.
+    """
+
+    host: str
+    pid: int
+    since_ns: int
+    owns: bool
+    node: UUID | None = None
+    expires_ms: int | None = None
+
+    def __str__(self) -> str:
+        named = "" if self.node is None else f"node {self.node}, "
+        since = f" since {time_text(self.since_ns)}" if self.since_ns else ""
+        return f"{named}process {self.pid} on {self.host}{since}"
+
+
+class Claim(Protocol):
+    """One time of owning."""
+
+    @property
+    def node(self) -> UUID:
+        """Who owns: what the epochs of worlds name."""
+
+    @property
+    def witness(self) -> Mapping[bytes, bytes]:
+        """Rows that prove it: a batch that takes a world expects them."""
+
+    def is_valid(self) -> bool:
+        """Tell whether it lasts at this moment; once it does not, it never does again."""
+
+
+class Ownership(Protocol):
+    """How a node gets, keeps and loses a store."""
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim of this node, while it has one."""
+
+    def contending(self, changed: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """Try to own until the block ends, then release; `changed` is called, on this loop, at each change.
+
+        The first try is over when the block begins.
+        """
+
+    def check_store(self) -> None:
+        """Refuse to write to a store that is not the one of its address any more."""
+
+    async def sessions(self) -> list[SessionInfo]:
+        """The nodes there are, as far as can be told from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sole:
+    """The claim of a process that nobody can displace."""
+
+    node: UUID
+    witness: Mapping[bytes, bytes]
+
+    def is_valid(self) -> bool:
+        """Always."""
+        return True
+
+
+class Alone:
+    """A store that only this process has; `node` is None where it is not to work on it."""
+
+    def __init__(self, node: UUID | None) -> None:
+        self.claim: Claim | None = None if node is None else Sole(node, {})
+
+    def contending(self, changed: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+        """See `Ownership`; there is nobody to contend with."""
+        del changed
+        return nullcontext()
+
+    def check_store(self) -> None:
+        """See `Ownership`."""
+
+    async def sessions(self) -> list[SessionInfo]:
+        """See `Ownership`."""
+        return []
