@@ -28,6 +28,7 @@ from cellule.host.limits import HISTORY_MAX
 from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.reader import Version
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
@@ -70,8 +71,20 @@ class SyncCellule(Facade[Cellule]):
 
     @property
     def is_owner(self) -> bool:
-        """Tell whether this process works on the worlds; others read and enqueue."""
+        """Tell whether this process works on the worlds now; others read and enqueue."""
         return self._inner.is_owner
+
+    def wait_owner(self) -> None:
+        """Wait until this process works on the worlds: until the owner before it is gone."""
+        return self._thread.call(self._inner.wait_owner)
+
+    def wait_guest(self) -> None:
+        """Wait until this process does not work on the worlds: until it lost them."""
+        return self._thread.call(self._inner.wait_guest)
+
+    def sessions(self) -> list[SessionInfo]:
+        """The nodes of the store: who owns it, since when, and how long that lasts unless it is renewed."""
+        return self._thread.call(self._inner.sessions)
 
     def world(
         self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE, create: bool | None = None

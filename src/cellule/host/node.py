@@ -73,7 +73,6 @@ class Node:
     pool: Pool | None = None
     vouch: Callable[[], NodeKey] | None = None  # the key of the folder, for receipts that people give
     reigning: Callable[[], AbstractAsyncContextManager[object]] = nullcontext  # what else an owner runs
-    took_over: Callable[[], Awaitable[None]] | None = None  # done whenever this node begins to own
     claim: Claim | None = None
     directory: Directory = field(init=False)
     _cache: NodeCache = field(default_factory=NodeCache)
@@ -82,6 +81,7 @@ class Node:
     _tasks: asyncio.TaskGroup | None = None
     _crowded: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _owed: Callable[[], Awaitable[None]] | None = None
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _owns: asyncio.Event = field(default_factory=asyncio.Event)
     _is_guest: asyncio.Event = field(default_factory=asyncio.Event)
@@ -126,6 +126,10 @@ class Node:
         """Tell whether this node works on the worlds."""
         return self.claim is not None
 
+    def when_owner(self, owed: Callable[[], Awaitable[None]]) -> None:
+        """Do this whenever the node begins to own the store."""
+        self._owed = owed
+
     async def wait_owner(self) -> None:
         """Wait until this node works on the worlds."""
         await self._owns.wait()
@@ -164,8 +168,8 @@ class Node:
             with suppress(Fenced):  # raised here, so that nothing is waited for
                 async with self.reigning():
                     watchers = [*await Waker(self).start(tasks), tasks.create_task(self._look_after())]
-                    if self.took_over is not None:
-                        watchers.append(tasks.create_task(self._take_over()))
+                    if self._owed is not None:
+                        watchers.append(tasks.create_task(self._pay(self._owed)))
                     self._owns.set()
                     self._settled.set()
                     await self._until_over(claim)
@@ -187,10 +191,9 @@ class Node:
         self._drop_all(fenced("store"))
         raise fenced("store")
 
-    async def _take_over(self) -> None:
-        assert self.took_over is not None
+    async def _pay(self, owed: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self.took_over()
+            await owed()
         except CelluleError as error:
             context = {"message": "what this node owed as the new owner failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)

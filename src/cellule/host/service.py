@@ -38,7 +38,7 @@ class Cellule:
         self._handles: dict[UUID, WorldHandle] = {}
         self._owed: dict[UUID, WorldInfo] = {}  # worlds to deploy to when this node owns them
         self._turn = asyncio.Lock()
-        node.took_over = self._deploy_owed
+        node.when_owner(self._deploy_owed)
 
     @property
     def is_owner(self) -> bool:
