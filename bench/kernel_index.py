@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from bench.kernel_order import key_of
 from bench.report import Row, measured
 from bench.timing import Side, best_of
-from cellule.kernel.index import diff, lookup, update
-from cellule.kernel.index.node import Value
+from cellule.kernel.index import CELLS, Value, diff, lookup, update
 from cellule.kernel.need import Need, Nodes, Pause, drive
 from cellule.kernel.state.ledger import Budget
 from cellule.values.cid import Cid
@@ -42,7 +41,7 @@ class Indexed:
         self.apply(changes)
 
     def apply(self, changes: dict[bytes, Value]) -> None:
-        root, blocks, _ = self._driven(update(self.root, changes, self.nodes))
+        root, blocks, _ = self._driven(update(self.root, changes, self.nodes, CELLS))
         self.blocks.update(blocks)
         self.root = root
 

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cellule.kernel.index import MISSING, LiveIndex, check, update
+from cellule.kernel.index import CELLS, MISSING, LiveIndex, check, update
 from cellule.kernel.need import Need, Nodes, drive
 
 KEYS = st.integers(0, 60).map(lambda number: b"cell-%d" % number)
@@ -42,7 +42,9 @@ class LiveIndexMachine(RuleBasedStateMachine):
     def start(self, budget, hot_max, dirty_bytes_max, entries):
         self.blocks, self.nodes, self.scratch = {}, Nodes(budget), Scratch()
         self.dirty_bytes_max = dirty_bytes_max
-        updated = self.run(update(None, {key: list(entry) for key, entry in entries.items()}, self.nodes))
+        updated = self.run(
+            update(None, {key: list(entry) for key, entry in entries.items()}, self.nodes, CELLS)
+        )
         self.blocks.update(updated.blocks)
         self.live = LiveIndex(
             updated.root, self.nodes, pack=list, unpack=tuple, hot_max=hot_max, spill=self.scratch,
@@ -131,9 +133,11 @@ class LiveIndexMachine(RuleBasedStateMachine):
         self.writing = None
         self.blocks.update(done.blocks)
         self.nodes.unpin(done.blocks)
-        fresh = drive(update(None, {k: list(v) for k, v in self.target.items()}, Nodes(0)), Nodes(0), dict)
+        fresh = drive(
+            update(None, {k: list(v) for k, v in self.target.items()}, Nodes(0), CELLS), Nodes(0), dict
+        )
         assert done.root == self.live.root == fresh.root
-        assert self.run(check(done.root, self.nodes)) == len(self.target)
+        assert self.run(check(done.root, self.nodes, CELLS)) == len(self.target)
 
     @precondition(lambda self: self.writing is not None)
     @rule()
@@ -144,6 +148,17 @@ class LiveIndexMachine(RuleBasedStateMachine):
     @rule()
     def evict(self):
         self.nodes.evict()
+
+    @rule(begin=KEYS, end=st.none() | KEYS, limit=st.sampled_from([1, 3, 500]))
+    def scan(self, begin, end, limit):
+        seen, low = [], begin
+        while low is not None:
+            page = self.run(self.live.scan(low, end, limit))
+            assert len(page.entries) <= limit
+            seen += page.entries
+            low = page.next
+        inside = [key for key in sorted(self.model) if begin <= key and (end is None or key < end)]
+        assert seen == [(key, self.model[key]) for key in inside]
 
     @rule()
     def count(self):

@@ -27,11 +27,11 @@ from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.fast import intents as express
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Admitted, ControlItem, EventItem, ReceiptItem
 from cellule.kernel.journal.codes import Settled
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.ordered.keys import pair_of
 from cellule.kernel.prove.check import check_snapshot
 from cellule.kernel.prove.wait_reasons import find_stuck, find_waiting
 from cellule.kernel.state import cells, ledger, snapshot

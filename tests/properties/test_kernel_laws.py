@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cellule.kernel.decide import admission, rounds
 from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.index import LiveIndex, pages
+from cellule.kernel.index import LiveIndex, scan
 from cellule.kernel.items import Admitted, Duplicate, EventItem, Later
 from cellule.kernel.journal.codes import EMITTED, EVENT, HALTED, PARKED, STEP
 from cellule.kernel.journal.frame import decode_frame
@@ -91,7 +91,7 @@ def test_the_same_cells_give_the_same_root_in_any_order_of_writing(seed, order, 
     saved = decode(world.cas[world.snapshot()])
     for link, count in saved["modules"].values():
         nodes = Nodes(1_000_000)
-        cells = drive(pages(link.cid, b"", 10_000, nodes), nodes, world.fetch).entries
+        cells = drive(scan(link.cid, b"", None, 10_000, nodes), nodes, world.fetch)
         assert len(cells) == count
         assert root_of(world, cells, order, budget) == link.cid
 

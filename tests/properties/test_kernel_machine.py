@@ -23,10 +23,10 @@ from hypothesis.stateful import (
 
 from cellule.kernel.decide import steps
 from cellule.kernel.decide.beat import Pace
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Need, Pause, drive
-from cellule.kernel.ordered.keys import pair_of
 from cellule.kernel.state import cells, dedupe, snapshot
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.ledger import Budget

@@ -19,9 +19,9 @@ import pytest
 from cellule.effects.adapter import AdapterLimits, Failed, FunctionAdapter, Retry
 from cellule.errors import Fenced, Parked, Rejected, Unavailable
 from cellule.host.outbox.signatures import NodeKey
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.journal.codes import INTENT, RECEIPT
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.ordered.keys import pair_of
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Faults, Simulation, simulate

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.journal.codes import Kind, Status
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.ordered.keys import pair_of
 from cellule.values.cbor import decode
 from cellule.values.link import Link
 from tests.support.kernel_model import STEP_FAILED, ModelWorld, Record

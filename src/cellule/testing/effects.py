@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cellule.effects.outcomes import Failed, Retry
 from cellule.errors import CelluleError, Rejected
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import LATER, ReceiptItem, RefusedItem
-from cellule.kernel.ordered.keys import pair_of
 from cellule.kernel.state.intent_id import intent_text
 from cellule.testing.journal_view import IntentRow
 from cellule.testing.recordings import Recording

@@ -24,7 +24,8 @@ from cellule.values.link import Link
 from cellule.values.path import path_text
 
 BYTES: Final = 0x40
-_UNSIGNED, _NEGATIVE, _TEXT, _LIST, _MAP = 0x00, 0x20, 0x60, 0x80, 0xA0
+LIST: Final = 0x80
+_UNSIGNED, _NEGATIVE, _TEXT, _MAP = 0x00, 0x20, 0x60, 0xA0
 _LINK_HEAD: Final = b"\xd8\x2a\x58\x25\x00"
 _by_text = itemgetter(0)
 _float = Struct(">Bd").pack
@@ -84,7 +85,7 @@ def _opened(item: object, steps: list[str | int]) -> tuple[bytes, _Children]:
         return head(_MAP, len(entries)), ((key, text, child) for text, key, child in entries)
     assert isinstance(item, list | tuple)
     items = list.copy(item) if isinstance(item, list) else tuple.__getitem__(item, slice(None))
-    return head(_LIST, len(items)), ((index, b"", child) for index, child in enumerate(items))
+    return head(LIST, len(items)), ((index, b"", child) for index, child in enumerate(items))
 
 
 def _key(key: object, steps: list[str | int]) -> bytes:

@@ -1,7 +1,7 @@
 """What a world holds, as of its newest durable frame: cells in pages, counts, and everything that is stuck.
 
 The copy's changes since the baseline are written into index nodes in memory only, so a page is a walk over
-one root. Cells stand in the order of their keys' hashes; a cursor stays good as the world changes.
+one root. Cells stand in the order of their keys; a cursor stays good as the world changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cellule.errors import Rejected
 from cellule.host.cas_fetch import drive
 from cellule.host.journal import Progress
 from cellule.host.read.follower import Follower
-from cellule.kernel.index import pages
+from cellule.kernel.index import scan
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Entry, unpack
 from cellule.kernel.world import World
@@ -105,9 +105,9 @@ class Listing:
             )
         ledger = self._world.ledger
         root = ledger.modules[base].live.root if base in ledger.modules else None
-        found = await drive(pages(root, after, limit, ledger.nodes), ledger.nodes, self._follower.cas)
-        cells = [Listed(base, key, unpack(value)) for key, value in found.entries]
-        return CellPage(cells, found.cursor)
+        found = await drive(scan(root, after, None, limit, ledger.nodes), ledger.nodes, self._follower.cas)
+        cells = [Listed(base, key, unpack(value)) for key, value in found]
+        return CellPage(cells, cells[-1].key + b"\0" if len(cells) == limit else None)
 
     async def stuck(self, limit: int = 100) -> Stuck:
         """The oldest stopped cells, up to `limit`."""

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.records import EventRecord, TimerRecord
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message
 from cellule.kernel.state.ledger import Ledger
 from cellule.values import calendar

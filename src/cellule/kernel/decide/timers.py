@@ -1,4 +1,4 @@
-"""Retention: cells that the kernel removes by itself, by timers in an ordered index.
+"""Retention: cells that the kernel removes by itself, by timers in an index.
 
 A module may state `ttl_ns` (since birth) and `idle_ns` (since the last step). Each arms one timer at the
 cell's birth; an idle timer is re-armed lazily, only when it is due. A cell with messages or open intents is
@@ -18,12 +18,12 @@ from cellule.kernel.decide import schedules
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.intents import settle as settling
+from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.fields import RetentionTimer
 from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import TIMERS_PER_BEAT_MAX
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.snapshot_schema import is_timer

@@ -16,6 +16,7 @@ from cellule.errors import CelluleError
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents.gate import EffectRequest, Requester, rule
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import Admitted, Opening, Outcome, ReceiptItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, Settled
@@ -24,7 +25,6 @@ from cellule.kernel.journal.rows import decision_row, intent_row, receipt_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_ADMIT, PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import TIMER_SET
-from cellule.kernel.ordered.keys import pair_key
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
 from cellule.kernel.state.intent_id import intent_digest, intent_text

@@ -1,28 +1,39 @@
-"""The cell index: an IPLD HashMap in the CAS, and its live view.
+"""The index: sorted entries in chunks that end by a digest of the key, in the CAS, and its live views.
 
-Same entries, same root CID, whatever the history. `lookup`, `update`, `pages`, `diff` and `check` work on
-roots and are pure generators; `LiveIndex` adds the changes that are not yet in a root. The format is in
-`docs/formats/index.md`.
+Everything of a world that can grow is in one of these: equal contents, equal root, whatever the history; a
+change rewrites the chunks it touches. `lookup`, `scan`, `update`, `diff` and `check` work on roots and are
+pure generators. `LiveIndex` is the view of cells (much read, changed at random, larger than memory),
+`OrderedIndex` that of lists (filled and emptied in order). The format is in `docs/formats/index.md`.
 """
 
 from __future__ import annotations
 
-from cellule.kernel.index.compare import Changes, Entries, check, diff, pages
-from cellule.kernel.index.live import MISSING, LiveIndex, Materialised, Spill
-from cellule.kernel.index.read import lookup
+from cellule.kernel.index.check import check
+from cellule.kernel.index.chunk import CELLS, LISTS, Shape, Value
+from cellule.kernel.index.compare import Changes, diff
+from cellule.kernel.index.keys import pair_key, pair_of
+from cellule.kernel.index.layer import MISSING, Spill
+from cellule.kernel.index.live import LiveIndex
+from cellule.kernel.index.ordered import OrderedIndex
+from cellule.kernel.index.read import lookup, scan
 from cellule.kernel.index.write import Updated, update
 
 __all__ = [
+    "CELLS",
+    "LISTS",
     "MISSING",
     "Changes",
-    "Entries",
     "LiveIndex",
-    "Materialised",
+    "OrderedIndex",
+    "Shape",
     "Spill",
     "Updated",
+    "Value",
     "check",
     "diff",
     "lookup",
-    "pages",
+    "pair_key",
+    "pair_of",
+    "scan",
     "update",
 ]

@@ -1,240 +1,130 @@
-"""Walking roots in hash order: pages of one root, the difference of two.
+"""The difference of two roots, in key order and in time proportional to it.
 
-Both go down level by level from a cursor, with only as many subtrees in hand as the page can hold: a
-subtree that differs has at least one change. Equal CIDs are skipped, so a diff costs what differs. A page
-checks its nodes whole, canonical bytes included, so `check` is a walk over all pages; a diff checks what
-differs.
-
-A cursor is the 32-byte hash up to which everything was answered; it stays good for another root.
+Both trees are walked down together, a level at a time. A chunk that both have at the same level holds the
+same entries, so it is left out on both sides; what is left at level 0 is compared key by key. A page looks at
+no more chunks than it may have changes, so memory is bounded however much differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Mapping
 from itertools import compress
+from operator import itemgetter, ne
 from typing import NamedTuple
 
-from cellule.errors import Rejected
-from cellule.kernel.index.build import spread
-from cellule.kernel.index.node import (
-    BUCKET_SIZE,
-    HASH_BITS,
-    WIDTH,
-    Bucket,
-    Element,
-    Node,
-    Value,
-    hash_of,
-    shift_of,
-)  # fmt: skip
+from cellule.kernel.index.chunk import Chunk, Value
+from cellule.kernel.index.read import SCAN_MAX, check_limit
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.values.cbor import encode, encode_linked
+from cellule.values.cbor import encode, encode_flat
 from cellule.values.cid import Cid
 
-START = b""
-PAGE_MAX = 10_000
-_CHECK_PAGE = 1_000
-
 Change = tuple[bytes, Value | None, Value | None]  # key, old value, new value; None = not there
-
-
-class Entries(NamedTuple):
-    """A page of a root: entries in hash order; `cursor` is None at the end."""
-
-    entries: list[tuple[bytes, Value]]
-    cursor: bytes | None
+_Row = list[tuple[bytes, Cid]]  # chunks of a level in order, each with its last key
 
 
 class Changes(NamedTuple):
-    """A page of a difference, in hash order; `cursor` is None at the end."""
+    """A page of a difference, in key order; `cursor` continues after it and is None at the end."""
 
     changes: list[Change]
     cursor: bytes | None
 
 
-class _Found(NamedTuple):
-    """A change, at its place in hash order."""
-
-    last: int
-    change: Change
-    weight: int = 1
-
-
-class _Pair(NamedTuple):
-    """Two different subtrees of the same place: `prefix` is the hash down to the nodes at `depth`."""
-
-    last: int  # the largest hash that can be in it
-    old: Element
-    new: Element
-    depth: int
-    prefix: int
-    weight: int  # at least so many changes are in it
-
-
-_Items = list[_Found | _Pair]
-_Side = Node | dict[int, Element]
-
-
-def pages(root: Cid | None, after: bytes, limit: int, nodes: Nodes) -> Generator[Need, None, Entries]:
-    """Up to `limit` entries after the cursor; `START` begins."""
-    changes, cursor = yield from diff(None, root, nodes, after=after, limit=limit)
-    return Entries([(key, new) for key, _, new in changes], cursor)
-
-
 def diff(
-    old: Cid | None, new: Cid | None, nodes: Nodes, *, after: bytes = START, limit: int = PAGE_MAX
+    old: Cid | None, new: Cid | None, nodes: Nodes, *, begin: bytes = b"", limit: int = SCAN_MAX
 ) -> Generator[Need, None, Changes]:
-    """Up to `limit` keys after the cursor whose values differ, with both values."""
-    if not 1 <= limit <= PAGE_MAX:
-        raise Rejected(
-            "kernel.page_limit", "a page takes limit 1 to {most}, not {limit}", limit=limit, most=PAGE_MAX
-        )
-    position = int.from_bytes(after, "big") if after else -1
+    """Up to `limit` keys from `begin` on whose values differ, with both values."""
+    check_limit(limit)
     found: list[Change] = []
-    while True:
-        items, last = yield from _walk(old, new, nodes, position, limit - len(found))
-        found.extend(item.change for item in items)
-        if last is None:
-            return Changes(found, None)
-        if len(found) >= limit:
-            return Changes(found, last.to_bytes(HASH_BITS // 8, "big"))
-        position = last
-
-
-def check(root: Cid | None, nodes: Nodes) -> Generator[Need, None, int]:
-    """Read the whole index and return its number of entries; `Corrupted` where anything is wrong."""
-    count = 0
-    cursor: bytes | None = START
+    cursor: bytes | None = begin if old != new else None
     while cursor is not None:
-        entries, cursor = yield from pages(root, cursor, _CHECK_PAGE, nodes)
-        count += len(entries)
-    return count
+        some, cursor = yield from _page(old, new, nodes, cursor, limit)
+        found += some
+        if len(found) > limit or (len(found) == limit and cursor is not None):
+            return Changes(found[:limit], found[limit - 1][0] + b"\0")
+    return Changes(found, None)
 
 
-def _walk(
-    old: Cid | None, new: Cid | None, nodes: Nodes, after: int, limit: int
-) -> Generator[Need, None, tuple[list[_Found], int | None]]:
-    """At most `limit` changes, and the hash up to which they are complete; None = to the end."""
-    items: _Items = []
-    end: int | None = None
-    if old != new:
-        top = (1 << HASH_BITS) - 1
-        items.append(_Pair(top, bytes(old) if old else None, bytes(new) if new else None, 0, 0, 1))
+def _page(
+    old: Cid | None, new: Cid | None, nodes: Nodes, begin: bytes, limit: int
+) -> Generator[Need, None, tuple[list[Change], bytes | None]]:
+    """All changes from `begin` up to the key that is returned beside them; None = to the end."""
+    roots = [root for root in (old, new) if root is not None]
+    blocks = yield from fetch(nodes, roots)
+    tops = [None if root is None else Chunk(root, blocks[root], None, None) for root in (old, new)]
+    level = max(top.level for top in tops if top is not None)
+    end: bytes | None = None
+    rows: tuple[_Row, _Row] = ([], [])
     while True:
-        items, end = _cut(items, limit, end)
-        pairs = [item for item in items if type(item) is _Pair]
-        if not pairs:
-            return [item for item in items if type(item) is _Found], end
-        cids = [Cid(side) for pair in pairs for side in (pair.old, pair.new) if type(side) is bytes]
-        blocks = yield from fetch(nodes, cids)
-        below: _Items = []
-        weight = 0
-        covered: int | None = None
-        for item in items:
-            if weight >= limit:
-                end = covered
-                break
-            found = _expand(item, blocks, after) if type(item) is _Pair else [item]
-            below += found
-            weight += sum(part.weight for part in found)
-            covered = item.last
-        items = below
+        for row, top in zip(rows, tops, strict=True):
+            if top is not None and top.level == level:  # the lower of the two joins here
+                row.append((top.keys[-1], top.cid))
+        rows, end = _differing(*rows, limit, end)
+        blocks = yield from fetch(nodes, [cid for row in rows for _, cid in row])
+        if level == 0:
+            changes = _compare(rows, blocks)
+            return [each for each in changes if begin <= each[0] and (end is None or each[0] < end)], end
+        left, right = (
+            (Chunk(cid, blocks[cid], level, last) for last, cid in row) for row in rows
+        )  # fmt: skip
+        rows = (_below(left, begin, end), _below(right, begin, end))
+        level -= 1
 
 
-def _cut(items: _Items, limit: int, end: int | None) -> tuple[_Items, int | None]:
-    """The items that surely fill a page; what is behind them is left for the next."""
-    weight = 0
-    for count, item in enumerate(items, 1):
-        weight += item.weight
-        if weight >= limit and count < len(items):
-            return items[:count], item.last
-    return items, end
+def _differing(
+    left: _Row, right: _Row, limit: int, end: bytes | None
+) -> tuple[tuple[_Row, _Row], bytes | None]:
+    """The chunks that only one side has: so many as a page may have changes, and where they end."""
+    shared = {cid for _, cid in left} & {cid for _, cid in right}
+    left = [each for each in left if each[1] not in shared]
+    right = [each for each in right if each[1] not in shared]
+    for row in (left, right):
+        if len(row) > limit and (end is None or row[limit - 1][0] < end):
+            end = row[limit - 1][0] + b"\0"
+    return (_until(left, end), _until(right, end)), end
 
 
-def _expand(pair: _Pair, blocks: dict[Cid, bytes], after: int) -> _Items:
-    """What differs below a pair, in hash order, without what lies before the cursor."""
-    depth = pair.depth
-    old, new = _side(pair.old, depth, blocks), _side(pair.new, depth, blocks)
-    alone = not (isinstance(old, Node) and isinstance(new, Node))
-    shift = shift_of(depth)
-    items: _Items = []
-    for slot in _slots(old, new):
-        prefix = pair.prefix * WIDTH + slot
-        last = ((prefix + 1) << shift) - 1
-        if last <= after:
+def _until(row: _Row, end: bytes | None) -> _Row:
+    """The chunks that can have keys below `end`."""
+    return row if end is None else row[: bisect_left(row, end, key=itemgetter(0)) + 1]
+
+
+def _below(chunks: Iterable[Chunk], begin: bytes, end: bytes | None) -> _Row:
+    """The chunks below these that can have keys of `[begin, end)`."""
+    row = [(key, chunk.child(at)) for chunk in chunks for at, key in enumerate(chunk.keys) if key >= begin]
+    return _until(row, end)
+
+
+def _compare(rows: tuple[_Row, _Row], blocks: Mapping[Cid, bytes]) -> list[Change]:
+    """What differs between two rows of level 0; few chunks are decoded at a time."""
+    left, right = map(dict, rows)
+    changes: list[Change] = []
+    old: dict[bytes, Value] = {}
+    new: dict[bytes, Value] = {}
+    for last in sorted(left.keys() | right.keys()):
+        before, now = _leaf(left, last, blocks), _leaf(right, last, blocks)
+        if before is not None and now is not None and before.keys == now.keys:
+            changes += _changed(before.keys, before.exact(), now.exact())
             continue
-        before, now = _element(old, slot, prefix, alone=alone), _element(new, slot, prefix, alone=alone)
-        if type(before) is not bytes and type(now) is not bytes:
-            items.extend(found for found in _compare(before or [], now or []) if found.last > after)
-        elif before != now:
-            weight = _weight(old, new) if before is None or now is None else 1
-            items.append(_Pair(last, before, now, depth + 1, prefix, weight))
-    return items
+        # A boundary or a key is new or gone here: an entry may stand in another chunk of the other side.
+        for chunk, entries in ((before, old), (now, new)):
+            if chunk is not None:
+                entries.update(zip(chunk.keys, chunk.exact(), strict=True))
+    keys = sorted(old.keys() & new.keys())
+    changes += _changed(keys, [old[key] for key in keys], [new[key] for key in keys])
+    changes += ((key, old.get(key), new.get(key)) for key in old.keys() ^ new.keys())
+    return sorted(changes, key=itemgetter(0))
 
 
-def _side(element: Element, depth: int, blocks: dict[Cid, bytes]) -> _Side:
-    """A node, or the entries of a bucket by slot."""
-    if type(element) is not bytes:
-        return dict(spread(element or [], depth))
-    cid = Cid(element)
-    return Node(cid, blocks[cid], depth)
+def _leaf(row: dict[bytes, Cid], last: bytes, blocks: Mapping[Cid, bytes]) -> Chunk | None:
+    return Chunk(row[last], blocks[row[last]], 0, last) if last in row else None
 
 
-def _slots(old: _Side, new: _Side) -> Iterable[int]:
-    """The slots to look at, ascending: all, or without those of two nodes that are surely equal.
-
-    What is equal in Python may differ in bytes (1 and 1.0), so the bytes of all equal buckets decide.
-    """
-    either = _map(old) | _map(new)
-    used = [slot for slot in range(WIDTH) if either >> slot & 1]
-    if not (isinstance(old, Node) and isinstance(new, Node)) or old.map != new.map:
-        return used
-    if not (old.faithful() and new.faithful()):
-        return used
-    differ = [left != right for left, right in zip(old.data, new.data, strict=True)]
-    same = [not other and type(left) is list for other, left in zip(differ, old.data, strict=True)]
-    if encode_linked(list(compress(old.data, same))) != encode_linked(list(compress(new.data, same))):
-        return used
-    return compress(used, differ)
-
-
-def _map(side: _Side) -> int:
-    return side.map if isinstance(side, Node) else sum(1 << slot for slot in side)
-
-
-def _element(side: _Side, slot: int, prefix: int, *, alone: bool) -> Element:
-    """What one side has at a slot: a link, exact entries, or None; a node read alone is proven whole."""
-    if not isinstance(side, Node):
-        return side.get(slot)
-    element = side.exact_at(slot) if alone else side.at(slot)
-    if type(element) is bytes:
-        side.child(element)
-    elif element is not None and alone:
-        side.check_bucket(element, prefix)
-    elif element is not None:
-        return side.entries(slot, prefix)
-    return element
-
-
-def _weight(old: _Side, new: _Side) -> int:
-    """How many entries a subtree of one side has at least, or probably: a node with many links is full."""
-    links = (
-        sum(type(element) is bytes for element in side.data) for side in (old, new) if isinstance(side, Node)
-    )
-    return max(BUCKET_SIZE + 1, *links)
-
-
-def _compare(old: Bucket, new: Bucket) -> list[_Found]:
-    before = {entry[0]: entry[1] for entry in old}
-    now = {entry[0]: entry[1] for entry in new}
-    found = [
-        _Found(hash_of(key), (key, before.get(key), now.get(key)))
-        for key in before.keys() | now.keys()
-        if key not in before or key not in now or encode(before[key]) != encode(now[key])
-    ]
-    found.sort(key=_last)
-    return found
-
-
-def _last(found: _Found) -> int:
-    return found.last
+def _changed(keys: list[bytes], old: list[Value], new: list[Value]) -> list[Change]:
+    """The keys of both sides whose values differ."""
+    differs = list(map(ne, old, new))
+    same = [not each for each in differs]
+    # What is equal in Python may differ in bytes (True and 1), so the bytes of all that is equal decide.
+    if encode_flat(list(compress(old, same))) != encode_flat(list(compress(new, same))):
+        differs = [encode(before) != encode(now) for before, now in zip(old, new, strict=True)]
+    return list(compress(zip(keys, old, new, strict=True), differs))

@@ -6,7 +6,8 @@ found again by its slot; where an entry lies never changes what is read or writt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
@@ -44,7 +45,7 @@ class Layer(Generic[Entry]):
     go; for the `unsure` ones only the root can tell whether they were there before.
     """
 
-    __slots__ = ("added", "bytes_held", "entries", "spilled", "unsure")
+    __slots__ = ("_ordered", "added", "bytes_held", "entries", "spilled", "unsure")
 
     def __init__(self) -> None:
         self.entries: dict[bytes, Entry | None] = {}
@@ -52,10 +53,23 @@ class Layer(Generic[Entry]):
         self.bytes_held = 0
         self.added = 0
         self.unsure: set[bytes] = set()
+        self._ordered: list[bytes] = []
 
     def changed(self) -> list[bytes]:
         """All changed keys."""
         return [*self.entries, *self.spilled]
+
+    def walk(self, begin: bytes, end: bytes | None) -> Iterator[bytes]:
+        """The changed keys of `[begin, end)`, ascending.
+
+        A layer never forgets a key, so they are sorted again only when there are more of them.
+        """
+        if len(self._ordered) != len(self.entries) + len(self.spilled):
+            self._ordered = sorted(self.changed())
+        keys = self._ordered
+        low = bisect_left(keys, begin)
+        high = len(keys) if end is None else bisect_left(keys, end)
+        return (keys[at] for at in range(low, high))
 
     def has_entry(self, key: bytes) -> bool:
         """Tell whether the layer leaves an entry under a key that it changed."""

@@ -17,28 +17,31 @@ Rejected: an object per entry. A million of them slow every run of the garbage c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple
 
 from cellule.errors import ensure
+from cellule.kernel.index.chunk import CELLS, Value
 from cellule.kernel.index.layer import MISSING, Entry, Layer, Missing, Spill
-from cellule.kernel.index.node import Value
-from cellule.kernel.index.read import lookup
-from cellule.kernel.index.write import SLICE_NODES, update_from
+from cellule.kernel.index.read import lookup, scan
+from cellule.kernel.index.write import SLICE_CHUNKS, Materialised, sorted_union, update_from
 from cellule.kernel.need import Need, Nodes, Pause
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import Cid
 
-__all__ = ["DIRTY_BYTES_MAX", "MISSING", "LiveIndex", "Materialised", "Missing", "Spill", "weigh_entry"]
+__all__ = ["DIRTY_BYTES_MAX", "MISSING", "LiveIndex", "Missing", "Page", "Spill", "weigh_entry"]
 
 ENTRY_BYTES = 200  # of an entry's tuple, its numbers and its place in a dict, roughly
 DIRTY_BYTES_MAX = 64_000_000
 
 
-class Materialised(NamedTuple):
-    """A new root and the blocks it needs that were not taken at a pause; these are pinned in `Nodes`."""
+class Page(NamedTuple, Generic[Entry]):
+    """Some entries in key order; the next page begins with the key `next`, None at the end."""
 
-    root: Cid | None
-    blocks: dict[Cid, bytes]
+    entries: list[tuple[bytes, Entry]]
+    next: bytes | None
 
 
 def weigh_entry(entry: tuple[Any, ...]) -> int:
@@ -116,6 +119,40 @@ class LiveIndex(Generic[Entry]):
             if root == self._root:
                 return self._loaded(keys, before, found)
 
+    def scan(self, begin: bytes, end: bytes | None, limit: int) -> Generator[Need, None, Page[Entry]]:
+        """Up to `limit` entries of `[begin, end)` in key order, and the key the next page begins with."""
+        while True:
+            root = self._root
+            stored = yield from scan(root, begin, end, limit, self._nodes, is_hidden=self._is_changed)
+            if root == self._root:
+                return self._page(stored, begin, end, limit)
+
+    def _is_changed(self, key: bytes) -> bool:
+        return any(key in layer.entries or key in layer.spilled for layer in (*self._frozen, self._dirty))
+
+    def _page(
+        self, stored: list[tuple[bytes, Value]], begin: bytes, end: bytes | None, limit: int
+    ) -> Page[Entry]:
+        """What was found in the root, with the changes in memory."""
+        until = stored[-1][0] + b"\0" if len(stored) == limit else end
+        layers = (*self._frozen, self._dirty)
+        found = {key: self._unpack(value) for key, value in stored}
+        changed = merge(*(layer.walk(begin, until) for layer in layers))
+        room = limit
+        for key, _ in groupby(changed):
+            entry = self._layered(layers, key)
+            found.pop(key, None)
+            if entry is not None:
+                found[key] = entry
+                room -= 1
+            if not room:
+                until = min(until or key + b"\0", key + b"\0")
+                break
+        entries = sorted(found.items(), key=itemgetter(0))
+        if len(entries) > limit:
+            until = entries[limit - 1][0] + b"\0"
+        return Page(entries[:limit], None if until == end else until)
+
     @property
     def recent(self) -> dict[bytes, Entry | None]:
         """The newest changes, None for what was removed. Entries may be replaced in place, with `grow`.
@@ -185,18 +222,19 @@ class LiveIndex(Generic[Entry]):
             self._frozen_bytes += self._dirty.bytes_held
             self._dirty = Layer()
 
-    def materialise(self, slice_nodes: int = SLICE_NODES) -> Generator[Need | Pause, None, Materialised]:
+    def materialise(self, slice_nodes: int = SLICE_CHUNKS) -> Generator[Need | Pause, None, Materialised]:
         """Write what is frozen when the walk begins into a new root; dropped half-way, it changed nothing."""
         ensure(not self._writing, "kernel.materialise_twice", "an index is being materialised already")
         layers = tuple(self._frozen)
         if not layers:
             return Materialised(self._root, {})
-        keys = dict.fromkeys(key for layer in layers for key in layer.changed())
         self._writing = True
         try:
+            keys = yield from sorted_union([layer.changed() for layer in layers], slice_nodes)
             done = yield from update_from(
-                self._root, keys, lambda key: self._value(layers, key), self._nodes, slice_nodes=slice_nodes
-            )
+                self._root, keys, lambda key: self._value(layers, key), self._nodes, CELLS,
+                slice_nodes=slice_nodes,
+            )  # fmt: skip
         finally:
             self._writing = False
         self._nodes.pin(done.blocks)
@@ -295,15 +333,18 @@ class LiveIndex(Generic[Entry]):
         return entry
 
     def _value(self, layers: Sequence[Layer[Entry]], key: bytes) -> Value | None:
-        """What the newest of these layers holds for a key that one of them holds."""
+        """What the newest of these layers holds for a key that one of them holds, as the root stores it."""
+        entry = self._layered(layers, key)
+        return None if entry is None else self._pack(entry)
+
+    def _layered(self, layers: Sequence[Layer[Entry]], key: bytes) -> Entry | None:
         for layer in reversed(layers):
             entry: Any = layer.entries.get(key, MISSING)
-            if entry is MISSING:
-                slot = layer.spilled.get(key)
-                if slot is None:
-                    continue
-                entry = self._unspilled(slot, drop=False)
-            return None if entry is None else self._pack(entry)
+            if entry is not MISSING:
+                return entry  # type: ignore[no-any-return]
+            slot = layer.spilled.get(key)
+            if slot is not None:
+                return self._unspilled(slot, drop=False)
         return None
 
     def _retire(self, layers: Sequence[Layer[Entry]]) -> None:

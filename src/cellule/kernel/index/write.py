@@ -1,31 +1,35 @@
-"""Changing a root: a batch of puts and deletes becomes a new root and its new blocks.
+"""Changing an index: a batch of puts and removals becomes a new root and its new chunks.
 
-Changes are sorted by hash and go down the tree a level at a time, many nodes together; every touched node
-is read once and written at most once. Batches of more than `RUN_CHANGES` go down in runs, so memory is
-bounded however many changes there are. The result depends only on the entries, never on the batch.
+Level by level: the changed chunks of a level are cut anew from where the first change falls until a cut
+coincides with an old one, and what was cut differently is the batch of changes for the level above. So the
+work is proportional to the change, and the result is what a fresh build of the same entries gives. Changes
+are merged and chunks written a few at a time, so memory and the time between two pauses are bounded.
 
 Rejected: one key after the other. Every put would write the path from the root again.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Any, NamedTuple
 
-from cellule.kernel.index.build import Block, rebuild, spread
-from cellule.kernel.index.node import BUCKET_SIZE, WIDTH, Bucket, Element, Node, Value, hash_of, shift_of
+from cellule.errors import ensure
+from cellule.kernel.index.chunk import LEVEL_MAX, Chunk, Shape, Value, encode_chunk, is_ending
+from cellule.kernel.index.cursor import Cursor
 from cellule.kernel.need import Need, Nodes, Pause, fetch
-from cellule.values.cid import Cid
+from cellule.values.cid import Cid, cid_of
 
-RUN_CHANGES = 2_048  # changes that go down the tree together
-SMALL_CHANGES = 8  # up to so many are merged into a bucket at once
-SLICE_NODES = 256  # nodes written between two pauses
-SLICE_KEYS = 16  # keys hashed or sorted count as one node written
+RUN_CHANGES = 1_024  # changes whose chunks are asked for together
+MERGE_CHANGES = 128  # changes merged into a chunk at once
+SLICE_CHUNKS = 256  # chunks written between two pauses
+SLICE_KEYS = 64  # keys sorted count as one chunk written
 
-FastSteps = Generator[Need | Pause, None, Any]
-_Job = tuple[Cid | Bucket | None, int, int]  # a node or a bucket, and its range of the sorted changes
-_Plan = tuple[Node | None, dict[int, Element], list[int]]  # node, replaced slots, slots waiting for below
+ValueOf = Callable[[bytes], Value | None]  # the new value (or link) of a key; None removes
+_Walk = Generator[Need | Pause, None, Any]
+_Links = dict[bytes, bytes]  # the chunks of a level: last key -> link
 
 
 class Updated(NamedTuple):
@@ -36,183 +40,256 @@ class Updated(NamedTuple):
     added: int
 
 
+class Materialised(NamedTuple):
+    """A new root and the blocks it needs that were not taken at a pause; these are pinned in `Nodes`."""
+
+    root: Cid | None
+    blocks: dict[Cid, bytes]
+
+
+def sorted_union(
+    parts: Sequence[Collection[bytes]], slice_nodes: int = SLICE_CHUNKS
+) -> Generator[Pause, None, list[bytes]]:
+    """All keys of the parts, ascending; sorted and merged in runs, so that no slice is long."""
+    pause = Pause({})
+    most = slice_nodes * SLICE_KEYS
+    keys = list(parts[0]) if len(parts) == 1 else list(set().union(*parts))
+    if len(keys) <= most:
+        return sorted(keys)
+    runs: list[list[bytes]] = []
+    for start in range(0, len(keys), most):
+        runs.append(sorted(keys[start : start + most]))
+        yield pause
+    merged = merge(*runs)
+    ordered: list[bytes] = []
+    while some := list(islice(merged, most)):
+        ordered += some
+        yield pause
+    return ordered
+
+
 def update(
-    root: Cid | None, changes: Mapping[bytes, Value | None], nodes: Nodes, *, slice_nodes: int = SLICE_NODES
-) -> Generator[Need | Pause, None, Updated]:
-    """Apply `changes` (None deletes) to `root`; yields `Need`s, and a `Pause` every `slice_nodes` nodes."""
-    return (yield from update_from(root, changes, changes.__getitem__, nodes, slice_nodes=slice_nodes))
+    root: Cid | None, changes: Mapping[bytes, Value | None], nodes: Nodes, shape: Shape,
+    *, slice_nodes: int = SLICE_CHUNKS,
+) -> Generator[Need | Pause, None, Updated]:  # fmt: skip
+    """Apply `changes` (None removes) to `root`; yields `Need`s, and a `Pause` every `slice_nodes` chunks."""
+    keys = sorted(changes)
+    return (yield from update_from(root, keys, changes.__getitem__, nodes, shape, slice_nodes=slice_nodes))
 
 
 def update_from(
-    root: Cid | None, keys: Iterable[bytes], value_of: Callable[[bytes], Value | None], nodes: Nodes,
-    *, slice_nodes: int = SLICE_NODES,
+    root: Cid | None, keys: Sequence[bytes], value_of: ValueOf, nodes: Nodes, shape: Shape,
+    *, slice_nodes: int = SLICE_CHUNKS,
 ) -> Generator[Need | Pause, None, Updated]:  # fmt: skip
-    """Like `update`, with each value made only when its node is written; it is asked for exactly once."""
-    work = _Update(nodes, value_of, slice_nodes)
-    yield from work.sort(keys)
-    made: list[Element] = [root]
-    if work.order:
-        made = yield from work.level([(root, 0, len(work.order))], 0)
-    return Updated(None if made[0] is None else Cid(made[0]), work.blocks, work.added)
+    """Like `update`, of ascending `keys`: each value is asked for once, when its chunk is written."""
+    work = _Update(root, nodes, shape, slice_nodes)
+    made = (yield from work.run(keys, value_of)) if keys else root
+    return Updated(made, work.blocks, work.added)
 
 
 class _Update:
-    """One batch on its way through the tree."""
+    """One batch on its way up the levels."""
 
-    def __init__(self, nodes: Nodes, value_of: Callable[[bytes], Value | None], slice_nodes: int) -> None:
-        self.order: list[tuple[int, bytes]] = []
+    def __init__(self, root: Cid | None, nodes: Nodes, shape: Shape, slice_nodes: int) -> None:
         self.blocks: dict[Cid, bytes] = {}
         self.added = 0
+        self.pause = Pause(self.blocks)
+        self._root = root
         self._nodes = nodes
-        self._value_of = value_of
-        self._pause = Pause(self.blocks)
+        self._shape = shape
         self._slice_nodes = slice_nodes
         self._written = 0
 
-    def sort(self, keys: Iterable[bytes]) -> FastSteps:
-        """Hash and sort the keys in slices: by the hash's first byte, then each part."""
-        parts: list[list[tuple[int, bytes]]] = [[] for _ in range(256)]
-        most = self._slice_nodes * SLICE_KEYS
-        for count, key in enumerate(keys, 1):
-            hashed = hash_of(key)
-            parts[hashed >> 248].append((hashed, key))
-            if count % most == 0:
-                yield self._pause
-        sorted_since = 0
-        for part in parts:
-            part.sort()
-            self.order += part
-            sorted_since += len(part)
-            if sorted_since >= most:
-                sorted_since = 0
-                yield self._pause
+    def run(self, keys: Sequence[bytes], value_of: ValueOf) -> _Walk:
+        """The new root."""
+        level = 0
+        new: _Links = {}
+        if self._root is None:
+            new = yield from self._build(0, keys, value_of)
+        else:
+            top = yield from Cursor(self._root, self._nodes).open()
+            for level in range(top + 1):
+                old, new = yield from self._change(level, keys, value_of)
+                keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+                if not keys:
+                    return self._root
+                value_of = new.get
+        while len(new) > 1:
+            level += 1
+            ensure(level <= LEVEL_MAX, "kernel.index_levels", "an index needs more than 24 levels")
+            new = yield from self._build(level, list(new), new.get)
+        if not new:
+            return None
+        return (yield from self._collapse(Cid(*new.values()), level))
 
-    def level(self, jobs: list[_Job], depth: int) -> FastSteps:
-        """The new elements of `jobs`, in their order."""
-        blocks = yield from fetch(self._nodes, [element for element, _, _ in jobs if type(element) is Cid])
-        made: list[Element] = []
-        unfinished: list[tuple[int, _Plan]] = []
-        below: list[_Job] = []
-        for element, low, high in jobs:
-            if isinstance(element, Cid):
-                plan = self._plan_node(Node(element, blocks.pop(element), depth), low, high, below)
-            else:
-                plan = self._plan_bucket(element or [], low, high, depth, below)
-            if plan[2]:
-                unfinished.append((len(made), plan))
-                made.append(None)
-            else:  # most nodes: written at once, so that few decoded ones are in memory
-                made.append(self._write(plan[0], depth, plan[1]))
-            if self._is_slice_full():
-                yield self._pause
-        results = iter((yield from self._runs(below, depth + 1)) if below else ())
-        for position, (node, replaced, waiting) in unfinished:
-            for slot in waiting:
-                element = next(results)
-                if node is None or type(element) is list or element != node.at(slot):
-                    replaced[slot] = element
-            made[position] = self._write(node, depth, replaced)
-            if self._is_slice_full():
-                yield self._pause
-        return made
+    def write(self, level: int, keys: list[bytes], values: list[Any], old: _Links, new: _Links) -> None:
+        """Make a chunk, and a block of it unless it was there before."""
+        data = encode_chunk(level, keys, values)
+        cid = cid_of(data)
+        last = keys[-1]
+        new[last] = bytes(cid)
+        self._written += 1
+        if old.get(last) != cid:
+            self.blocks[cid] = data
 
-    def _runs(self, jobs: list[_Job], depth: int) -> FastSteps:
-        """`level` in runs of bounded size."""
-        made: list[Element] = []
-        run: list[_Job] = []
-        size = 0
-        for job in jobs:
-            count = job[2] - job[1]
-            if run and size + count > RUN_CHANGES:
-                made += yield from self.level(run, depth)
-                run, size = [], 0
-            run.append(job)
-            size += count
-        made += yield from self.level(run, depth)
-        return made
-
-    def _is_slice_full(self) -> bool:
+    def is_slice_full(self) -> bool:
+        """Tell whether it is time for a pause; the next slice begins."""
         if self._written < self._slice_nodes:
             return False
         self._written = 0
         return True
 
-    def _groups(self, low: int, high: int, depth: int) -> list[tuple[int, int, int]]:
-        """The changes by hash prefix at that depth: (prefix, low, high) each."""
-        shift = shift_of(depth)
-        order = self.order
-        groups = []
-        while low < high:
-            prefix = order[low][0] >> shift
-            end = high if low + 1 == high else bisect_left(order, ((prefix + 1) << shift,), low + 1, high)
-            groups.append((prefix, low, end))
-            low = end
-        return groups
+    def _build(self, level: int, keys: Sequence[bytes], value_of: ValueOf) -> _Walk:
+        """A whole new level; returns its chunks."""
+        cut = _Cut(self, level, self._shape.at(level))
+        for start in range(0, len(keys), MERGE_CHANGES):
+            cut.merge(_NOTHING, keys[start : start + MERGE_CHANGES], value_of)
+            if self.is_slice_full():
+                yield self.pause
+        cut.end()
+        if level == 0:
+            self.added += cut.added
+        return cut.new
 
-    def _plan_node(self, node: Node, low: int, high: int, below: list[_Job]) -> _Plan:
-        replaced: dict[int, Element] = {}
-        waiting: list[int] = []
-        for prefix, start, end in self._groups(low, high, node.depth):
-            slot = prefix & (WIDTH - 1)
-            element = node.at(slot)
-            if type(element) is bytes:
-                waiting.append(slot)
-                below.append((node.child(element), start, end))
+    def _change(self, level: int, keys: Sequence[bytes], value_of: ValueOf) -> _Walk:
+        """Cut the changed chunks of a level anew; returns what was there, and what was cut."""
+        assert self._root is not None
+        cursor = Cursor(self._root, self._nodes, level=level)
+        yield from cursor.open()
+        cut = _Cut(self, level, self._shape.at(level))
+        at = fetched = 0
+        while at < len(keys):
+            if at >= fetched:
+                fetched = at + RUN_CHANGES
+                yield from cursor.prefetch(keys[at:fetched])
+            yield from cursor.seek(keys[at])
+            at = yield from self._recut(cursor, cut, keys, at, value_of)
+        if level == 0:
+            self.added += cut.added
+        return cut.old, cut.new
+
+    def _recut(self, cursor: Cursor, cut: _Cut, keys: Sequence[bytes], at: int, value_of: ValueOf) -> _Walk:
+        """Cut from the cursor's chunk on until a cut coincides with an old one; returns the next change."""
+        while True:
+            chunk, is_last = cursor.chunk, cursor.is_last
+            old = _Old(chunk, is_last=is_last, shape=self._shape.at(chunk.level))
+            cut.old[chunk.keys[-1]] = bytes(chunk.cid)
+            end = len(keys) if is_last else bisect_right(keys, chunk.keys[-1], at)
+            while end - at > MERGE_CHANGES:
+                cut.merge(old, keys[at : at + MERGE_CHANGES], value_of)
+                at += MERGE_CHANGES
+                if self.is_slice_full():
+                    yield self.pause
+            cut.merge(old, keys[at:end], value_of)
+            cut.rest(old)
+            at = end
+            if self.is_slice_full():
+                yield self.pause
+            if is_last:
+                cut.end()
+            if cut.is_clean or is_last:
+                return at
+            yield from cursor.next()
+
+    def _collapse(self, root: Cid, level: int) -> _Walk:
+        """A root above level 0 has at least two chunks below it."""
+        while level:
+            data = self.blocks.get(root)
+            if data is None:
+                blocks = yield from fetch(self._nodes, (root,))
+                data = blocks[root]
+            chunk = Chunk(root, data, level, None)
+            if len(chunk.keys) > 1:
+                return root
+            self.blocks.pop(root, None)
+            root = chunk.child(0)
+            level -= 1
+        return root
+
+
+class _Old:
+    """A chunk that is being replaced: what of it is not yet taken over."""
+
+    __slots__ = ("_is_cut", "at", "keys", "level", "shape", "values")
+
+    def __init__(self, chunk: Chunk | None, *, is_last: bool, shape: Shape | None) -> None:
+        self.at = 0
+        self.shape = shape
+        self.level = chunk.level if chunk is not None else 0
+        self.keys = chunk.keys if chunk is not None else []
+        self.values: list[Any] = chunk.movable() if chunk is not None else []
+        self._is_cut = not is_last and shape is not None and len(self.keys) < shape.entries_max
+
+    def ends(self) -> bool:
+        """Tell whether its last key ends a chunk: surely so where it is neither full nor the last."""
+        return self._is_cut or (self.shape is not None and is_ending(self.level, self.keys[-1], self.shape))
+
+
+_NOTHING = _Old(None, is_last=True, shape=None)
+
+
+class _Cut:
+    """Entries of a level on their way into new chunks."""
+
+    def __init__(self, work: _Update, level: int, shape: Shape) -> None:
+        self.old: _Links = {}
+        self.new: _Links = {}
+        self.added = 0
+        self._work = work
+        self._level = level
+        self._shape = shape
+        self._keys: list[bytes] = []
+        self._values: list[Any] = []
+
+    @property
+    def is_clean(self) -> bool:
+        """Tell whether no entry waits for the end of its chunk."""
+        return not self._keys
+
+    def merge(self, old: _Old, changes: Sequence[bytes], value_of: ValueOf) -> None:
+        """Take the old chunk's entries up to the last change, changed."""
+        keys, size, at = old.keys, len(old.keys), old.at
+        for key in changes:
+            place = bisect_left(keys, key, at)
+            if place > at:
+                self._take(old, at, place)
+            present = place < size and keys[place] == key
+            at = place + present
+            value = value_of(key)
+            self.added += (value is not None) - present
+            if value is None:
                 continue
-            bucket = [] if element is None else node.entries(slot, prefix)
-            self._change(slot, bucket, start, end, node.depth, replaced, waiting, below)
-        return node, replaced, waiting
+            self._keys.append(key)
+            self._values.append(value)
+            if not present:
+                self._fill(is_end=is_ending(self._level, key, self._shape))
+            elif at == size:  # a key that the old chunk has ends one only as its last: no digest is needed
+                self._fill(is_end=old.ends())
+        old.at = at
 
-    def _plan_bucket(self, entries: Bucket, low: int, high: int, depth: int, below: list[_Job]) -> _Plan:
-        """A bucket that gets many changes becomes a node; few entries make it a bucket again."""
-        replaced: dict[int, Element] = dict(spread(entries, depth))
-        waiting: list[int] = []
-        for prefix, start, end in self._groups(low, high, depth):
-            slot = prefix & (WIDTH - 1)
-            self._change(slot, replaced.get(slot, []), start, end, depth, replaced, waiting, below)
-        return None, replaced, waiting
+    def rest(self, old: _Old) -> None:
+        """Take what is left of the old chunk."""
+        if old.at < len(old.keys):
+            self._take(old, old.at, len(old.keys))
 
-    def _change(
-        self, slot: int, bucket: Bucket, start: int, end: int, depth: int,
-        replaced: dict[int, Element], waiting: list[int], below: list[_Job],
-    ) -> None:  # fmt: skip
-        """Few changes are merged here; many go below, where what is too small collapses again."""
-        if end - start > SMALL_CHANGES:
-            waiting.append(slot)
-            below.append((bucket, start, end))
-            return
-        entries = {entry[0]: entry[1] for entry in bucket}
-        before = len(entries)
-        changed = False
-        for position in range(start, end):
-            key = self.order[position][1]
-            value = self._value_of(key)
-            if value is not None:
-                entries[key] = value
-                changed = True
-            elif key in entries:
-                del entries[key]
-                changed = True
-        if not changed:
-            return
-        self.added += len(entries) - before
-        merged = [[key, entries[key]] for key in sorted(entries)]
-        replaced[slot] = self._placed(merged, depth + 1)
+    def _take(self, old: _Old, begin: int, end: int) -> None:
+        self._keys += old.keys[begin:end]
+        self._values += old.values[begin:end]
+        if end == len(old.keys):
+            self._fill(is_end=old.ends())
 
-    def _placed(self, entries: Bucket, depth: int) -> Element:
-        """A bucket where the entries fit into one, else a new subtree."""
-        if len(entries) <= BUCKET_SIZE:
-            return entries or None
-        slots = {slot: self._placed(part, depth + 1) for slot, part in spread(entries, depth).items()}
-        return self._write(None, depth, slots)
+    def end(self) -> None:
+        """The level ends here."""
+        if self._keys:
+            self._fill(is_end=True)
 
-    def _write(self, node: Node | None, depth: int, replaced: dict[int, Element]) -> Element:
-        if not replaced:
-            return None if node is None else bytes(node.cid)
-        self._written += 1
-        made = rebuild(node, depth, replaced)
-        if not isinstance(made, Block):
-            return made
-        if node is None or made.cid != node.cid:
-            self.blocks[made.cid] = made.data
-        return bytes(made.cid)
+    def _fill(self, *, is_end: bool) -> None:
+        """Write the chunks that are full, and the one that ends here."""
+        keys, values, most = self._keys, self._values, self._shape.entries_max
+        while len(keys) > most or (len(keys) == most and not is_end):
+            self._work.write(self._level, keys[:most], values[:most], self.old, self.new)
+            keys, values = keys[most:], values[most:]
+        if is_end and keys:
+            self._work.write(self._level, keys, values, self.old, self.new)
+            keys, values = [], []
+        self._keys, self._values = keys, values

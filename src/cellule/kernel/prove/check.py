@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.index.compare import START, pages
+from cellule.kernel.index.check import check
+from cellule.kernel.index.chunk import CELLS, LISTS
+from cellule.kernel.index.keys import pair_of
+from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.ordered.chunk import check as check_ordered
-from cellule.kernel.ordered.index import OrderedIndex
-from cellule.kernel.ordered.keys import pair_of
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
-from cellule.kernel.state.cells import Entry, More, unpack
+from cellule.kernel.state.cells import Entry, More
 from cellule.kernel.state.ledger import Budget, Ledger, Target
 from cellule.kernel.state.snapshot import load_snapshot
 from cellule.kernel.state.snapshot_schema import (
@@ -95,13 +95,12 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     lives = (yield from _check_book(cid, ledger, nodes)).of_lives()
     counts: dict[str, int] = {}
     for base, cells in ledger.modules.items():
-        cursor: bytes | None = START
-        counts[base] = 0
-        while cursor is not None:
-            entries, cursor = yield from pages(cells.live.root, cursor, _PAGE, nodes)
-            counts[base] += len(entries)
-            for key, value in entries:
-                entry = unpack(value)
+        counts[base] = yield from check(cells.live.root, nodes, CELLS)
+        begin: bytes | None = b""
+        while begin is not None:
+            page = yield from cells.live.scan(begin, None, _PAGE)
+            begin = page.next
+            for key, entry in page.entries:
                 if entry[3] >= len(ledger.eras):
                     _damaged(cid, f"{base} {key!r} is of era {entry[3]}, which is not in the table")
                 more = _proven(entry)
@@ -160,7 +159,7 @@ def _rows(
 def _entries(
     cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
 ) -> Generator[Need, None, list[tuple[bytes, Any]]]:
-    count = yield from check_ordered(index.root, nodes)
+    count = yield from check(index.root, nodes, LISTS)
     rows: list[tuple[bytes, Any]] = []
     begin = b""
     while True:

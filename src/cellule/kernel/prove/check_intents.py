@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.kernel.ordered.keys import pair_key, pair_of
+from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.intent_id import idempotency_hash

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import schedules
+from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.codes import (
     BASELINE,
     CONTROL,
@@ -38,7 +39,6 @@ from cellule.kernel.journal.codes import (
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.need import Need, fetch
-from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import dedupe_key, payload_check

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellule.errors import Corrupted
-from cellule.kernel.index.compare import pages
+from cellule.kernel.index.keys import pair_key, pair_of
+from cellule.kernel.index.ordered import OrderedIndex
+from cellule.kernel.index.read import scan
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.ordered.index import OrderedIndex
-from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.cells import Entry, unpack
 from cellule.kernel.state.intent_id import intent_text
@@ -165,10 +165,11 @@ def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None
     indexes = _Indexes(_index(snapshot["intents"], nodes), _index(snapshot["timers"], nodes))
     found: list[WaitingCell] = []
     for base, (link, _) in snapshot["modules"].items():
-        cursor: bytes | None = b""
-        while cursor is not None:
-            page = yield from pages(link.cid, cursor, PAGE, nodes)
-            for key, value in page.entries:
+        begin: bytes | None = b""
+        while begin is not None:
+            page = yield from scan(link.cid, begin, None, PAGE, nodes)
+            begin = page[-1][0] + b"\0" if len(page) == PAGE else None
+            for key, value in page:
                 entry, cell = unpack(value), (base, key)
                 if entry[6] is None or not _BUSY & set(entry[6]):
                     continue
@@ -179,7 +180,6 @@ def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None
                 if reason is None and "queue" not in entry[6]:
                     reasons = yield from indexes.reasons(entry)
                 found.append(WaitingCell(base, key, (yield from _messages(entry, nodes)), reasons))
-            cursor = page.cursor
     return found
 
 

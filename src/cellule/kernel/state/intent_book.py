@@ -24,11 +24,11 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from cellule.errors import Corrupted
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.layer import MISSING
+from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import DEDUPE_WINDOW_NS, IDEMPOTENCY_FORGET_PER_ADD
 from cellule.kernel.need import Need, Nodes
-from cellule.kernel.ordered.index import OrderedIndex
-from cellule.kernel.ordered.keys import pair_key
 from cellule.kernel.state.intent_id import idempotency_hash
 from cellule.kernel.state.snapshot_schema import is_intent, is_remembered_key
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, NEXT_BEAT, PARK
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_key
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
 from cellule.kernel.state.intent_id import intent_text

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cellule.errors import ensure
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.live import MISSING, LiveIndex, Spill
+from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.kernel.limits import HELD_RELEASE_MAX
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.ordered.index import OrderedIndex
-from cellule.kernel.ordered.keys import pair_key
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import (
     EVENT_MESSAGE,

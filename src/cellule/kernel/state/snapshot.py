@@ -6,9 +6,9 @@ beats go on in new layers. Nothing in a snapshot names the world: parent and chi
     {beat, dead_letters, dedupe, eras, format, frame, height, modules, now_ns, paused, pending, ready,
      stopped, timers, budgets, idempotency, intents, schedules, and, null until it is used: heartbeat}
 
-`eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; ordered indexes are [root, count];
+`eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; indexes are [root, count];
 `pending` and `ready` are links to lists of [message, targets] and [module, key]; `frame` is the digest of
-the frame at `height`. `intents` is the ordered index of open intents; `idempotency` = {ages, keys}, two
+the frame at `height`. `intents` is the index of open intents; `idempotency` = {ages, keys}, two
 more; `budgets` and `schedules` are links to the small parts of `intents/book.py`.
 """
 
@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 
 from cellule.errors import CelluleError, Corrupted
 from cellule.kernel.index.live import Spill
+from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
-from cellule.kernel.ordered.index import OrderedIndex
 from cellule.kernel.state.cells import message_of, message_value
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.ledger import Budget, Cells, Era, Ledger

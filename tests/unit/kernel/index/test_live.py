@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from cellule.errors import InvariantBroken
-from cellule.kernel.index import MISSING, LiveIndex, lookup, update
+from cellule.kernel.index import CELLS, MISSING, LiveIndex, lookup, update
 from cellule.kernel.need import Need, Nodes, Pause, drive
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
@@ -47,7 +47,7 @@ def key(number):
 
 def stored(store, count):
     entries = {key(number): list(entry(number)) for number in range(count)}
-    return store.run(update(None, entries, store.nodes)).root
+    return store.run(update(None, entries, store.nodes, CELLS)).root
 
 
 def test_what_was_put_is_read_at_once_and_what_was_deleted_is_gone(store):
@@ -112,7 +112,7 @@ def test_materialising_gives_the_root_of_the_frozen_entries_and_later_changes_st
     expected = {key(n): list(entry(n)) for n in range(1, 40)} | {
         key(n): list(entry(n * 2)) for n in range(40, 60)
     }
-    assert done.root == store.run(update(None, expected, store.nodes)).root
+    assert done.root == store.run(update(None, expected, store.nodes, CELLS)).root
     assert live.cached(key(41)) == entry(7)
     assert live.cached(key(42)) is None
     live.freeze()
@@ -150,7 +150,9 @@ def test_reads_and_writes_are_right_at_every_pause(store):
         assert store.run(live.load(some)) == {k: model[k] for k in some}
     store.blocks.update(done.blocks)
     assert pauses > 10
-    assert done.root == store.run(update(None, {k: list(v) for k, v in frozen.items()}, store.nodes)).root
+    assert (
+        done.root == store.run(update(None, {k: list(v) for k, v in frozen.items()}, store.nodes, CELLS)).root
+    )
     assert store.run(live.load(list(model))) == model
 
 
@@ -168,7 +170,7 @@ def test_an_abandoned_materialisation_changes_nothing_and_the_next_one_writes_al
     live.freeze()
     done = store.run(live.materialise())
     expected = {key(n): list(entry(n)) for n in range(100) if n != 6} | {key(5): list(entry(55))}
-    assert done.root == store.run(update(None, expected, store.nodes)).root
+    assert done.root == store.run(update(None, expected, store.nodes, CELLS)).root
     assert store.run(live.count()) == 99
 
 

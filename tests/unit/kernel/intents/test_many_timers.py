@@ -6,10 +6,10 @@ import gc
 
 import pytest
 
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.codes import RECEIPT
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.ordered.keys import pair_of
 from cellule.values.cbor import encode
 from tests.support.kernel_bank import SECOND, document
 from tests.support.kernel_world import START_NS, Did, FunctionPrograms, KernelWorld

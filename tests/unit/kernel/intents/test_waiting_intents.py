@@ -124,9 +124,9 @@ def test_one_that_waits_for_an_intent_that_is_not_there_is_found(bank):
     bank.charge(key="k", order="a")
     bank.charge(key="k", order="b")
     whole = saved(bank)
-    level, [first, second] = decode(bank.world.cas[whole["intents"][0].cid])
-    assert first[1][5] == "open"
-    data = encode([level, [second]])
+    level, keys, [first, second] = decode(bank.world.cas[whole["intents"][0].cid])
+    assert first[5] == "open"
+    data = encode([level, keys[1:], [second]])
     bank.world.cas[cid_of(data)] = data
     assert stuck(bank, {**whole, "intents": [Link(cid_of(data)), 1]}) == [b"a", b"b"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from cellule.host.read.effects.model import Letter
 from cellule.host.read.reader import Reader
+from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.world import World
 from cellule.values.cbor import decode_trusted
 

@@ -16,10 +16,10 @@ from cellule.host.own.directory import WorldInfo
 from cellule.host.read.effects.model import EffectView
 from cellule.host.read.effects.reasons import Performed, attempts_of, reason_of
 from cellule.host.read.reader import Reader
+from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.codes import DECISION
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_key, pair_of
 from cellule.kernel.state.intent_book import OPEN, PARKED
 from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.world import World

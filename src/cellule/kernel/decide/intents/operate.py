@@ -13,12 +13,12 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import EffectRequest, Verdict, check_again, grant_again
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, Settled
 from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_key
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
 from cellule.kernel.journal.codes import AT_ONCE, NOBODY, Settled
 from cellule.kernel.journal.records import EmittedRecord, ReceiptRecord, RefusedRecord
@@ -23,7 +24,6 @@ from cellule.kernel.manifest.system import (
     receipt_event,
 )
 from cellule.kernel.need import Need
-from cellule.kernel.ordered.keys import pair_of
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot

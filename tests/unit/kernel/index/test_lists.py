@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from cellule.errors import Corrupted, InvariantBroken, Rejected
+from cellule.kernel.index import LISTS, OrderedIndex, pair_key, pair_of, update
+from cellule.kernel.index.sorted_keys import SortedKeys
 from cellule.kernel.need import Need
-from cellule.kernel.ordered import OrderedIndex, pair_key, pair_of, update
-from cellule.kernel.ordered.sortedkeys import SortedKeys
 
 
 def due(number):
@@ -16,7 +16,7 @@ def due(number):
 
 def stored(store, count):
     entries = [(due(number), [number]) for number in range(count)]
-    return store.run(update(None, entries, store.nodes)).root
+    return store.run(update(None, dict(entries), store.nodes, LISTS)).root
 
 
 def everything(store, index):
@@ -176,7 +176,7 @@ def test_inserting_a_key_twice_is_a_broken_promise(store):
     index.insert(due(1), 1)
     with pytest.raises(InvariantBroken) as error:
         index.insert(due(1), 2)
-    assert error.value.code == "kernel.ordered_insert"
+    assert error.value.code == "kernel.index_insert"
 
 
 def test_materialising_gives_the_root_of_the_frozen_entries(store):
@@ -189,7 +189,7 @@ def test_materialising_gives_the_root_of_the_frozen_entries(store):
     index.put(due(1), "later")
     done = store.run(index.materialise())
     expected = [(due(n), [n]) for n in range(2_500) if n % 7 or n >= 2_000]
-    assert done.root == index.root == store.run(update(None, expected, store.nodes)).root
+    assert done.root == index.root == store.run(update(None, dict(expected), store.nodes, LISTS)).root
     assert store.run(index.get(due(1))) == "later"
     assert store.run(index.count()) == len(expected)
 
@@ -209,7 +209,10 @@ def test_an_abandoned_materialisation_changes_nothing_and_the_next_one_writes_al
     index.remove(due(0))
     index.freeze()
     expected = [(due(n), [n]) for n in range(1, 2_000)]
-    assert store.run(index.materialise()).root == store.run(update(None, expected, store.nodes)).root
+    assert (
+        store.run(index.materialise()).root
+        == store.run(update(None, dict(expected), store.nodes, LISTS)).root
+    )
 
 
 def test_the_count_is_right_whatever_was_known(store):

@@ -1,4 +1,4 @@
-"""A layer of changes to an ordered index that are not yet in a root.
+"""A layer of changes to a list that are not yet in a root.
 
 `added` holds the layer's own entries, `hidden` the keys under which nothing below the layer shows. A key put
 without knowing what is below is in both; a key *inserted* is new below too, so that removing it again
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cellule.kernel.ordered.sortedkeys import SortedKeys
+from cellule.kernel.index.sorted_keys import SortedKeys
 
 
 class Delta:

@@ -1,34 +1,27 @@
-"""The live view of an ordered index: a root, frozen layers, and the layer that takes changes.
+"""The live view of a list: a root, frozen layers, and the layer that takes changes.
 
 A read merges them: an entry shows unless a newer layer hides its key. Taking entries from the front is
 cheap however many were taken before: below the newest layer every source remembers how far its front is
-hidden already. `freeze` and `materialise` work as in the cell index.
+hidden already. `freeze` and `materialise` work as with cells.
 
 Rejected: applying removals to the root at once. Every timer that fires would write a path of chunks.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from heapq import merge
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from cellule.errors import Rejected, ensure
+from cellule.errors import ensure
+from cellule.kernel.index.chunk import LISTS
+from cellule.kernel.index.cursor import Cursor
+from cellule.kernel.index.delta import Delta
 from cellule.kernel.index.layer import MISSING
-from cellule.kernel.index.live import Materialised
+from cellule.kernel.index.read import Entry, check_limit, lookup, scan
+from cellule.kernel.index.write import SLICE_CHUNKS, Materialised, sorted_union, update_from
 from cellule.kernel.need import Need, Nodes, Pause
-from cellule.kernel.ordered.cursor import Cursor
-from cellule.kernel.ordered.delta import Delta
-from cellule.kernel.ordered.write import RUN_CHANGES, SLICE_CHUNKS, Change, update
 from cellule.values.cid import Cid
-
-SCAN_MAX = 10_000
-_SLICE_KEYS = 64  # keys sorted count as one chunk written
-_CHUNK_GUESS = 64  # entries a chunk brings, roughly: for how many are asked for together
-
-Entry = tuple[bytes, Any]
 
 
 class OrderedIndex:
@@ -75,7 +68,7 @@ class OrderedIndex:
         """Set the entry of a key that has none; the caller knows, and this is checked only in memory."""
         dirty = self._dirty
         if key in dirty.added:
-            ensure(False, "kernel.ordered_insert", "key {key} is inserted twice", key=key)
+            ensure(False, "kernel.index_insert", "key {key} is inserted twice", key=key)
         dirty.keys.add(key)
         dirty.added[key] = value
         if key not in dirty.unsure:
@@ -114,8 +107,11 @@ class OrderedIndex:
             return Materialised(self._root, {})
         self._writing = True
         try:
-            changes = yield from _sorted_changes(layers, slice_nodes)
-            done = yield from update(self._root, changes, self._nodes, slice_nodes=slice_nodes)
+            keys = yield from sorted_union([layer.changed() for layer in layers], slice_nodes)
+            done = yield from update_from(
+                self._root, keys, lambda key: _newest(layers, key), self._nodes, LISTS,
+                slice_nodes=slice_nodes,
+            )  # fmt: skip
         finally:
             self._writing = False
         self._nodes.pin(done.blocks)
@@ -139,14 +135,14 @@ class OrderedIndex:
             return value
         if key in self._warm:
             return self._warm[key]
-        found = yield from self._in_root((key,))
+        found = yield from lookup(self._root, (key,), self._nodes)
         return found.get(key)
 
     def warm(self, keys: Iterable[bytes]) -> Generator[Need, None, None]:
         """Read entries that will be asked for soon, all together; a chunk is then decoded once for many."""
         wanted = {key for key in keys if key not in self._warm and self._in_memory(key) is MISSING}
         if len(wanted) > 1:
-            found = yield from self._in_root(sorted(wanted))
+            found = yield from lookup(self._root, wanted, self._nodes)
             self._warm.update((key, found.get(key)) for key in wanted)
 
     def cool(self) -> None:
@@ -163,19 +159,16 @@ class OrderedIndex:
                 best = (key, layer.added[key])
         yield from self._advance()
         if self._front is not None and not self._front_past:
-            key, value = self._front.chunk.entries[self._front_at]
+            key = self._front.chunk.keys[self._front_at]
             if best is None or key < best[0]:
-                best = (key, value)
+                best = (key, self._front.chunk.value(self._front_at))
         return best
 
     def scan(
         self, begin: bytes, end: bytes | None, limit: int, *, reverse: bool = False
     ) -> Generator[Need, None, list[Entry]]:
         """Up to `limit` entries of `[begin, end)` (to the end where `end` is None), in key order."""
-        if not 1 <= limit <= SCAN_MAX:
-            raise Rejected(
-                "kernel.page_limit", "a page takes limit 1 to {most}, not {limit}", limit=limit, most=SCAN_MAX
-            )
+        check_limit(limit)
         layers = [*self._frozen, self._dirty]
         found: dict[bytes, Any] = dict((yield from self._scan_root(begin, end, limit, reverse=reverse)))
         for position, layer in enumerate(layers):
@@ -190,7 +183,7 @@ class OrderedIndex:
         unsure = {key: layer for layer in layers for key in layer.unsure}
         if unsure:
             after = sum(key in layer.added for key, layer in unsure.items())
-            before = yield from self._in_root(sorted(unsure))
+            before = yield from lookup(self._root, unsure, self._nodes)
             total += after - len(before)
         return total
 
@@ -245,23 +238,6 @@ class OrderedIndex:
                 return
             self._front_at = 0
 
-    def _in_root(self, keys: Collection[bytes]) -> Generator[Need, None, dict[bytes, Any]]:
-        """The root's values of ascending `keys`, hidden or not."""
-        found: dict[bytes, Any] = {}
-        if self._root is None:
-            return found
-        cursor = Cursor(self._root, self._nodes)
-        yield from cursor.open()
-        left = iter(keys)
-        while run := list(islice(left, RUN_CHANGES)):
-            yield from cursor.prefetch(run)
-            for key in run:
-                yield from cursor.seek(key)
-                place = bisect_left(cursor.chunk.keys, key)
-                if place < len(cursor.chunk.keys) and cursor.chunk.keys[place] == key:
-                    found[key] = cursor.chunk.entries[place][1]
-        return found
-
     def _scan_root(
         self, begin: bytes, end: bytes | None, limit: int, *, reverse: bool
     ) -> Generator[Need, None, list[Entry]]:
@@ -276,23 +252,12 @@ class OrderedIndex:
                 return []
             begin = max(begin, first)
         layers = (*self._frozen, self._dirty)
-        cursor = Cursor(self._root, self._nodes, ahead_max=min(1 + limit // _CHUNK_GUESS, 32))
-        yield from cursor.open()
-        yield from cursor.seek(end if reverse else begin)
-        found: list[Entry] = []
-        while True:
-            chunk = cursor.chunk
-            low = bisect_left(chunk.keys, begin)
-            high = len(chunk.keys) if end is None else bisect_left(chunk.keys, end)
-            for place in range(high - 1, low - 1, -1) if reverse else range(low, high):
-                if not _is_hidden(chunk.keys[place], layers):
-                    key, value = chunk.entries[place]
-                    found.append((key, value))
-            done = low > 0 if reverse else high < len(chunk.keys)
-            if done or len(found) >= limit:
-                return found[:limit]
-            if not (yield from cursor.prev() if reverse else cursor.next()):
-                return found
+        return (
+            yield from scan(
+                self._root, begin, end, limit, self._nodes, reverse=reverse,
+                is_hidden=lambda key: _is_hidden(key, layers),
+            )
+        )  # fmt: skip
 
 
 def _is_hidden(key: bytes, layers: Sequence[Delta]) -> bool:
@@ -305,24 +270,6 @@ def _shown(keys: Iterator[bytes], newer: Sequence[Delta]) -> Iterator[bytes]:
 
 def _key(entry: Entry) -> bytes:
     return entry[0]
-
-
-def _sorted_changes(layers: Sequence[Delta], slice_nodes: int) -> Generator[Pause, None, list[Change]]:
-    """What the layers change together, ascending; sorted and merged in runs, so that no slice is long."""
-    pause = Pause({})
-    most = slice_nodes * _SLICE_KEYS
-    keys: list[bytes] = list(set().union(*(layer.changed() for layer in layers)))
-    runs: list[list[bytes]] = []
-    for start in range(0, len(keys), most):
-        runs.append(sorted(keys[start : start + most]))
-        if len(keys) > most:
-            yield pause
-    changes: list[Change] = []
-    for key in merge(*runs):
-        changes.append((key, _newest(layers, key)))
-        if len(changes) % most == 0:
-            yield pause
-    return changes
 
 
 def _newest(layers: Sequence[Delta], key: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""A place in one level of an ordered index: goes to a key, to the next chunk, to the one before.
+"""A place in one level of an index: goes to a key, to the next chunk, to the one before.
 
 It keeps the decoded path from the root, so moving on reads only what is new. Chunks that will be wanted soon
 are asked for together: twice as many siblings with every move, whole paths by `prefetch`.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Sequence
 
+from cellule.kernel.index.chunk import Chunk
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.ordered.chunk import Chunk
 from cellule.values.cid import Cid
 
 
@@ -25,7 +25,7 @@ class Cursor:
         self._ahead_max = ahead_max
         self._ahead = 1
         self._path: list[tuple[Chunk, int]] = []  # from the root down: a chunk, and which entry was followed
-        self._held: dict[Cid, bytes] = {}
+        self._held: dict[Cid, bytes | Chunk] = {}
 
     def open(self) -> Generator[Need, None, int]:
         """Read the root; returns its level."""
@@ -90,23 +90,26 @@ class Cursor:
         while row and row[0][0].level > self._level:
             wanted = [group for chunk, some in row for group in _children(chunk, some)]
             blocks = yield from fetch(self._nodes, [chunk.child(at) for chunk, at, _ in wanted])
-            self._held.update(blocks)
             level = row[0][0].level - 1
             if level == self._level:
+                self._held.update(blocks)
                 return
             row = []
             for parent, at, some in wanted:
                 cid = parent.child(at)
-                row.append((Chunk(cid, blocks[cid], level, parent.keys[at]), some))
+                self._held[cid] = chunk = Chunk(cid, blocks[cid], level, parent.keys[at])
+                row.append((chunk, some))
 
     def _read(self, parent: Chunk, at: int, step: int) -> Generator[Need, None, Chunk]:
         cid = parent.child(at)
-        data = self._held.pop(cid, None)
+        data: bytes | Chunk | None = self._held.pop(cid, None)
         if data is None:
             stop = min(max(at + step * self._ahead, -1), len(parent.keys))
             blocks = yield from fetch(self._nodes, [parent.child(place) for place in range(at, stop, step)])
             data = blocks.pop(cid)
             self._held.update(blocks)
+        if isinstance(data, Chunk):
+            return data
         return Chunk(cid, data, parent.level - 1, parent.keys[at])
 
 

@@ -1,15 +1,15 @@
-"""Laws of the ordered index: equal contents, equal root, and a live view that agrees with a sorted dict."""
+"""Laws of the live view of lists: it agrees with a sorted dict, and its roots with the entries."""
 
 from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from cellule.kernel.index import LISTS, OrderedIndex, update
 from cellule.kernel.need import Need, Nodes, drive
-from cellule.kernel.ordered import OrderedIndex, check, update
 
 KEYS = st.integers(0, 3_000).map(lambda number: number.to_bytes(2, "big"))
 
@@ -28,36 +28,7 @@ class World:
 
 
 def fresh_root(entries):
-    return drive(update(None, sorted(entries.items()), Nodes(0)), Nodes(0), dict).root
-
-
-@st.composite
-def batches(draw):
-    """An index made from a seed, then edits of every shape: scattered, dense, at either end, everything."""
-    random = Random(draw(st.integers(0, 10_000)))
-    keys = [number.to_bytes(2, "big") for number in range(3_000)]
-    made = [{key: [0] for key in random.sample(keys, draw(st.sampled_from([0, 1, 130, 1_000, 2_500])))}]
-    for version in range(1, draw(st.integers(1, 5)) + 1):
-        low = draw(st.integers(0, 3_000))
-        span = keys[low : low + draw(st.sampled_from([1, 5, 200, 3_000]))]
-        some = random.sample(span, min(len(span), draw(st.sampled_from([1, 4, 300, 3_000]))))
-        gone = draw(st.sampled_from([0.0, 0.5, 1.0]))
-        made.append({key: None if random.random() < gone else [version] for key in some})
-    return made
-
-
-@settings(deadline=None, max_examples=60)
-@given(batches(), st.sampled_from([0, 10_000_000]), st.sampled_from([1, 100]))
-def test_any_history_of_updates_gives_the_root_of_the_entries(history, budget, slice_nodes):
-    world, root, model = World(budget), None, {}
-    for changes in history:
-        updated = world.run(update(root, sorted(changes.items()), world.nodes, slice_nodes=slice_nodes))
-        before = len(model)
-        model = {key: value for key, value in {**model, **changes}.items() if value is not None}
-        root = updated.root
-        assert updated.added == len(model) - before
-        assert root == fresh_root(model)
-        assert world.run(check(root, world.nodes)) == len(model)
+    return drive(update(None, entries, Nodes(0), LISTS), Nodes(0), dict).root
 
 
 class OrderedIndexMachine(RuleBasedStateMachine):
@@ -70,7 +41,7 @@ class OrderedIndexMachine(RuleBasedStateMachine):
         self.world = World(budget)
         numbers = Random(seed).sample(range(3_000), size)
         self.model = {number.to_bytes(2, "big"): ["stored", number] for number in numbers}
-        root = self.world.run(update(None, sorted(self.model.items()), self.world.nodes)).root
+        root = self.world.run(update(None, self.model, self.world.nodes, LISTS)).root
         self.index = OrderedIndex(root, self.world.nodes, count=size)
         self.frozen, self.writing, self.made = dict(self.model), None, 0
 

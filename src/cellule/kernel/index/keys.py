@@ -1,4 +1,4 @@
-"""Keys of ordered indexes: byte strings whose order is the order of what they stand for."""
+"""Keys of lists: byte strings whose order is the order of what they stand for."""
 
 from __future__ import annotations
 
