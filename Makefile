@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: setup lock fmt check test sim crash bench run ci clean
+.PHONY: setup lock fmt check test sim crash bench bench-record bench-plots run ci clean
 
 setup: $(READY)
 
@@ -36,6 +36,12 @@ crash: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+bench-record: setup
+	$(BIN)/python -m bench.record && $(BIN)/python -m bench.plots
+
+bench-plots: setup
+	$(BIN)/python -m bench.plots
 
 run: setup
 	$(BIN)/python examples/00-orders/run.py
