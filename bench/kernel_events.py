@@ -67,7 +67,7 @@ def _beats(size: int, keys: int, rounds: int) -> Iterator[Row]:
             key = key_of(number).encode()
             entry = world.entry(BASE, key)
             assert entry is not None
-            assert entry[0] == bare[key] == by_codecs[key]
+            assert entry.state == bare[key] == by_codecs[key]
     case = f"{size:,} events a beat" if size > 1 else "1 event a beat"
     target = WORLD_MIN if size == keys else None
     yield ratio("kernel", case, "events vs bare loop", loop_s / world_s, target)

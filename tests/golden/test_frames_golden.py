@@ -256,4 +256,15 @@ def test_the_frozen_frames_hold_every_kind_of_record_and_every_status(frozen):
     assert {record[0] for record in records} == set(KINDS) - {RECEIPT, INTENT, DECISION}  # in intents.json
     assert {record[6] for record in records if record[0] == STEP} == {int(status) for status in Status}
     known = {name for record in records if record[0] in (1, STEP) for name in record[-1] or ()}
-    assert known == {"dedupe", "correlation", "expected", "reply", "ann", "code", "text", "timed_out", "log"}
+    assert known == {
+        "dedupe",
+        "correlation",
+        "expected",
+        "reply",
+        "ann",
+        "code",
+        "text",
+        "timed_out",
+        "log",
+        "size",
+    }

@@ -376,9 +376,9 @@ class IntentMachine(RuleBasedStateMachine):
         for base in BASES:
             for order in ORDERS:
                 entry = self.kernel.entry(base, order.encode())
-                if entry is not None and entry[0] is not None:
-                    waits = (entry[6] or {}).get("intents", [])
-                    assert waits == audit.of_cell((base, order.encode()), entry[2])
+                if entry is not None and entry.state is not None:
+                    waits = entry.get("intents", [])
+                    assert waits == audit.of_cell((base, order.encode()), entry.born)
 
     def compare_limits(self):
         kept, world = self.book, self.kernel.world.ledger

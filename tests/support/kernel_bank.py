@@ -200,7 +200,7 @@ class Bank:
     def intents(self, order: str = "o1", base: str = "bank/Order") -> list[int]:
         """The heights of an order's open intents."""
         entry = self.world.entry(base, order.encode())
-        return [] if entry is None or entry[6] is None else entry[6].get("intents", [])
+        return [] if entry is None else entry.get("intents", [])
 
     def records(self) -> list[Any]:
         """All records of the journal."""

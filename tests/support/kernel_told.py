@@ -33,13 +33,13 @@ def cell_of(kernel: KernelWorld, base: str, key: bytes) -> Told | None:
     entry = kernel.entry(base, key)
     if entry is None:
         return None
-    more = entry[6] or {}
+    more = entry.extras or {}
     stop = (more["status"], more["since"]) if "status" in more else None
-    state: Any = decode(entry[0]) if isinstance(entry[0], bytes) else None
+    state: Any = decode(entry.state) if isinstance(entry.state, bytes) else None
     if isinstance(state, list):
         sealed: list[Any] = [decode(kernel.cas[link.cid]) for link in more.get("log", ())]
         state = [item for chunk in (*sealed, state) for item in chunk]
-    numbers = tuple(entry[1:6]) if state is not None else ()
+    numbers = (entry.version, entry.born, entry.era, entry.active_ns, entry.last) if state is not None else ()
     return state, numbers, stop, [message.height for message in more.get("queue", ())]
 
 

@@ -186,7 +186,7 @@ class KernelWorld:
     def state(self, base: str, key: bytes = b"") -> Any:
         """A cell's decoded state, or None."""
         entry = self.entry(base, key)
-        return None if entry is None or not isinstance(entry[0], bytes) else decode(entry[0])
+        return None if entry is None or not isinstance(entry.state, bytes) else decode(entry.state)
 
     # Snapshots and restore
 

@@ -131,6 +131,7 @@ async def _show(session: Session, module: str, key: str, at: str | None) -> None
             "status": view.status + (f": {view.reason}" if view.reason != "an event" else ""),
             "queue": view.queue, "last step": f"height {view.height}, {data['active']}",
             "born": f"height {view.born}, era {view.era}",
+            "size": f"{view.size} bytes",
         }  # fmt: skip
         if height is not None:
             pairs["as of"] = f"height {height}"
@@ -248,7 +249,8 @@ async def _view_json(teller: RecordRenderer, cell: CellHandle, view: CellView) -
     return {
         "module": cell.module, "key": await teller.key(cell.module, cell.key), "version": view.version,
         "born": view.born, "era": view.era, "status": view.status, "reason": view.reason,
-        "queue": view.queue, "height": view.height, "active": time_text(view.active_ns), "state": view.state,
+        "queue": view.queue, "size": view.size, "height": view.height, "active": time_text(view.active_ns),
+        "state": view.state,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from cellule.host.read.cell_list import START, Listed, Listing, list_world
 from cellule.host.read.record_view import RecordRenderer
 from cellule.values.schema.text_forms import time_text
 
-_COLUMNS = ("module", "key", "version", "status", "queue", "active")
+_COLUMNS = ("module", "key", "version", "size", "status", "queue", "active")
 
 
 async def list_cells(session: Session, module: str | None, limit: int, after: str | None) -> None:
@@ -62,9 +62,10 @@ async def _page(
 async def _cell(listing: Listing, teller: RecordRenderer, cell: Listed) -> dict[str, Any]:
     entry = cell.entry
     return {
-        "module": cell.base, "key": await teller.key(cell.base, cell.key, entry[3]), "version": entry[1],
-        "era": entry[3], "status": cell.status, "queue": await listing.queue_length(entry),
-        "height": entry[5], "active": time_text(entry[4]),
+        "module": cell.base, "key": await teller.key(cell.base, cell.key, entry.era),
+        "version": entry.version, "size": entry.size, "era": entry.era, "status": cell.status,
+        "queue": await listing.queue_length(entry), "height": entry.last,
+        "active": time_text(entry.active_ns),
     }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class World:
         ledger = self.ledger
         yield from ledger.slots([(base, key)])
         slot = ledger.cells(base).slot(key)
-        if slot.entry is not None and slot.entry[0] is not None:
+        if slot.entry is not None and slot.entry.state is not None:
             yield from ledger.state_bytes(slot)
         entry = slot.at_rest()
         ledger.drop_idle()

@@ -171,21 +171,27 @@ class Cell:
     def exists(self) -> bool:
         """Whether the cell has a state."""
         entry = self._entry()
-        return entry is not None and entry[0] is not None
+        return entry is not None and entry.state is not None
 
     @property
     def state(self) -> Any:
         """Its state, or None."""
         entry = self._entry()
-        if entry is None or not isinstance(entry[0], bytes):
+        if entry is None or not isinstance(entry.state, bytes):
             return None
-        return self._chronicle.state(self._base, entry[3], entry[0])
+        return self._chronicle.state(self._base, entry.era, entry.state)
 
     @property
     def version(self) -> int:
         """How many steps its state has taken; 0 = it does not exist."""
         entry = self._entry()
-        return 0 if entry is None else entry[1]
+        return 0 if entry is None else entry.version
+
+    @property
+    def size(self) -> int:
+        """How many bytes its state has; 0 = it does not exist."""
+        entry = self._entry()
+        return 0 if entry is None else entry.size
 
     @property
     def status(self) -> CellStatus:
@@ -193,23 +199,23 @@ class Cell:
         entry = self._entry()
         if entry is None:
             return "absent"
-        stopped: CellStatus | None = (entry[6] or {}).get("status")
+        stopped: CellStatus | None = entry.get("status")
         if stopped is not None:
             return stopped
-        return "queued" if (entry[6] or {}).get("queue") else "waiting"
+        return "queued" if entry.get("queue") else "waiting"
 
     @property
     def reason(self) -> str:
         """Why it stopped; empty if it did not."""
         entry = self._entry()
-        found: str = "" if entry is None else (entry[6] or {}).get("text", "")
+        found: str = "" if entry is None else entry.get("text", "")
         return found
 
     @property
     def queue(self) -> Events:
         """The events that wait for it."""
         entry = self._entry()
-        waiting: Sequence[Any] = () if entry is None else (entry[6] or {}).get("queue", ())
+        waiting: Sequence[Any] = () if entry is None else entry.get("queue", ())
         return Events(self._chronicle.event(message.height) for message in waiting)
 
     def history(self) -> list[Version]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cellule.values.cbor import encode
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,7 +21,13 @@ def test_cells_are_listed_with_how_fresh_the_list_is(shop: Cellule) -> None:
     assert names == [("shop/order", "o1", 3), ("shop/order", "o2", 1), ("shop/parcels", "", 1)]
     assert listed["as_of"]["height"] == shop("world", "show", "--json").json["height"]
     assert (listed["total"], listed["next"]) == (3, None)
+    states = [shop("cell", "show", *_named(each), "--json").json["state"] for each in listed["cells"]]
+    assert [each["size"] for each in listed["cells"]] == [len(encode(state)) for state in states]
     assert "o1" in shop("cell", "list", "order").out
+
+
+def _named(cell: dict[str, Any]) -> list[str]:
+    return [cell["module"], *([cell["key"]] if cell["key"] else [])]
 
 
 def test_pages_hold_every_cell_once(shop: Cellule) -> None:
@@ -60,6 +68,7 @@ def test_a_cell_is_shown_now_and_as_it_was(shop: Cellule) -> None:
     now = shop("cell", "show", "order", "o1", "--json").json
     assert now["state"] == {"total": 3, "paid": 3, "status": "shipped"}
     assert (now["version"], now["status"], now["queue"]) == (3, "waiting", 0)
+    assert now["size"] == len(encode(now["state"]))
     versions = shop("cell", "history", "order", "o1", "--json").json["versions"]
     for version in versions:
         then = shop("cell", "show", "order", "o1", "--at", str(version["height"]), "--json").json

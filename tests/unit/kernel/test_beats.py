@@ -120,7 +120,7 @@ def test_an_endless_cascade_is_stopped_and_told(make_world, shop):
     world.settle()
     last = decode_frame(world.frames[-1])
     assert last.names[last.rows[-1][3]] == "sys/CascadeStopped@1"
-    assert world.entry("shop/Pinger", b"a")[1] == DEPTH_MAX + 1
+    assert world.entry("shop/Pinger", b"a").version == DEPTH_MAX + 1
 
 
 def test_a_module_that_answers_a_stopped_cascade_by_emitting_cannot_go_on_for_ever(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.errors import Corrupted
 from cellule.kernel.items import EventItem, RefusedItem
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, SKIPPED
 from cellule.kernel.journal.frame import decode_frame
@@ -21,18 +22,43 @@ def event(name: str, **fields: object) -> EventItem:
 def test_version_counts_steps_and_born_is_the_first(world):
     first = world.send("shop/Placed@1", {"order": "o1", "total": 3})
     world.send("shop/Paid@1", {"order": "o1"})
-    _, version, born, era, active_ns, last, more = world.entry("shop/Order", b"o1")
-    assert (version, born, era, active_ns, more) == (2, first.steps[0].height, 0, world.now_ns, None)
-    assert last > born
+    entry = world.entry("shop/Order", b"o1")
+    assert (entry.version, entry.born, entry.era) == (2, first.steps[0].height, 0)
+    assert (entry.active_ns, entry.extras) == (world.now_ns, None)
+    assert entry.last > entry.born
 
 
 def test_a_deleted_cell_is_gone_and_its_next_event_is_a_new_incarnation(world):
     world.send("shop/Placed@1", {"order": "o1", "total": 3})
     gone = world.beat([event("Cancelled", order="o1"), event("Paid", order="o1")])
     assert [step.status for step in gone.steps] == [DELETED, OK]
-    _, version, born, *_ = world.entry("shop/Order", b"o1")
-    assert version == 1
-    assert born == gone.steps[1].height
+    entry = world.entry("shop/Order", b"o1")
+    assert entry.version == 1
+    assert entry.born == gone.steps[1].height
+
+
+def test_the_size_of_a_state_is_known_without_reading_it(make_world, shop):
+    def grow(state, schema, value, ctx):
+        return {"total": 0, "paid": False, "seen": 0, "why": "x" * 5_000}
+
+    world = make_world(shop(), FunctionPrograms({"shop/Order": grow}))
+    world.send("shop/Paid@1", {"order": "o1"})
+    size = world.entry("shop/Order", b"o1").size
+    restored = world.restored().ledger.cells("shop/Order").live.cached(b"o1")
+    assert isinstance(restored.state, Link)
+    assert restored.size == size > 5_000
+
+
+def test_a_step_with_a_linked_state_and_no_size_contradicts_its_journal(make_world, shop):
+    def grow(state, schema, value, ctx):
+        return {"total": 0, "paid": False, "seen": 0, "why": "x" * 5_000}
+
+    world = make_world(shop(), FunctionPrograms({"shop/Order": grow}))
+    beat = world.send("shop/Paid@1", {"order": "o1"})
+    head, names, records = decode(beat.frame)
+    records[-1][-1] = None
+    with pytest.raises(Corrupted, match="its size is missing"):
+        world.restored(0, [*world.frames[:-1], encode([head, names, records])])
 
 
 def test_deleting_a_cell_leaves_no_entry(world):
@@ -50,7 +76,7 @@ def test_expected_version_is_compared_when_the_step_runs(world):
 
     beat = world.beat([paid(0), paid(0), paid(1)])
     assert [step.status for step in beat.steps] == [OK, CONFLICT, OK]
-    assert world.entry("shop/Order", b"o1")[1] == 2
+    assert world.entry("shop/Order", b"o1").version == 2
     assert beat.steps[1].code == "kernel.version_conflict"
     assert "expected version 0, the cell is at 1" in beat.steps[1].text
 
@@ -86,6 +112,8 @@ def test_states_of_every_size_survive(make_world, shop, size):
     beat = world.send("shop/Paid@1", {"order": "o1"})
     assert world.state("shop/Order", b"o1") == {"total": size, "why": "x" * size}
     assert bool(beat.blocks) == (size > 4_096)
+    entry = world.entry("shop/Order", b"o1")
+    assert entry.size == len(entry.state)
 
 
 def test_a_state_with_links_is_walked_from_the_snapshot(make_world, shop):
@@ -114,20 +142,23 @@ def test_a_log_state_appends_and_seals_chunks(make_world, shop):
             world.snapshot()
     assert len(beat.frame) < LOG_CHUNK_BYTES
     entry = world.entry("shop/Order", b"o1")
-    assert entry[1] == 20
-    assert len(entry[6]["log"]) == 2
-    assert [item["n"] for item in decode(entry[0])] == list(range(14, 20))
+    assert entry.version == 20
+    assert len(entry.get("log")) == 2
+    assert [item["n"] for item in decode(entry.state)] == list(range(14, 20))
+    chunks = [world.cas[link.cid] for link in entry.get("log")]
+    assert entry.size == sum(map(len, chunks)) + len(entry.state) > 20 * 5_000
 
 
 def test_a_failing_step_halts_its_cell_with_the_queue_intact(world):
     world.send("shop/Placed@1", {"order": "o1", "total": 3})
     beat = world.beat([event("Failed", order="o1", why="no money"), event("Paid", order="o1")])
     assert [step.status for step in beat.steps] == [HALTED]
-    state, version, *_, more = world.entry("shop/Order", b"o1")
-    assert decode(state) == {"total": 3, "paid": False, "seen": 1}
-    assert version == 1
-    assert (more["status"], more["code"], more["text"]) == ("halted", "shop.failed", "no money")
-    assert [message.schema for message in more["queue"]] == ["shop/Failed@1", "shop/Paid@1"]
+    entry = world.entry("shop/Order", b"o1")
+    assert decode(entry.state) == {"total": 3, "paid": False, "seen": 1}
+    assert entry.version == 1
+    assert (entry.get("status"), entry.get("code")) == ("halted", "shop.failed")
+    assert entry.get("text") == "no money"
+    assert [message.schema for message in entry.get("queue")] == ["shop/Failed@1", "shop/Paid@1"]
     assert not world.settle()[-1].more
 
 
@@ -144,7 +175,7 @@ def test_a_failure_while_handling_a_failure_emits_none(make_world):
     world = make_world(programs=FunctionPrograms({"shop/Order": fail, "shop/Stats": fail}))
     world.beat([event("Paid", order="o1")])
     assert len(world.settle()) <= 3
-    assert world.entry("shop/Stats")[6]["status"] == "halted"
+    assert world.entry("shop/Stats").get("status") == "halted"
 
 
 def test_a_halted_cell_takes_messages_and_runs_them_after_resume(make_world):

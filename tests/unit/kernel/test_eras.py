@@ -90,19 +90,20 @@ def test_a_deploy_is_a_record_and_begins_an_era(following):
 def test_a_following_cell_is_upcast_inside_its_next_step(following):
     add(following)
     following.deploy(v2())
-    assert following.entry("shop/Cart", b"c1")[3] == 0
+    assert following.entry("shop/Cart", b"c1").era == 0
     beat = add(following, item="fig")
     kinds = [record[0] for record in decode_frame(beat.frame).rows]
     assert kinds == [1, UPCAST, 4]
     assert following.state("shop/Cart", b"c1") == {"items": ["pear", "fig"], "count": 2}
-    assert following.entry("shop/Cart", b"c1")[1:4] == (2, following.entry("shop/Cart", b"c1")[2], 1)
+    entry = following.entry("shop/Cart", b"c1")
+    assert (entry.version, entry.era) == (2, 1)
     assert UPCAST not in [record[0] for record in decode_frame(add(following).frame).rows]
 
 
 def test_a_new_cell_starts_in_the_current_era(following):
     following.deploy(v2())
     add(following)
-    assert following.entry("shop/Cart", b"c1")[3] == 1
+    assert following.entry("shop/Cart", b"c1").era == 1
     assert following.state("shop/Cart", b"c1") == {"items": ["pear"], "count": 1}
 
 
@@ -120,7 +121,7 @@ def test_without_an_upcaster_the_cell_waits_and_says_why(following):
     step = add(following, item="fig").steps[0]
     assert (step.status, step.code) == (PARKED, "kernel.needs_migration")
     assert "no upcaster leads from state shop/Cart@1 to shop/Cart@2" in step.text
-    assert following.entry("shop/Cart", b"c1")[6]["status"] == "needs migration"
+    assert following.entry("shop/Cart", b"c1").get("status") == "needs migration"
     following.deploy(v2())
     beat = following.control("cell.migrate")
     assert MIGRATED in [record[0] for record in decode_frame(beat.frame).rows]
@@ -132,7 +133,7 @@ def test_a_migration_without_a_way_is_refused(following):
     following.deploy(v2(upcasters=()))
     outcome = following.control("cell.migrate", module="shop/Cart", key=b"c1").outcomes[0]
     assert outcome.error.code == "kernel.cannot_migrate"
-    assert following.entry("shop/Cart", b"c1")[3] == 0
+    assert following.entry("shop/Cart", b"c1").era == 0
 
 
 def test_a_failing_upcaster_is_a_failed_step(make_world):
@@ -154,7 +155,7 @@ def test_a_pinned_cell_keeps_its_era_and_its_code(pinned):
     add(pinned, item="fig")
     add(pinned, cart="c2")
     assert pinned.state("shop/Cart", b"c1") == {"items": ["pear", "fig"]}
-    assert pinned.entry("shop/Cart", b"c1")[3] == 0
+    assert pinned.entry("shop/Cart", b"c1").era == 0
     assert pinned.state("shop/Cart", b"c2") == {"items": ["pear"], "count": 1}
     pinned.snapshot()
     pinned.world = pinned.restored(len(pinned.snapshots) - 1)
@@ -173,7 +174,7 @@ def test_a_pinned_cell_waits_with_a_schema_its_era_does_not_take(pinned):
     beat = pinned.control("cell.migrate", module="shop/Cart", key=b"c1")
     assert [step.status for step in beat.steps] == [OK, OK]
     assert pinned.state("shop/Cart", b"c1") == {"items": ["pear", "a", "b", "fig"], "count": 4}
-    assert pinned.entry("shop/Cart", b"c1")[3] == 1
+    assert pinned.entry("shop/Cart", b"c1").era == 1
 
 
 def test_a_queued_event_of_an_old_schema_is_upcast_for_the_new_era(following):
@@ -217,7 +218,7 @@ def test_a_removed_module_parks_its_cells(following):
     following.deploy(without)
     beat = following.control("resume")
     assert [step.status for step in beat.steps] == [OK]
-    assert decode(following.entry("shop/Cart", b"c1")[0]) == {"items": ["pear", "fig"]}
+    assert decode(following.entry("shop/Cart", b"c1").state) == {"items": ["pear", "fig"]}
 
 
 def test_an_invalid_manifest_is_refused_and_the_era_stays(following):

@@ -289,6 +289,7 @@ def test_a_cell_tells_its_state_version_and_history(world):
     world.advance(hours=1)
     world.send(Added("a", 100))
     assert (cell.exists, cell.version, cell.status, cell.key) == (True, 3, "waiting", "a")
+    assert cell.size > 0
     first, second, third = cell.history()
     assert (first.version, first.state, first.event, first.reply) == (1, Total(1), Added("a", 1), 1)
     assert (second.ann, second.at - first.at) == ({"by": 100}, timedelta(hours=1))

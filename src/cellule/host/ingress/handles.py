@@ -62,6 +62,7 @@ class CellView:
     status: str
     reason: str
     queue: int
+    size: int  # bytes of the state; of a log, all of it
 
 
 class WorldHandle:
@@ -414,15 +415,15 @@ class CellHandle:
         if found is None:
             return None
         entry, era, data = found
-        more: Mapping[str, Any] = entry[6] or {}
+        more: Mapping[str, Any] = entry.extras or {}
         reason = more.get("text", "")
         if "status" not in more:
             intents = more.get("intents") if at is None else None
             reason = await self._world._effects.waits(intents) if intents else "an event"  # noqa: SLF001
         state = None if data is None else self._world.types.state(self.module, era, data)
         return CellView(
-            state, entry[1], entry[2], entry[3], entry[4], entry[5], more.get("status", "waiting"),
-            reason, len(more.get("queue", ())),
+            state, entry.version, entry.born, entry.era, entry.active_ns, entry.last,
+            more.get("status", "waiting"), reason, len(more.get("queue", ())), entry.size,
         )  # fmt: skip
 
     async def state(self, *, at: int | datetime | None = None) -> Any:

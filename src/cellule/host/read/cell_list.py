@@ -38,7 +38,7 @@ class Listed:
     @property
     def status(self) -> str:
         """`waiting`, or why it does not run."""
-        return str((self.entry[6] or {}).get("status", "waiting"))
+        return str(self.entry.get("status", "waiting"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Listing:
 
     async def _stopped(self, base: str, key: bytes) -> Stopped:
         entry = await self._follower.look(base, key)
-        more: dict[str, Any] = (entry[6] if entry is not None else None) or {}
+        more: dict[str, Any] = (entry.extras if entry is not None else None) or {}
         return Stopped(
             base, key, more.get("status", "stopped"), more.get("since", 0), more.get("code", ""),
             more.get("text", ""), len(more.get("queue", ())),
@@ -132,7 +132,7 @@ class Listing:
 
     async def queue_length(self, entry: Entry) -> int:
         """How many messages wait at a cell."""
-        queue = (entry[6] or {}).get("queue", ())
+        queue = entry.get("queue", ())
         if isinstance(queue, Link):
             rows: Any = decode_trusted(await self._follower.cas.get(queue.cid))
             return len(rows)

@@ -86,10 +86,10 @@ class Reader:
         entry = await self._entry(base, key) if at is None else await self._entry_at(base, key, at)
         if entry is None:
             return None
-        state = entry[0]
+        state = entry.state
         if isinstance(state, Link):
             state = await self._cas.get(state.cid)
-        return entry, await self.manifest(entry[3]), state
+        return entry, await self.manifest(entry.era), state
 
     async def _entry(self, base: str, key: bytes) -> Entry | None:
         return await self._read(lambda hosted: hosted.look(base, key), lambda: self.follower.look(base, key))
@@ -112,7 +112,7 @@ class Reader:
     async def history(self, base: str, key: bytes, limit: int, types: WorldCodecs) -> list[Version]:
         """A cell's steps, newest first, following the chain of its current incarnation."""
         entry = await self._entry(base, key)
-        height = 0 if entry is None else entry[5]
+        height = 0 if entry is None else entry.last
         head = await read_head(self._node.engine, self._info)
         found: list[Version] = []
         while height and len(found) < limit:
@@ -175,7 +175,7 @@ class Reader:
         """Why the first of these cells that keeps the event at `height` does not run, if it does not."""
         for base, key in sorted(cells):
             entry = await self._entry(base, key)
-            more = (None if entry is None else entry[6]) or {}
+            more = (None if entry is None else entry.extras) or {}
             if not any(message.height == height for message in more.get("queue", ())):
                 continue
             if "status" in more:

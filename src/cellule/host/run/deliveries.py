@@ -7,12 +7,10 @@ that happens when the beat is durable.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cellule.host.inbox.sends import Sent
 from cellule.kernel.items import LATER, Admitted, BatchResult, Beat, Duplicate, RefusedItem
 from cellule.kernel.journal.codes import HALTED, PARKED
-from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.cells import Entry, Slot
 from cellule.kernel.state.ledger import Ledger
 
 
@@ -110,8 +108,8 @@ class Deliveries:
         return slots[0] if slots else None
 
 
-def stop_reason(entry: Any) -> str:
+def stop_reason(entry: Entry | None) -> str:
     """Why a stopped cell does not run."""
-    more = (entry[6] if entry is not None else None) or {}
+    more = (entry.extras if entry is not None else None) or {}
     status, text = more.get("status", "stopped"), more.get("text")
     return f"{status}: {text}" if text else str(status)

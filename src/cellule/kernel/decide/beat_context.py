@@ -57,11 +57,11 @@ class BeatContext:
         """The era whose code takes the cell's next message."""
         current, entry = self.eras.current, slot.entry
         module = current.manifest.modules.get(slot.cells.base)
-        if entry is None or entry[0] is None or entry[3] == current.number:
+        if entry is None or entry.state is None or entry.era == current.number:
             return current
         if module is not None and module.upgrade == "follow":
             return current
-        return (yield from self.eras.era(entry[3]))
+        return (yield from self.eras.era(entry.era))
 
     def effect(self, slot: Slot, kind: str) -> Generator[Need, None, tuple[Compiled, EffectKind] | None]:
         """What the cell's era knows of a kind, else what the current one does; with that era."""
@@ -74,7 +74,7 @@ class BeatContext:
     def takes(self, slot: Slot, born: int, schema: str) -> Generator[Need, None, bool]:
         """Tell whether this incarnation of the cell is there, and its code takes the event."""
         entry = slot.entry
-        if entry is None or entry[0] is None or entry[2] != born:
+        if entry is None or not entry.is_life(born):
             return False
         era = yield from self.era_of(slot)
         module = era.manifest.modules.get(slot.cells.base)

@@ -124,13 +124,19 @@ def _migrate(run: Admission, item: ControlItem) -> Generator[Need, None, Admitte
         state = yield from run.stepper.migrated_state(slot)
         if state is not None:
             assert slot.entry is not None
-            moved.append((slot, slot.entry[3], state))
+            moved.append((slot, slot.entry.era, state))
     admitted = _record(run, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
     era = run.eras.current.number
     for slot, era_from, state in moved:
         assert slot.entry is not None
         record = MigratedRecord(
-            admitted.height, slot.cells.base, slot.key, slot.entry[2], era_from, era, run.writer.state(state)
+            admitted.height,
+            slot.cells.base,
+            slot.key,
+            slot.entry.born,
+            era_from,
+            era,
+            run.writer.state(state),
         )
         run.writer.add(record, len(state))
         run.ledger.migrate(slot, era, state)

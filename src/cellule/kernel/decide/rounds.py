@@ -32,7 +32,7 @@ from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX, OUTPUT_BYTE
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.need import Need
 from cellule.kernel.program import Output, StepFault
-from cellule.kernel.state.cells import RECEIPT_MESSAGE, Slot
+from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ class Rounds:
             state: Any = None
             version = born = prev = 0
             if entry is not None:
-                state, version, born, cell_era, _, prev, more = entry
-                if cell_era != number or type(state) is not bytes or more is not None:
+                state, version, born, prev = entry.state, entry.version, entry.born, entry.last
+                if entry.era != number or type(state) is not bytes or entry.extras is not None:
                     return False
             if expected is not None and (kind != RECEIPT_MESSAGE or expected != born):
                 return False  # a receipt for this incarnation of the cell is as plain as an event
@@ -190,7 +190,7 @@ class Rounds:
             records.append(step_row(cause, at, key, born, number, version, prev, state))
             writer.size += RECORD_BYTES + len(state) + len(key)
             taken.append((cause, base, key, OK, version, step, None, "", ""))
-            step_ok(slot, queue, (state, version, born, number, now_ns, step, None))
+            step_ok(slot, queue, Entry(state, len(state), version, born, number, now_ns, step, None))
             if entry is None and fast.retains:
                 expiry.arm(ledger, eras, writer, slot, step)
             if asked:

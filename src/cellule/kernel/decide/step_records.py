@@ -7,7 +7,7 @@ records are the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.beat_context import BeatContext
@@ -19,6 +19,7 @@ from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord, UpcastRecord
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
+from cellule.values.link import Link
 
 
 class Asking(NamedTuple):
@@ -52,14 +53,17 @@ class Writing:
         status, state = result.status, result.state
         height = writer.next_height()
         born = result.born or (height if status in (OK, DELETED) else 0)
-        prev = entry[5] if entry is not None else 0
+        prev = entry.last if entry is not None else 0
         gone = self._ledger.intents_of(slot) if status == DELETED else ()
         if result.asked or gone:
             step_of = opening.Step(height, born, message.depth, result.era)
             asking = Asking(slot, step_of, result.asked, gone)
+        stored, extras = writer.state(state), _step_extras(writer, result)
+        if isinstance(stored, Link) and state is not None and not result.log:
+            extras["size"] = len(state)  # so that a restore need not read the block
         record = StepRecord(
             cause=message.height, module=base, key=key, born=born, era=result.era, status=status,
-            version=result.version, prev=prev, state=writer.state(state), extras=_step_extras(writer, result),
+            version=result.version, prev=prev, state=stored, extras=extras,
         )  # fmt: skip
         writer.add(record, (len(state) if state is not None else 0) + len(result.text) + len(key))
         self._account(slot, height, born, result)
@@ -75,13 +79,13 @@ class Writing:
         state = result.state
         if result.status != OK:
             more = {"code": result.code, "text": result.text} if result.code else None
-            ledger.step_done(slot, height, result.status, result.version, born, result.era, None, more)
+            ledger.step_done(slot, height, result.status, result.version, born, result.era, None, 0, more)
             return
-        kept: dict[str, Any] | None = None
+        assert state is not None
+        size, kept = len(state), None
         if result.log:
-            assert state is not None
-            state, kept = ledger.append_log(slot.entry, state, self._writer.blocks)
-        ledger.step_done(slot, height, OK, result.version, born, result.era, state, kept)
+            state, size, kept = ledger.append_log(slot.entry, state, self._writer.blocks)
+        ledger.step_done(slot, height, OK, result.version, born, result.era, state, size, kept)
         if born == height:
             expiry.arm(ledger, self._eras, self._writer, slot, height)
 

@@ -88,7 +88,7 @@ class Stepper:
         """Decide the step of the first message in the slot's queue; `height` will be the step's."""
         message = slot.queue[0]
         entry = slot.entry
-        version = entry[1] if entry is not None else 0
+        version = entry.version if entry is not None else 0
         if message.expected is not None and (conflict := _conflict(message, entry, version)):
             return self._unchanged(slot, CONFLICT, *conflict)
         try:
@@ -117,8 +117,8 @@ class Stepper:
         current = self._eras.current
         base = slot.cells.base
         era = current
-        if entry is not None and entry[0] is not None and entry[3] != current.number:
-            era = yield from self._eras.era(entry[3])
+        if entry is not None and entry.state is not None and entry.era != current.number:
+            era = yield from self._eras.era(entry.era)
         newest = current.manifest.modules.get(base)
         module = era.manifest.modules.get(base)
         if newest is not None and (module is None or newest.upgrade == "follow"):
@@ -150,10 +150,10 @@ class Stepper:
     def migrated_state(self, slot: Slot) -> Generator[Need, None, bytes | None]:
         """The state a cell has in the current era; None where it has none, or is there already."""
         entry, current, base = slot.entry, self._eras.current, slot.cells.base
-        if entry is None or entry[0] is None or entry[3] == current.number:
+        if entry is None or entry.state is None or entry.era == current.number:
             return None
         module = current.manifest.modules.get(base)
-        era = yield from self._eras.era(entry[3])
+        era = yield from self._eras.era(entry.era)
         if module is None or base not in era.manifest.modules:
             raise Rejected(
                 "kernel.no_module", "module {module} is not in the current manifest: {key} cannot move to it",
@@ -176,12 +176,12 @@ class Stepper:
 
     def _state(self, slot: Slot, module: Module) -> Generator[Need, None, bytes | None]:
         entry = slot.entry
-        if entry is None or entry[0] is None:
+        if entry is None or entry.state is None:
             return None
         state = yield from self._ledger.state_bytes(slot)
         if not module.log:
             return state
-        chunks = [link.cid for link in (entry[6] or {}).get("log", ())]
+        chunks = [link.cid for link in entry.get("log", ())]
         blocks = yield from fetch(self._ledger.nodes, tuple(chunks))
         return log.joined([*(blocks[cid] for cid in chunks), state])
 
@@ -233,8 +233,8 @@ class Stepper:
             )
         entry = slot.entry
         version, born = 0, 0
-        if entry is not None and entry[0] is not None:
-            version, born = entry[1], entry[2]
+        if entry is not None and entry.state is not None:
+            version, born = entry.version, entry.born
         if state is None:
             version = version + 1 if born else 0
             return Result(
@@ -302,8 +302,8 @@ class Stepper:
 
     def _unchanged(self, slot: Slot, status: int, code: str, text: str) -> Result:
         entry = slot.entry
-        version, born = (entry[1], entry[2]) if entry is not None else (0, 0)
-        era = entry[3] if entry is not None and entry[0] is not None else self._eras.current.number
+        version, born = (entry.version, entry.born) if entry is not None else (0, 0)
+        era = entry.era if entry is not None and entry.state is not None else self._eras.current.number
         return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
 
 
@@ -314,6 +314,6 @@ def _conflict(message: Message, entry: Entry | None, version: int) -> tuple[str,
             return None
         text = f"expected version {message.expected}, the cell is at {version}"
         return "kernel.version_conflict", text
-    if entry is not None and entry[0] is not None and entry[2] == message.expected:
+    if entry is not None and entry.state is not None and entry.born == message.expected:
         return None
     return "kernel.receipt_outlived", f"the cell that asked (born at {message.expected}) was deleted"

@@ -90,10 +90,10 @@ def _fire(ledger: Ledger, eras: Eras, writer: FrameWriter, fired: bytes, value: 
     period = None
     if module is not None:
         period = module.retention.ttl_ns if what == "ttl" else module.retention.idle_ns
-    if entry is None or entry[0] is None or entry[2] != born or period is None:
+    if entry is None or not entry.is_life(born) or period is None:
         _write(ledger, writer, cause, fired, 0, None)
         return
-    due_ns = entry[4] + period if what == "idle" else 0
+    due_ns = entry.active_ns + period if what == "idle" else 0
     if slot.queue or slot.stopped or ledger.has_intents(slot):
         due_ns = max(due_ns, ledger.now_ns + min(period, RETRY_NS))
     if due_ns > ledger.now_ns:

@@ -136,7 +136,7 @@ class FastBatch:
                     break
                 if entry is MISSING:
                     cold.append(len(rows))
-                elif entry is not None and entry[6] is not None:
+                elif entry is not None and entry.extras is not None:
                     break
                 taken[key] = len(rows)
                 rows.append((height, track, key, entry, value, fields))
@@ -195,7 +195,7 @@ class FastBatch:
             found = yield from ledger.cells(base).live.load(keys)
             for position, key in zip(positions, keys, strict=True):
                 entry = found[key]
-                if entry is not None and entry[6] is not None:
+                if entry is not None and entry.extras is not None:
                     self.promote(position)
                 row = rows[position]
                 if not isinstance(row, Slot):

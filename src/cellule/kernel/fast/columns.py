@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
 from cellule.kernel.fast.schema_route import Row, SchemaRoute
@@ -19,7 +19,7 @@ from cellule.kernel.limits import FRAME_BYTES_ADMIT
 from cellule.kernel.manifest.event_routes import UNREADABLE
 from cellule.values.cbor import decode_linked
 
-_MORE: Final = itemgetter(6)  # what an entry has beside its state
+_EXTRAS: Final = attrgetter("extras")
 
 
 def lay_columns(
@@ -36,7 +36,7 @@ def lay_columns(
     if len(set(keys)) < len(keys) or schemas.count(track.schema) < len(items):
         return None
     entries: list[Any] = list(map(track.recent.get, keys))
-    if not all(entries) or any(map(_MORE, entries)) or not track.cells.slots.keys().isdisjoint(keys):
+    if not all(entries) or any(map(_EXTRAS, entries)) or not track.cells.slots.keys().isdisjoint(keys):
         return None
     sizes = list(map(len, values))
     size = writer.size + len(items) * RECORD_BYTES + sum(sizes)

@@ -43,12 +43,12 @@ def open_plain(
 ) -> int:
     """Open plain requests of the step at height `step`; returns the position of the first that is not one."""
     entry, current, book = slot.entry, desk.eras.current, desk.ledger.book
-    if current.number != era or book.over or entry is None or entry[0] is None or entry[2] != born:
+    if current.number != era or book.over or entry is None or not entry.is_life(born):
         return 0
     base = slot.cells.base
     module, rules, now_ns = current.manifest.modules[base], current.manifest.policy, desk.ledger.now_ns
     is_free = not (module.cap_slots or rules.rules) and rules.default == "allow"
-    waits = [] if entry[6] is None else list(entry[6].get("intents", ()))
+    waits = list(entry.get("intents", ()))
     position = 0
     for each in asked:
         effect, params, cap_slot, key = each
@@ -65,7 +65,7 @@ def open_plain(
         waits.append(_open(desk, slot, step, born, position, each, extras))
         position += 1
     if position:
-        slot.entry = (*entry[:6], {**(entry[6] or {}), "intents": waits})
+        slot.entry = entry.with_extras({**(entry.extras or {}), "intents": waits})
         desk.ledger.touch(slot)
     return position
 
@@ -157,11 +157,11 @@ def _slot(ledger: Ledger, era: int, intent: list[Any]) -> Slot | None:
     entry: Any = cells.live.cached(key) if slot is None else slot.entry
     if entry is MISSING or entry is None or (slot is not None and not slot.loaded):
         return None
-    state, _, cell_born, cell_era, _, _, more = entry
-    if state is None or cell_born != born or cell_era != era or more is None or "intents" not in more:
+    extras = entry.extras
+    if not entry.is_life(born) or entry.era != era or extras is None or "intents" not in extras:
         return None
     if slot is None:
-        if len(more) > 1:
+        if len(extras) > 1:
             return None
         slot = cells.slots[key] = Slot(cells, key, entry, loaded=True)
         slot.active = False
@@ -206,11 +206,6 @@ def _settle(
     records.append(receipt_row(item.height, at, key, born, _OK, named, [event], AT_ONCE, extras or None))
     writer.size += RECORD_BYTES + len(event)
     ledger.book.settled(place, intent)
-    cell: Any = slot.entry
-    if len(cell[6]) == 1 and len(cell[6]["intents"]) == 1:  # this one, and nothing else is kept of the cell
-        slot.entry = (*cell[:6], None)
-        slot.dirty = True
-    else:
-        ledger.detach(slot, born, item.height)
+    ledger.detach(slot, born, item.height)
     ledger.deliver(slot, _new(Message, (height, RECEIPT_MESSAGE, schema, event, 0, born)))
     return height

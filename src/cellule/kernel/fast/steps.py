@@ -72,8 +72,8 @@ class FastSteps:
                     break
                 state, version, born, prev = None, 0, step, 0
             else:
-                state, version, born, era, _, prev, more = entry
-                if era != number or state.__class__ is not bytes or more is not None:
+                state, version, born, prev = entry.state, entry.version, entry.born, entry.last
+                if entry.era != number or state.__class__ is not bytes or entry.extras is not None:
                     break
             if track.takes_context:
                 context = self._stepper.context(key, track.module, number, step, self._entropy, version)
@@ -90,10 +90,10 @@ class FastSteps:
             records.append(make_row(height, name, key, born, number, version, prev, answer))
             size += RECORD_BYTES + length + len(key)
             if entry is not None and recent.get(key) is entry:
-                recent[key] = (answer, version, born, number, now_ns, step, None)
+                recent[key] = Entry(answer, length, version, born, number, now_ns, step, None)
                 track.grown += length - len(state)
             else:
-                changes[key] = (answer, version, born, number, now_ns, step, None)
+                changes[key] = Entry(answer, length, version, born, number, now_ns, step, None)
             step, most, answer = step + 1, FRAME_BYTES_CLOSE, None
         else:
             self.is_complete = not (begun or before or self._slots)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-Entry = TypeVar("Entry", bound=tuple[Any, ...])
+Entry = TypeVar("Entry")
 
 
 class Missing:

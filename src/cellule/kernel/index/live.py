@@ -61,7 +61,7 @@ class LiveIndex(Generic[Entry]):
         self, root: Cid | None, nodes: Nodes, *, pack: Callable[[Entry], Value],
         unpack: Callable[[Value], Entry], hot_max: int, spill: Spill | None = None,
         dirty_bytes_max: int = DIRTY_BYTES_MAX, count: int = 0,
-        weigh: Callable[[Entry], int] = weigh_entry, spill_pack: Callable[[Entry], Value] | None = None,
+        weigh: Callable[[Any], int] = weigh_entry, spill_pack: Callable[[Entry], Value] | None = None,
         spill_unpack: Callable[[Value], Entry] | None = None,
     ) -> None:  # fmt: skip
         self._root = root

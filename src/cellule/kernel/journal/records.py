@@ -98,7 +98,10 @@ class ReceiptRecord(NamedTuple):
 
 
 class StepExtras(TypedDict, total=False):
-    """`code` and `text`: why it failed; `log`: `state` holds entries that a log appends."""
+    """`code` and `text`: why it failed; `log`: `state` holds entries that a log appends.
+
+    `size`: that of a state that is a link, so that a restore need not read it.
+    """
 
     ann: Stored
     reply: Stored
@@ -106,6 +109,7 @@ class StepExtras(TypedDict, total=False):
     text: Text
     log: Flag
     timed_out: Flag
+    size: Count
 
 
 class StepRecord(NamedTuple):

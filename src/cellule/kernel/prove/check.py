@@ -19,7 +19,7 @@ from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
-from cellule.kernel.state.cells import Entry, More
+from cellule.kernel.state.cells import Entry, Extras
 from cellule.kernel.state.ledger import Budget, Ledger, Target
 from cellule.kernel.state.snapshot import load_snapshot
 from cellule.kernel.state.snapshot_schema import (
@@ -33,6 +33,7 @@ from cellule.kernel.state.snapshot_schema import (
 )
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
+from cellule.values.link import Link
 
 WALK_TOGETHER = 256  # nodes asked for at once
 _PAGE = 1_000
@@ -101,14 +102,12 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
             page = yield from cells.live.scan(begin, None, _PAGE)
             begin = page.next
             for key, entry in page.entries:
-                if entry[3] >= len(ledger.eras):
-                    _damaged(cid, f"{base} {key!r} is of era {entry[3]}, which is not in the table")
-                more = _proven(entry)
+                more = yield from _proven(cid, base, key, entry, ledger)
                 if "status" in more:
                     stopped.add((base, key))
                 elif "queue" in more:
                     ready.add((base, key))
-                if more.get("intents", []) != lives.get((base, key, entry[2]), []):
+                if more.get("intents", []) != lives.get((base, key, entry.born), []):
                     _damaged(cid, f"the open intents of {base} {key!r} are not those that it asked for")
         if counts[base] != cells.live.root_count:
             _damaged(cid, f"{base} has {counts[base]} cells, not {cells.live.root_count}")
@@ -138,11 +137,22 @@ def _check_book(cid: Cid, ledger: Ledger, nodes: Nodes) -> Generator[Need, None,
     return rows
 
 
-def _proven(entry: Entry) -> More:
+def _size(entry: Entry, nodes: Nodes) -> Generator[Need, None, int]:
+    """How many bytes the state has, with what is linked."""
+    parts: list[Any] = [*entry.get("log", ()), *(() if entry.state is None else (entry.state,))]
+    found = yield from fetch(nodes, tuple(part.cid for part in parts if isinstance(part, Link)))
+    return sum(len(found[part.cid] if isinstance(part, Link) else part) for part in parts)
+
+
+def _proven(cid: Cid, base: str, key: bytes, entry: Entry, ledger: Ledger) -> Generator[Need, None, Extras]:
     """What an entry holds besides its state; the values in it are proven to be canonical bytes."""
-    more = entry[6] or {}
+    if entry.era >= len(ledger.eras):
+        _damaged(cid, f"{base} {key!r} is of era {entry.era}, which is not in the table")
+    if entry.size != (yield from _size(entry, ledger.nodes)):
+        _damaged(cid, f"the state of {base} {key!r} does not have {entry.size} bytes")
+    more = entry.extras or {}
     queue = more.get("queue", ())
-    values = [entry[0], *(message.value for message in (queue if isinstance(queue, list) else ()))]
+    values = [entry.state, *(message.value for message in (queue if isinstance(queue, list) else ()))]
     for data in values:
         if isinstance(data, bytes):
             decode(data)

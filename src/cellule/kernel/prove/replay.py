@@ -187,7 +187,7 @@ class Replay:
             self._contradicts(f"the step is of {slot.cells.base} {key.hex()}, which is not the next to run")
         if slot.queue[0].height != cause:
             self._contradicts(f"the step handles {cause}, the queue's first is {slot.queue[0].height}")
-        if prev != (slot.entry[5] if slot.entry is not None else 0):
+        if prev != (slot.entry.last if slot.entry is not None else 0):
             self._contradicts("the step does not follow the cell's previous step")
         if status not in _STATUSES or not 0 <= era < len(ledger.eras):
             self._contradicts(f"a step cannot end with status {status} in era {era}")
@@ -199,18 +199,19 @@ class Replay:
             if status == DELETED and ledger.has_intents(slot):
                 self._intents.abandons(ledger.intents_of(slot))
             reason = {"code": more["code"], "text": more["text"]} if "code" in more else None
-            ledger.step_done(slot, self._height, status, version, born, era, None, reason)
+            ledger.step_done(slot, self._height, status, version, born, era, None, 0, reason)
             return
-        state: Any = self._value(held)
-        kept = None
+        state, size, kept = self._value(held), more.get("size"), None
         if more.get("log"):
-            if slot.entry is not None and slot.entry[0] is not None:
+            if slot.entry is not None and slot.entry.state is not None:
                 yield from ledger.state_bytes(slot)
-            if isinstance(state, Link):
-                found = yield from fetch(ledger.nodes, (state.cid,))
-                state = found[state.cid]
-            state, kept = ledger.append_log(slot.entry, state, None)
-        ledger.step_done(slot, self._height, OK, version, born, era, state, kept)
+            added = yield from self._read(state)
+            state, size, kept = ledger.append_log(slot.entry, added, None)
+        elif isinstance(state, bytes):
+            size = len(state)
+        if size is None:
+            self._contradicts("the step's state is a link, and its size is missing")
+        ledger.step_done(slot, self._height, OK, version, born, era, state, size, kept)
 
     def _timer(self, record: Record) -> Generator[Need, None, None]:
         _, _, fired, due_ns, what = record
@@ -262,7 +263,7 @@ class Replay:
     def _expired(self, record: Record) -> Generator[Need, None, None]:
         _, _, fired, module_at, key, born = record
         slot = self._slot(self._name(module_at), key)
-        if slot.entry is None or slot.entry[2] != born:
+        if slot.entry is None or slot.entry.born != born:
             self._contradicts(f"the expired cell was not born at {born}")
         found = yield from self._armed(fired)
         yield from self._fired(fired, [found[0], slot.cells.base, key, born])
@@ -300,12 +301,12 @@ class Replay:
             self._contradicts(f"era {era} does not follow the table of {len(self._ledger.eras)}")
         self._ledger.eras.append(Era(link.cid, self._height))
 
-    def _migrated(self, record: Record) -> None:
+    def _migrated(self, record: Record) -> Generator[Need, None, None]:
         _, _, module_at, key, born, era_from, era_to, held = record
         slot = self._slot(self._name(module_at), key)
-        if slot.entry is None or slot.entry[2] != born or slot.entry[3] != era_from:
+        if slot.entry is None or slot.entry.born != born or slot.entry.era != era_from:
             self._contradicts("the migrated cell is not the one recorded")
-        state: Any = self._value(held)
+        state = yield from self._read(self._value(held))
         self._ledger.migrate(slot, era_to, state)
 
     # Fields
@@ -321,6 +322,12 @@ class Replay:
 
     def _value(self, held: Any) -> bytes | Link:
         return held if isinstance(held, Link) else open_envelope(held).data
+
+    def _read(self, value: bytes | Link) -> Generator[Need, None, bytes]:
+        if not isinstance(value, Link):
+            return value
+        found = yield from fetch(self._ledger.nodes, (value.cid,))
+        return found[value.cid]
 
     def _slot(self, base: str, key: bytes) -> Slot:
         return self._ledger.cells(base).slot(key)

@@ -209,7 +209,7 @@ class RecordedIntents:
         if not NOBODY <= how <= NEXT_BEAT:
             raise Contradiction(f"there is no way {how!r} to tell a cell")
         cell = slot.entry
-        if how != NOBODY and (cell is None or cell[0] is None or cell[2] != entry[3]):
+        if how != NOBODY and (cell is None or not cell.is_life(entry[3])):
             raise Contradiction("the cell that is told is not there")
 
     def _check_more(self, entry: list[Any], status: int, schema: str, more: Mapping[str, Any]) -> None:

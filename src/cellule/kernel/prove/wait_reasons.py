@@ -91,7 +91,7 @@ def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool = Fal
 
     `is_ready`: the world's ring holds it; `is_held`: its module is over budget.
     """
-    more = entry[6] or {}
+    more = entry.extras or {}
     if "status" in more:
         return Reason(more["status"], more["since"], more["code"], more["text"])
     if "queue" not in more:
@@ -113,7 +113,7 @@ class _Indexes:
     def reasons(self, entry: Entry) -> Generator[Need, None, tuple[Reason, ...]]:
         """The reasons of a cell that waits for its open intents; none if one of them is never settled."""
         found: list[Reason] = []
-        for height in ((entry[6] or {}).get("intents", ()))[:REASONS_MAX]:
+        for height in entry.get("intents", ())[:REASONS_MAX]:
             intent = yield from self.intents.get(pair_key(height, 0))
             reason = None if intent is None else (yield from self._reason(height, intent))
             if reason is None:
@@ -171,13 +171,13 @@ def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None
             begin = page[-1][0] + b"\0" if len(page) == PAGE else None
             for key, value in page:
                 entry, cell = unpack(value), (base, key)
-                if entry[6] is None or not _BUSY & set(entry[6]):
+                if not _BUSY & set(entry.extras or ()):
                     continue
                 reason = reason_of(
                     entry, is_ready=cell in ready, paused=snapshot["paused"], is_held=cell in held
                 )
                 reasons: tuple[Reason, ...] = () if reason is None else (reason,)
-                if reason is None and "queue" not in entry[6]:
+                if reason is None and entry.get("queue") is None:
                     reasons = yield from indexes.reasons(entry)
                 found.append(WaitingCell(base, key, (yield from _messages(entry, nodes)), reasons))
     return found
@@ -223,7 +223,7 @@ def _held(
 
 
 def _messages(entry: Entry, nodes: Nodes) -> Generator[Need, None, int]:
-    queue = (entry[6] or {}).get("queue", ())
+    queue = entry.get("queue", ())
     if isinstance(queue, list | tuple):
         return len(queue)
     found = yield from fetch(nodes, (queue.cid,))

@@ -30,7 +30,7 @@ from cellule.kernel.state.cells import (
     Entry,
     Message,
     Slot,
-    is_ghost,
+    ghost,
     message_of,
     message_value,
     pack,
@@ -176,7 +176,7 @@ class Ledger:
         entry: Any = cells.live.cached(key)
         if entry is None:
             slot.loaded = True
-        elif entry is not MISSING and entry[6] is None:
+        elif entry is not MISSING and entry.extras is None:
             slot.entry = entry
             slot.loaded = True
         else:
@@ -196,26 +196,26 @@ class Ledger:
                 if slot.loaded:
                     continue
                 entry = entries[key]
-                if entry is not None and entry[6] is not None and isinstance(entry[6].get("queue"), Link):
+                if entry is not None and isinstance(entry.get("queue"), Link):
                     entry = yield from self._with_queue(entry)
                 slot.load(entry)
 
     def _with_queue(self, entry: Entry) -> Generator[Need, None, Entry]:
-        assert entry[6] is not None
-        cid = entry[6]["queue"].cid
+        cid = entry.get("queue").cid
         found = yield from fetch(self.nodes, (cid,))
         messages: Any = decode_trusted(found[cid])
-        return (*entry[:6], {**entry[6], "queue": [message_of(message) for message in messages]})
+        queue = [message_of(message) for message in messages]
+        return entry.with_extras({**(entry.extras or {}), "queue": queue})
 
     def state_bytes(self, slot: Slot) -> Generator[Need, None, bytes]:
         """The state of a loaded cell that has one; a linked state is read and kept in the slot."""
         entry = slot.entry
         assert entry is not None
-        state = entry[0]
+        state = entry.state
         if isinstance(state, Link):
             found = yield from fetch(self.nodes, (state.cid,))
             state = found[state.cid]
-            slot.entry = (state, *entry[1:])
+            slot.entry = entry.changed(state=state)
         assert state is not None
         return state
 
@@ -281,7 +281,7 @@ class Ledger:
 
     def step_done(
         self, slot: Slot, height: int, status: int, version: int, born: int, era: int,
-        state: bytes | None, more: dict[str, Any] | None,
+        state: bytes | Link | None, size: int, more: dict[str, Any] | None,
     ) -> None:  # fmt: skip
         """Account for the step of the slot at the front of the ring."""
         front = self.ring.popleft()
@@ -295,9 +295,9 @@ class Ledger:
         if status == OK:
             slot.queue.popleft()
             old = slot.entry
-            if old is not None and old[6] is not None and "intents" in old[6]:
-                more = {**(more or {}), "intents": old[6]["intents"]}
-            slot.entry = (state, version, born, era, self.now_ns, height, more)
+            if old is not None and self.has_intents(slot):
+                more = {**(more or {}), "intents": old.get("intents")}
+            slot.entry = Entry(state, size, version, born, era, self.now_ns, height, more)
         else:
             self._step_other(slot, height, status, era, more)
         if slot.queue and not slot.stopped:
@@ -323,7 +323,7 @@ class Ledger:
             return
         message = slot.queue.popleft()
         if slot.entry is not None:
-            slot.entry = (*slot.entry[:5], height, slot.entry[6])
+            slot.entry = slot.entry.changed(last=height)
         if status == SKIPPED:
             self.dead_letters.insert(
                 pair_key(height, 0),
@@ -341,19 +341,18 @@ class Ledger:
             )
 
     def _stop(self, slot: Slot, height: int, era: int, since: dict[str, Any]) -> None:
-        entry = slot.entry or (None, 0, 0, era, self.now_ns, 0, None)
-        slot.entry = (*entry[:5], height, {**(entry[6] or {}), **since})
+        entry = slot.entry or ghost(era, self.now_ns)
+        slot.entry = entry.changed(last=height, extras={**(entry.extras or {}), **since})
         slot.stopped = True
         self.stopped.insert(pair_key(height, 0), [slot.cells.base, slot.key, since["status"]])
 
     def release(self, slot: Slot) -> None:
         """Let a stopped cell run again from the front of its queue."""
         entry = slot.entry
-        if not slot.stopped or entry is None or entry[6] is None:
+        if not slot.stopped or entry is None:
             return
-        self.stopped.remove(pair_key(entry[6]["since"], 0))
-        kept = {name: value for name, value in entry[6].items() if name not in _STOP_FIELDS} or None
-        slot.entry = None if is_ghost(entry) else (*entry[:6], kept)
+        self.stopped.remove(pair_key(entry.get("since"), 0))
+        slot.entry = None if entry.state is None else entry.without(*_STOP_FIELDS)
         slot.stopped = False
         self.touch(slot)
         if slot.queue:
@@ -363,7 +362,8 @@ class Ledger:
         """Move a cell to another era."""
         entry = slot.entry
         assert entry is not None
-        slot.entry = (state, *entry[1:3], era, *entry[4:])
+        size = len(state) if entry.get("log") is None else entry.size  # a log moves as it is, or not at all
+        slot.entry = entry.changed(state=state, size=size, era=era)
         self.touch(slot)
 
     def expire(self, slot: Slot) -> None:
@@ -380,12 +380,15 @@ class Ledger:
 
     def append_log(
         self, entry: Entry | None, added: bytes, blocks: dict[Cid, bytes] | None
-    ) -> tuple[bytes, dict[str, Any] | None]:
-        """A log's new tail and chunks; a sealed one is added to `blocks` (None in replay: it exists)."""
-        tail = log.EMPTY if entry is None or not isinstance(entry[0], bytes) else entry[0]
-        chunks = list((entry[6] or {}).get("log", ())) if entry is not None else []
+    ) -> tuple[bytes, int, dict[str, Any] | None]:
+        """A log's new tail, size and chunks; a sealed one goes to `blocks` (None in replay: it exists)."""
+        tail, sealed, chunks = log.EMPTY, 0, []
+        if entry is not None and isinstance(entry.state, bytes):
+            tail, sealed = entry.state, entry.size - len(entry.state)
+            chunks = list(entry.get("log", ()))
         tail = log.append(tail, added)
         if log.is_full(tail):
+            sealed += len(tail)
             cid = cid_of(tail)
             if blocks is not None:
                 blocks[cid] = tail
@@ -393,7 +396,7 @@ class Ledger:
                 self.sealed.append(cid)
             chunks.append(Link(cid))
             tail = log.EMPTY
-        return tail, ({"log": chunks} if chunks else None)
+        return tail, sealed + len(tail), ({"log": chunks} if chunks else None)
 
     # Modules at their limit of open intents
 
@@ -427,31 +430,32 @@ class Ledger:
 
     def has_intents(self, slot: Slot) -> bool:
         """Tell whether a loaded cell waits for receipts."""
-        return slot.entry is not None and slot.entry[6] is not None and "intents" in slot.entry[6]
+        entry = slot.entry
+        return entry is not None and entry.extras is not None and "intents" in entry.extras
 
     def intents_of(self, slot: Slot) -> list[int]:
         """The heights of a loaded cell's open intents."""
-        heights: list[int] = slot.entry[6]["intents"] if self.has_intents(slot) else []  # type: ignore[index]
+        heights: list[int] = [] if slot.entry is None else slot.entry.get("intents", [])
         return heights
 
     def attach(self, slot: Slot, born: int, height: int) -> None:
         """A cell waits for one more receipt; a cell that is gone does not."""
         entry = slot.entry
-        if entry is not None and entry[0] is not None and entry[2] == born:
+        if entry is not None and entry.is_life(born):
             heights = [*self.intents_of(slot), height]
-            slot.entry = (*entry[:6], {**(entry[6] or {}), "intents": heights})
+            slot.entry = entry.with_extras({**(entry.extras or {}), "intents": heights})
             self.touch(slot)
 
     def detach(self, slot: Slot, born: int, height: int) -> bool:
         """A cell no longer waits for a receipt; False if this incarnation of it is gone."""
         entry = slot.entry
-        if entry is None or entry[0] is None or entry[2] != born:
+        if entry is None or not entry.is_life(born):
             return False
         heights = [each for each in self.intents_of(slot) if each != height]
-        more = {name: value for name, value in (entry[6] or {}).items() if name != "intents"}
         if heights:
-            more["intents"] = heights
-        slot.entry = (*entry[:6], more or None)
+            slot.entry = entry.with_extras({**(entry.extras or {}), "intents": heights})
+        else:
+            slot.entry = entry.without("intents")
         self.touch(slot)
         return True
 
@@ -488,4 +492,4 @@ class Ledger:
         self.active.clear()
 
 
-_STOP_FIELDS = frozenset(("status", "since", "code", "text"))
+_STOP_FIELDS = ("status", "since", "code", "text")

@@ -166,7 +166,7 @@ def test_intents_with_the_key_of_an_open_one_wait_for_its_receipt(bank):
     bank.world.settle()
     assert bank.last("o2")[1]["status"] == "failed"
     assert [row[1].get("status") for row in bank.heard("o1")[2:]] == ["failed", "failed"]
-    assert bank.world.entry("bank/Order", b"o2")[6] is None
+    assert bank.world.entry("bank/Order", b"o2").extras is None
 
 
 def test_a_key_is_forgotten_after_the_window(bank):
@@ -180,7 +180,7 @@ def test_a_key_is_forgotten_after_the_window(bank):
 def test_a_waiting_intent_can_be_cancelled_alone(bank):
     [first] = bank.charge(1, key="k").opened
     bank.charge(1, key="k", order="o2")
-    [height] = bank.world.entry("bank/Order", b"o2")[6]["intents"]
+    [height] = bank.world.entry("bank/Order", b"o2").get("intents")
     bank.world.control("effect.cancel", intent=height)
     assert bank.last("o2")[1]["status"] == "cancelled"
     bank.receive(first)
