@@ -37,6 +37,7 @@ from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
+from cellule.kernel.programs import ProgramKinds
 from cellule.kernel.state.ledger import Budget
 from cellule.modules.python import PythonPrograms, check_not_loading
 from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy
@@ -88,8 +89,9 @@ async def _opened(folder: Path, app: App | None, deploy: Deploy, options: Option
     async with AsyncExitStack() as stack:
         opened = await SqliteEngine.open(folder / DATABASE, connect=options.connect)
         engine = await stack.enter_async_context(opened)
-        programs = PythonPrograms()
-        stack.callback(programs.close)
+        python = PythonPrograms()
+        stack.callback(python.close)
+        programs = ProgramKinds(python)
         loader = Loader(
             engine, programs, options.clock, options.entropy, options.budget, None,
             lambda: FileSpill(folder), options.snapshot_bytes, options.stall_s, dispatch=Dispatch(),

@@ -55,6 +55,15 @@ class FunctionPrograms:
         self.steps = dict(steps)
         self.upcasters = dict(upcasters or {})
 
+    def check(self, code: Mapping[str, Any], what: str) -> None:
+        """See `Programs.check`: plain functions need no code in the manifest."""
+
+    def pack(
+        self, code: Mapping[str, Any], folder: str | None, what: str
+    ) -> tuple[Mapping[str, Any], Mapping[Cid, bytes]]:
+        """See `Programs.pack`: there is nothing to pack."""
+        return code, {}
+
     def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
         """See `Programs.program`; needs no nodes."""
         yield from ()

@@ -6,7 +6,7 @@ loaded is refused here and not at the first event. The same sources give the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cellule.app.built_app import Built, EffectsConfig, Forms
@@ -17,6 +17,7 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Nodes, drive
+from cellule.kernel.programs import load_all
 from cellule.modules.python import (
     ModuleDescription,
     PythonPrograms,
@@ -99,14 +100,9 @@ def _manifest(
 
 def _check_loads(built: Built) -> None:
     """Load all code from its bundles, as a node will."""
-    programs = PythonPrograms(limit_s=None)
-    manifest, nodes = built.manifest, Nodes(0)
-
-    def read(cids: Iterable[Cid]) -> dict[Cid, bytes]:
-        return {cid: built.blocks[cid] for cid in cids}
-
-    for module in manifest.modules.values():
-        drive(programs.program(manifest, module, nodes), nodes, read)
-    for group in manifest.upcasters.values():
-        for upcaster in group:
-            drive(programs.upcaster(manifest, upcaster, nodes), nodes, read)
+    programs, nodes = PythonPrograms(limit_s=None), Nodes(0)
+    drive(
+        load_all(built.manifest, programs, nodes),
+        nodes,
+        lambda cids: {cid: built.blocks[cid] for cid in cids},
+    )

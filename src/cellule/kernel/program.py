@@ -1,11 +1,13 @@
 """The contract between the kernel and code: a step is called with bytes and answers with bytes.
 
-Every way to write a cell (Python, WASM, FSM, plan, workflow, aggregate) is a `Program`; they live in
-`cellule.modules`, above the kernel. The kernel gives a program the stored state, the event and, where the
-module declares it, a context; it gets back an `Output`, or a `StepFault` that names what went wrong.
+Every way to write a cell (Python, WASM, FSM, plan, workflow, aggregate) is a `CodeKind`; they live in
+`cellule.modules`, above the kernel, and `programs.py` picks one by the manifest's `code.kind`. The kernel
+gives a program the stored state, the event and, where the module declares it, a context; it gets back an
+`Output`, or a `StepFault` that names what went wrong.
 
 A program promises: outputs are canonical bytes that fit the schemas its module declares; the same input
-gives the same output; nothing outside the arguments is read or changed. `verify` checks the second.
+gives the same output; nothing outside the arguments is read or changed. A kind that is not trusted only
+promises the last two: its output is checked by the kernel. `verify` checks the second.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ from typing import Any, NamedTuple, Protocol
 
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes
+from cellule.values.cid import Cid
+
+CODE_UNAVAILABLE = "kernel.code_unavailable"
+"""The code of a step that could not be taken because its program could not be loaded; `verify` passes it."""
 
 
 class Emit(NamedTuple):
@@ -24,6 +30,15 @@ class Emit(NamedTuple):
     schema: str
     value: bytes
     key: bytes | None = None
+
+
+class Request(NamedTuple):
+    """A request for an effect as a program wrote it; the kernel checks it."""
+
+    kind: str
+    params: bytes
+    cap_slot: str | None = None
+    idempotency_key: str | None = None
 
 
 class CheckedRequest(NamedTuple):
@@ -53,6 +68,11 @@ class StepFault(Exception):
         self.code = code
         self.text = text
         self.timed_out = timed_out
+
+
+def trapped(error: Exception) -> StepFault:
+    """What a program that raised something else is recorded as."""
+    return StepFault("kernel.program_trap", f"the program stopped: {type(error).__name__}: {error}")
 
 
 class Context:
@@ -125,10 +145,36 @@ def step_function(program: Program, schema: str) -> StepFunction:
 class Programs(Protocol):
     """Finds code; given to the world by the host. Loading may ask for nodes of the CAS."""
 
+    def check(self, code: Mapping[str, Any], what: str) -> None:
+        """Refuse code that can never run here, by its description alone; `what` names whose code it is."""
+
+    def pack(
+        self, code: Mapping[str, Any], folder: str | None, what: str
+    ) -> tuple[Mapping[str, Any], Mapping[Cid, bytes]]:
+        """From code as an author writes it, its files in `folder`, to what a manifest stores and its blocks.
+
+        Called once, before a world is made or deployed to; nothing else of a kind may read files.
+        """
+
     def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
-        """Return the program of `module`; asked once per module and era, then kept by the world."""
+        """Return the program of `module`, or raise `Rejected` where it cannot be loaded.
+
+        Asked once per module and era, then kept by the world.
+        """
 
     def upcaster(
         self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
     ) -> Generator[Need, None, Callable[[bytes], bytes]]:
         """Return the pure function that turns values of one schema into values of the next."""
+
+
+class CodeKind(Programs, Protocol):
+    """One way to write modules."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The values of `code.kind` that it runs."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its programs prove their output themselves; if not, the kernel does."""

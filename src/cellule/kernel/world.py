@@ -60,6 +60,7 @@ class World:
         ledger.now_ns = now_ns
         ledger.eras.append(Era(manifest.cid, 0))
         world = cls(ledger, world_id, programs, pace)
+        world.eras.check_code(manifest)
         finished(world.eras.open())
         return world
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SentStatus = Literal["applied", "failed", "conflict", "parked", "waiting"]
-CellStatus = Literal["absent", "waiting", "queued", "halted", "needs migration"]
+CellStatus = Literal["absent", "waiting", "queued", "halted", "needs migration", "needs code"]
 
 
 @dataclass(frozen=True, slots=True)

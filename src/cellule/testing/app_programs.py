@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 from cellule.app.built_app import Built
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
@@ -35,6 +36,15 @@ class AppPrograms:
         """End the watchdogs."""
         for programs in self._known.values():
             programs.close()
+
+    def check(self, code: Mapping[str, Any], what: str) -> None:
+        """See `Programs.check`: the code of a built app was checked when it was built."""
+
+    def pack(
+        self, code: Mapping[str, Any], folder: str | None, what: str
+    ) -> tuple[Mapping[str, Any], Mapping[Cid, bytes]]:
+        """See `Programs.pack`: there is nothing to pack."""
+        return code, {}
 
     def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
         """See `Programs.program`."""

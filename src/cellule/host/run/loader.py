@@ -62,6 +62,7 @@ class Loader:
         """Take the world over and restore it."""
         epoch = await self._take(info, claim)
         world, head, tail = await self.restore(info, cas, progress)
+        world.eras.check_code(world.eras.current.manifest)
         committer = Committer(self.engine, cas, info.universe, info.id, epoch, head)
         snapshots = Snapshots(
             self.engine, cas, info.universe, info.id, epoch, self.clock,

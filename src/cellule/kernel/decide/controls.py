@@ -167,6 +167,7 @@ def _deploy(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted
             "kernel.manifest_missing", "manifest {cid} cannot be read: {why}",
             cid=str(link.cid), why=str(error), hint="Put the manifest into the CAS before deploying it.",
         ) from error  # fmt: skip
+    run.eras.check_code(manifest)
     under = _below_limit(run.ledger.book, manifest)
     admitted = _record(run, item, {"under": under} if under else {})
     run.writer.linked = True

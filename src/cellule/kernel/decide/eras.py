@@ -7,20 +7,27 @@ any time from the CAS. Old eras are compiled only when a pinned cell still runs 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Rejected
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
 from cellule.kernel.manifest.policies import compile_rule
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Program, Programs, StepFunction, step_function
+from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Era, Ledger
 from cellule.values.cid import Cid
 from cellule.values.expressions import Expression
 from cellule.values.schema.types import Ref
 from cellule.values.schema.wire import WireCodec, wire_codec
+
+T = TypeVar("T")
+
+
+class CodeUnavailable(Exception):
+    """Code that is in the manifest and not to be had here and now: nobody's step has failed."""
 
 
 class Fast(NamedTuple):
@@ -105,11 +112,15 @@ class Eras:
         self.current = self._compiled[number] = Compiled(number, manifest)
         return number
 
+    def check_code(self, manifest: Manifest) -> None:
+        """Refuse a manifest with code that can never run here."""
+        check_code(manifest, self._programs)
+
     def program(self, era: Compiled, module: Module) -> Generator[Need, None, Program]:
-        """The program of a module in an era, loaded once."""
+        """The program of a module in an era, loaded once; raises `CodeUnavailable`."""
         program = era.programs.get(module.base)
         if program is None:
-            program = yield from self._programs.program(era.manifest, module, self._nodes)
+            program = yield from _loaded(self._programs.program(era.manifest, module, self._nodes))
             era.programs[module.base] = program
             if not module.log:
                 schemas = [schema for schema, tag in module.events.items() if tag is None]
@@ -119,11 +130,18 @@ class Eras:
         return program
 
     def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:
-        """Run a value through a chain of upcasters."""
+        """Run a value through a chain of upcasters; raises `CodeUnavailable`."""
         for step in chain:
             function = era.upcasters.get((step.old, step.new))
             if function is None:
-                function = yield from self._programs.upcaster(era.manifest, step, self._nodes)
+                function = yield from _loaded(self._programs.upcaster(era.manifest, step, self._nodes))
                 era.upcasters[step.old, step.new] = function
             data = function(data)
         return data
+
+
+def _loaded(loading: Generator[Need, None, T]) -> Generator[Need, None, T]:
+    try:
+        return (yield from loading)
+    except Rejected as error:
+        raise CodeUnavailable(str(error)) from error

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from cellule.errors import CelluleError, Rejected
-from cellule.kernel.decide.eras import Compiled, Eras
+from cellule.kernel.decide.eras import CodeUnavailable, Compiled, Eras
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents.gate import EffectRequest
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
@@ -20,7 +20,7 @@ from cellule.kernel.manifest.model import Module, Upcaster
 from cellule.kernel.manifest.routes import in_era, wrap
 from cellule.kernel.manifest.system import CASCADE_STOPPED, STEP_FAILED
 from cellule.kernel.need import Need, fetch
-from cellule.kernel.program import Context, Output, StepFault
+from cellule.kernel.program import CODE_UNAVAILABLE, Context, Output, StepFault
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Message, Slot
 from cellule.kernel.state.ledger import Ledger, Target
@@ -96,6 +96,8 @@ class Stepper:
             program = yield from self._eras.program(call.era, call.module)
         except _Park as park:
             return self._unchanged(slot, PARKED, "kernel.needs_migration", park.text)
+        except CodeUnavailable as missing:
+            return self._unchanged(slot, PARKED, CODE_UNAVAILABLE, _cut(str(missing)))
         except StepFault as fault:
             return self.failed(slot, fault)
         except Rejected as error:
@@ -165,14 +167,11 @@ class Stepper:
                 raise _Park(era.number, "a log state cannot be upcast")
             state = yield from self._ledger.state_bytes(slot)
             return (yield from self._eras.upcast(current, chain, state))
-        except (_Park, StepFault) as error:
+        except (_Park, StepFault, CodeUnavailable) as error:
             raise Rejected(
-                "kernel.cannot_migrate",
-                "cell {module}/{key}: {why}",
-                module=base,
-                key=slot.key,
-                why=error.text,
-            ) from error
+                "kernel.cannot_migrate", "cell {module}/{key}: {why}", module=base, key=slot.key,
+                why=error.text if isinstance(error, StepFault) else str(error),
+            ) from error  # fmt: skip
 
     def _state(self, slot: Slot, module: Module) -> Generator[Need, None, bytes | None]:
         entry = slot.entry
@@ -284,9 +283,7 @@ class Stepper:
         base = slot.cells.base
         module = self._eras.current.manifest.modules.get(base)
         skip = module is not None and module.failure == "skip"
-        text = fault.text if len(fault.text) <= ERROR_TEXT_MAX else fault.text[: ERROR_TEXT_MAX - 3] + "..."
-        text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot stand in a record
-        result = self._unchanged(slot, SKIPPED if skip else HALTED, fault.code, text)
+        result = self._unchanged(slot, SKIPPED if skip else HALTED, fault.code, _cut(fault.text))
         return result._replace(timed_out=fault.timed_out)
 
     def failure_event(self, slot: Slot, message: Message, height: int, result: Result) -> Emission | None:
@@ -305,6 +302,12 @@ class Stepper:
         version, born = (entry.version, entry.born) if entry is not None else (0, 0)
         era = entry.era if entry is not None and entry.state is not None else self._eras.current.number
         return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
+
+
+def _cut(text: str) -> str:
+    """A text as it may stand in a record: not too long, and without lone surrogates."""
+    text = text if len(text) <= ERROR_TEXT_MAX else text[: ERROR_TEXT_MAX - 3] + "..."
+    return text.encode("utf-8", "replace").decode()
 
 
 def _conflict(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:

@@ -2,8 +2,8 @@
 
 Restore trusts the records; verify asks whether the code still says the same. It replays frames and, before
 each recorded step is applied, computes that step anew from the same state and message, and compares
-status, state, reply, annotation, emitted events and requested effects. A step recorded as timed out is not
-run again.
+status, state, reply, annotation, emitted events and requested effects. A step recorded as timed out, or
+as waiting for code that could not be loaded, is not run again: both say something about a machine.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cellule.kernel.journal.codes import EMITTED, INTENT, STEP, UPCAST, Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.table import Row as Record
 from cellule.kernel.need import Need
+from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.prove.replay import Witness
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.world import World
@@ -71,7 +72,8 @@ class Verifier:
     def _look(self, world: World, frame: Frame, height: int, slot: Slot) -> Generator[Need, None, None]:
         position = height - frame.header.first
         record = frame.rows[position]
-        if (record[10] or {}).get("timed_out"):
+        more = record[10] or {}
+        if more.get("timed_out") or more.get("code") == CODE_UNAVAILABLE:
             self.skipped += 1
             return
         yield from _current_era(world)

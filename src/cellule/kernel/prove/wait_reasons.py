@@ -5,6 +5,7 @@
     the world is paused  it has messages, and no step runs until the world is resumed
     over budget          its module has as many open intents as it may; receipts let it go on
     halted               a step failed; `cell resume` lets it run again
+    needs code           its program could not be loaded; `cell resume` tries again
     needs migration      its era does not take a message; `cell migrate` moves it
 
 and, of a cell with open intents and no messages, one reason for each of them:

@@ -24,6 +24,7 @@ from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.kernel.limits import HELD_RELEASE_MAX
 from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import (
     EVENT_MESSAGE,
@@ -313,6 +314,8 @@ class Ledger:
         reason = more or {}
         if status in (HALTED, PARKED):
             what = "halted" if status == HALTED else "needs migration"
+            if reason.get("code") == CODE_UNAVAILABLE:
+                what = "needs code"
             since = {
                 "status": what,
                 "since": height,

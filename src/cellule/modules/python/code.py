@@ -54,9 +54,9 @@ def read_code(code: Mapping[str, Any], what: str) -> PythonCode:
     unknown = set(code) - _FIELDS
     if unknown:
         _refuse(what, f"it has unknown fields: {', '.join(sorted(unknown))}")
-    entry, namespace, version = code.get("entry"), code.get("namespace"), code.get("schema_version", 1)
-    if not isinstance(entry, str) or not all(entry.partition(":")):
-        _refuse(what, "its entry is not text like 'shop.orders:order'")
+    entry, namespace, version = (
+        read_entry(code, what), code.get("namespace"), code.get("schema_version", 1),
+    )  # fmt: skip
     if not isinstance(namespace, str) or type(version) is not int:
         _refuse(what, "its namespace is not text or its schema_version no number")
     names = code.get("names", {})
@@ -68,6 +68,14 @@ def read_code(code: Mapping[str, Any], what: str) -> PythonCode:
     return PythonCode(
         kind, entry, namespace, version, names, bundle.cid if isinstance(bundle, Link) else None
     )
+
+
+def read_entry(code: Mapping[str, Any], what: str) -> str:
+    """The entry: the module and the name of a function in it."""
+    entry = code.get("entry")
+    if not isinstance(entry, str) or not all(entry.partition(":")):
+        _refuse(what, "its entry is not text like 'shop.orders:order'")
+    return entry
 
 
 def _refuse(what: str, problem: str) -> NoReturn:

@@ -44,6 +44,14 @@ def bundle(function: Callable[..., Any], *, include: Iterable[str] = ()) -> Bund
     return make_bundle(f"{home.module}:{function.__qualname__}", collection.sources, collection.requires)
 
 
+def bundle_file(entry: str, root: Path) -> Bundle:
+    """Bundle an entry such as `shop.orders:order` by the files of a folder, without importing it."""
+    module = entry.partition(":")[0]
+    collection = _Collection(root, module.partition(".")[0], _Installed())
+    collection.add(module, Imported(module, (), 1, optional=False), f"the entry {entry}")
+    return make_bundle(entry, collection.sources, collection.requires)
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """Where a function lives: its module's name, and the folder from which that name leads to the file."""

@@ -7,7 +7,8 @@ bundle: for tests, where functions are often defined inside other functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from cellule.errors import Rejected
@@ -15,10 +16,11 @@ from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Program
 from cellule.modules.python.bundle import read_root
-from cellule.modules.python.code import PythonCode, read_code
-from cellule.modules.python.collect import live_places
+from cellule.modules.python.code import LIVE, PYTHON, PythonCode, read_code, read_entry
+from cellule.modules.python.collect import bundle_file, live_places
 from cellule.modules.python.describe import Description
 from cellule.modules.python.failure import Places
+from cellule.modules.python.guard import check_deterministic
 from cellule.modules.python.interface import Interface
 from cellule.modules.python.loader import LoadedBundle, load_bundle, load_function
 from cellule.modules.python.module_names import Naming
@@ -28,6 +30,7 @@ from cellule.modules.python.signature import read_signature, read_upcaster
 from cellule.modules.python.upcast import upcast_function
 from cellule.modules.python.watchdog import LIMIT_S, Watchdog
 from cellule.values.cid import Cid
+from cellule.values.link import Link
 
 
 class PythonPrograms:
@@ -51,6 +54,36 @@ class PythonPrograms:
         self._live = {description.code.entry: description for description in live}
         self._guarded = guarded
         self._programs: dict[tuple[Cid, str], Program] = {}
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """See `CodeKind.kinds`."""
+        return (PYTHON, LIVE)
+
+    @property
+    def trusted(self) -> bool:
+        """See `CodeKind.trusted`: codecs of the reducer's types make every output."""
+        return True
+
+    def check(self, code: Mapping[str, Any], what: str) -> None:
+        """See `Programs.check`."""
+        read_code(code, what)
+
+    def pack(
+        self, code: Mapping[str, Any], folder: str | None, what: str
+    ) -> tuple[Mapping[str, Any], Mapping[Cid, bytes]]:
+        """See `Programs.pack`: the entry's file and all it imports become the bundle."""
+        if "bundle" in code or code.get("kind") == LIVE:
+            return code, {}
+        entry = read_entry(code, what)
+        if folder is None:
+            raise Rejected(
+                "modules.code_folder", "the code of {what} is {entry}: in which folder?",
+                what=what, entry=entry, hint='Name the folder: code="src", or --code src.',
+            )  # fmt: skip
+        made = bundle_file(entry, Path(folder))
+        check_deterministic(made)
+        return {**code, "bundle": Link(made.root)}, made.blocks
 
     def close(self) -> None:
         """End the watchdog's thread."""

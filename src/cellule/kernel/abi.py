@@ -1,0 +1,211 @@
+"""The ABI of modules: what a step is called with and what it answers, as canonical DAG-CBOR.
+
+    input   {version: 1, state: bytes|null, event: {schema, value: bytes, key?: bytes}, ctx?: bytes}
+    output  {state: bytes|null, domain_events?: [{schema, value, key?}],
+             effects?: [{kind, params, cap_slot?, idempotency_key?}], reply?: bytes, ann?: bytes}
+
+Bytes inside an envelope are canonical values of their own; whether they fit their schemas is checked by
+`checked_program`. Decoding is strict: other bytes for the same value, an unknown field or a wrong type are
+refused with the field's name. What is absent is left out, never null, except the two states.
+
+Rejected: links from an envelope to its parts. A program would need the CAS to read its own event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, NoReturn
+
+from cellule.errors import CelluleError, Rejected
+from cellule.kernel.limits import ABI_OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, STEP_EVENTS_MAX
+from cellule.kernel.program import Context, Emit, Output, Request, StepFault, trapped
+from cellule.values.cbor import decode, encode
+
+VERSION: Final = 1
+
+
+class Input(NamedTuple):
+    """What a step is called with; `key` is None for a module without keys, `context` for one without it."""
+
+    state: bytes | None
+    schema: str
+    value: bytes
+    key: bytes | None = None
+    context: bytes | None = None
+
+
+class _Field(NamedTuple):
+    """One field of an envelope; `count_max` is of a list, `fields` are those of a map or of a list's maps."""
+
+    type: type
+    required: bool = False
+    nullable: bool = False
+    count_max: int = 0
+    fields: Mapping[str, _Field] | None = None
+
+
+_Table = Mapping[str, _Field]
+_EVENT: Final[_Table] = {"schema": _Field(str, True), "value": _Field(bytes, True), "key": _Field(bytes)}
+_EFFECT: Final[_Table] = {
+    "kind": _Field(str, True), "params": _Field(bytes, True), "cap_slot": _Field(str),
+    "idempotency_key": _Field(str),
+}  # fmt: skip
+_INPUT: Final[_Table] = {
+    "version": _Field(int, True), "state": _Field(bytes, True, nullable=True),
+    "event": _Field(dict, True, fields=_EVENT), "ctx": _Field(bytes),
+}  # fmt: skip
+_OUTPUT: Final[_Table] = {
+    "state": _Field(bytes, True, nullable=True),
+    "domain_events": _Field(list, count_max=STEP_EVENTS_MAX, fields=_EVENT),
+    "effects": _Field(list, count_max=STEP_EFFECTS_MAX, fields=_EFFECT),
+    "reply": _Field(bytes), "ann": _Field(bytes),
+}  # fmt: skip
+_CONTEXT: Final[_Table] = {
+    "world": _Field(bytes, True), "module": _Field(str, True), "key": _Field(bytes, True),
+    "cell_mode": _Field(bool, True), "beat": _Field(int, True), "journal_height": _Field(int, True),
+    "now_ns": _Field(int, True), "entropy": _Field(bytes, True), "era": _Field(int, True),
+    "version": _Field(int, True),
+}  # fmt: skip
+_WORDS: Final = {
+    bytes: "bytes",
+    str: "text",
+    int: "an integer",
+    bool: "a boolean",
+    list: "a list",
+    dict: "a map",
+}
+
+
+def encode_input(call: Input) -> bytes:
+    """The bytes that a program is called with."""
+    event = _present(schema=call.schema, value=call.value, key=call.key)
+    return encode({"version": VERSION, "state": call.state, "event": event, **_present(ctx=call.context)})
+
+
+def decode_input(data: bytes) -> Input:
+    """What a program is called with; raises `abi.invalid` naming the field."""
+    found = _decoded(data, "input", _INPUT)
+    if found["version"] != VERSION:
+        _refuse("input", "version", f"{found['version']} is not {VERSION}")
+    event = found["event"]
+    return Input(found["state"], event["schema"], event["value"], event.get("key"), found.get("ctx"))
+
+
+def encode_output(output: Output) -> bytes:
+    """The bytes of an answer; a list that is empty is left out."""
+    events = [_present(schema=each.schema, value=each.value, key=each.key) for each in output.events]
+    effects = [
+        _present(kind=kind, params=params, cap_slot=slot, idempotency_key=key)
+        for kind, params, slot, key in output.effects
+    ]
+    parts = _present(
+        domain_events=events or None, effects=effects or None, reply=output.reply, ann=output.ann
+    )
+    return encode({"state": output.state, **parts})
+
+
+def decode_output(data: bytes) -> Output:
+    """What a program answered; raises `abi.invalid` naming the field."""
+    if len(data) > ABI_OUTPUT_BYTES_MAX:
+        _refuse("output", "", f"it has {len(data)} bytes; at most {ABI_OUTPUT_BYTES_MAX}")
+    found = _decoded(data, "output", _OUTPUT)
+    events = [Emit(each["schema"], each["value"], each.get("key")) for each in found.get("domain_events", ())]
+    effects = [
+        Request(each["kind"], each["params"], each.get("cap_slot"), each.get("idempotency_key"))
+        for each in found.get("effects", ())
+    ]
+    return Output(found["state"], events, effects, found.get("reply"), found.get("ann"))
+
+
+def encode_context(context: Context) -> bytes:
+    """The value of `sys/Context@1` for a step."""
+    return encode({name: getattr(context, name) for name in _CONTEXT})
+
+
+def decode_context(data: bytes) -> dict[str, Any]:
+    """The fields of a `sys/Context@1`; raises `abi.invalid` naming the field."""
+    return _decoded(data, "ctx", _CONTEXT)
+
+
+class AbiProgram:
+    """A function from bytes to bytes as a program: what every way to write a cell outside Python becomes.
+
+    `call` may raise `StepFault` with a code of its own; whatever else it raises fails the step too.
+    """
+
+    def __init__(self, call: Callable[[bytes], bytes], *, keyed: bool) -> None:
+        self._call = call
+        self._keyed = keyed
+
+    def step(
+        self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
+    ) -> Output:
+        """See `Program.step`."""
+        ctx = None if context is None else encode_context(context)
+        call = encode_input(Input(state, schema, value, key if self._keyed else None, ctx))
+        try:
+            answer = self._call(call)
+        except StepFault:
+            raise
+        except Exception as error:
+            raise trapped(error) from error
+        if not isinstance(answer, bytes):
+            raise StepFault("abi.invalid", f"the program answered {type(answer).__name__}, not bytes")
+        try:
+            return decode_output(answer)
+        except Rejected as error:
+            raise StepFault(error.code, str(error)) from error
+
+
+def _present(**parts: Any) -> dict[str, Any]:
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _decoded(data: bytes, envelope: str, table: _Table) -> dict[str, Any]:
+    try:
+        value: Any = decode(data)
+    except CelluleError as error:
+        _refuse(envelope, "", f"it is not canonical DAG-CBOR: {error}")
+    _check_map(envelope, "", value, table)
+    found: dict[str, Any] = value
+    return found
+
+
+def _check_map(envelope: str, path: str, value: object, table: _Table) -> None:
+    if not isinstance(value, dict):
+        _refuse(envelope, path, f"a map is needed, not {type(value).__name__}")
+    for name in value:
+        if name not in table:
+            _refuse(envelope, _below(path, name), f"there is no such field; there are {', '.join(table)}")
+    for name, field in table.items():
+        where = _below(path, name)
+        if name not in value:
+            if field.required:
+                _refuse(envelope, where, "it is missing")
+            continue
+        _check_field(envelope, where, value[name], field)
+
+
+def _check_field(envelope: str, path: str, value: object, field: _Field) -> None:
+    if value is None and field.nullable:
+        return
+    if type(value) is not field.type:
+        _refuse(envelope, path, f"{_WORDS[field.type]} is needed, not {type(value).__name__}")
+    if field.fields is None:
+        return
+    if not isinstance(value, list):
+        _check_map(envelope, path, value, field.fields)
+        return
+    if len(value) > field.count_max:
+        _refuse(envelope, path, f"it has {len(value)} entries; at most {field.count_max}")
+    for at, item in enumerate(value):
+        _check_map(envelope, f"{path}[{at}]", item, field.fields)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _refuse(envelope: str, path: str, problem: str) -> NoReturn:
+    where = f"{envelope}.{path}" if path else envelope
+    raise Rejected("abi.invalid", "the ABI's {where}: {problem}", where=where, problem=problem)
