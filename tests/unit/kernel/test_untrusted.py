@@ -8,7 +8,7 @@ import pytest
 
 from cellule.errors import Rejected
 from cellule.kernel.items import RefusedItem
-from cellule.kernel.journal.records import HALTED, OK, PARKED
+from cellule.kernel.journal.codes import HALTED, OK, PARKED
 from cellule.kernel.program import Output
 from cellule.kernel.programs import ProgramKinds
 from cellule.values import Link, cid_of, encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.journal.codes import HALTED, OK
+from cellule.kernel.journal.codes import HALTED, OK, PARKED
 from cellule.modules.python import (
     ModuleOptions,
     PythonPrograms,
@@ -135,7 +135,7 @@ def test_verify_finds_a_step_that_depends_on_what_it_kept_aside(programs, versio
     assert "app.main:tally" in str(difference)
 
 
-def test_code_that_cannot_be_loaded_fails_the_step_and_not_the_world(programs, version):
+def test_code_that_cannot_be_loaded_parks_its_cell_and_fails_nobody(programs, version):
     broken = version("from app.models import Count, Hit\nimport os\n" + FIRST)
     description = describe(broken.tally, **TOTAL)
     world = world_of(programs, description)
@@ -143,6 +143,6 @@ def test_code_that_cannot_be_loaded_fails_the_step_and_not_the_world(programs, v
     document["modules"]["app/tally@1"]["code"] = {**description.code.document(), "entry": "app.main:gone"}
     world.deploy(document)
     beat = world.send("app/Hit@1", {"name": "a"})
-    assert statuses(beat) == [(b"a", HALTED)]
-    assert beat.steps[0].code == "modules.load_failed"
+    assert statuses(beat) == [(b"a", PARKED)]
+    assert beat.steps[0].code == "kernel.code_unavailable"
     world.assert_replays()
