@@ -73,9 +73,9 @@ def test_a_url_that_passes_goes_to_the_host_that_was_checked(rest):
         read = target("http://" + rest)
     except Failed:
         return
-    assert read.url.raw_host.decode() == read.host
+    assert read.url.raw_host.decode() == read.host.name
     assert not read.url.userinfo
-    assert (read.url.port or 80) == read.port
+    assert (read.url.port or 80) == read.host.port
     assert target(str(read.url)) == read
 
 

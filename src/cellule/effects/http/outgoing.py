@@ -17,12 +17,13 @@ import msgspec
 
 from cellule.effects.attempt import Attempt
 from cellule.effects.http.params import HttpRequest
-from cellule.effects.http.target import Split, Target, check_no_dot_segments, split_url, target_of
+from cellule.effects.http.target import Target, check_no_dot_segments, split_url, target_of
 from cellule.effects.limits import HTTP_BODY_BYTES_MAX, HTTP_REDIRECTS_MAX
 from cellule.effects.outcomes import Failed
 from cellule.effects.secrets.resolver import Revealed
 from cellule.errors import Rejected
 from cellule.values.cid import Cid
+from cellule.values.hosts import Url
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 METHODS = SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -113,14 +114,14 @@ async def _headers(params: HttpRequest, attempt: Attempt) -> tuple[dict[str, str
     return headers, frozenset(personal)
 
 
-async def _filled(split: Split, params: HttpRequest, attempt: Attempt) -> Split:
+async def _filled(split: Url, params: HttpRequest, attempt: Attempt) -> Url:
     """The URL with secrets; the query's are encoded, the path's stand as they are."""
     rest = await attempt.secrets.resolve(split.rest)
     query = {name: str(await attempt.secrets.resolve(text)) for name, text in params.query.items()}
     return split._replace(rest=_rest_with_query(str(rest), query))
 
 
-def _with_query(split: Split, query: Mapping[str, str]) -> str:
+def _with_query(split: Url, query: Mapping[str, str]) -> str:
     return f"{split.scheme}://{split.authority}{_rest_with_query(split.rest, query)}"
 
 

@@ -21,7 +21,6 @@ import httpcore
 import httpx
 
 from cellule.effects.http.addresses import address_fault
-from cellule.effects.http.target import is_literal
 from cellule.effects.limits import (
     HTTP_ADDRESSES_MAX,
     HTTP_CONNECT_S,
@@ -29,6 +28,7 @@ from cellule.effects.limits import (
     HTTP_KEPT_CONNECTIONS,
 )
 from cellule.effects.outcomes import Failed, Retry
+from cellule.values.hosts import is_address
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 
@@ -71,7 +71,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        if is_literal(host):
+        if is_address(host):
             found = [host]
         else:
             try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import Any, Final
 
 from cellule.kernel.manifest.effects import Kinds
@@ -17,6 +16,7 @@ from cellule.kernel.manifest.fields import Fields, items_of, named_of, text_of
 from cellule.kernel.manifest.limits import BYTES_MAX_MAX, COUNT_MAX
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.manifest.problems import Problems, below, near
+from cellule.values.hosts import BadHost, host_pattern
 from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
 from cellule.values.schema.registry import Schemas
@@ -24,11 +24,7 @@ from cellule.values.schema.registry import Schemas
 _FIELDS: Final = (
     "effects", "hosts", "methods", "allow", "bytes_max", "budget", "expires_ns", "private",
 )  # fmt: skip
-_LABEL: Final = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
-_is_host = re.compile(rf"\*|(\*\.)?{_LABEL}(\.{_LABEL})*\.?", re.ASCII).fullmatch
-_is_port = re.compile(r"[1-9][0-9]{0,4}", re.ASCII).fullmatch
 _is_method = re.compile(r"[A-Z]+", re.ASCII).fullmatch
-_PORT_MAX: Final = 65_535
 
 Check = Callable[[str], str | None]
 """The normal form of a text, or None where it has none."""
@@ -151,28 +147,10 @@ class _GrantReader:
 
 
 def _host(text: str) -> str | None:
-    """A host in lower case, with or without a port; an address of version 6 stands in brackets."""
-    name, port = text.lower(), ""
-    if name.startswith("["):
-        name, bracket, port = name[1:].partition("]")
-        if not bracket or (port and not (port[0] == ":" and _is_port_number(port[1:]))):
-            return None
-        return f"[{name}]{port}" if _is_address(name) else None
-    name, colon, port = name.partition(":")
-    if colon and not _is_port_number(port):
-        return None
-    return f"{name.rstrip('.')}{colon}{port}" if len(name) <= 253 and _is_host(name) else None
-
-
-def _is_port_number(text: str) -> bool:
-    return text == "*" or (_is_port(text) is not None and int(text) <= _PORT_MAX)
-
-
-def _is_address(text: str) -> bool:
     try:
-        return ip_address(text).version == 6
-    except ValueError:
-        return False
+        return str(host_pattern(text))
+    except BadHost:
+        return None
 
 
 def _method(text: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.decide.intents.gate import Host, host_fits, text_fits
+from cellule.kernel.decide.intents.gate import text_fits
 
 HOUR = 3_600 * 1_000_000_000
 GRANTED = {"cap_slots": {"pay": "stripe"}}
@@ -136,27 +136,6 @@ def test_every_decision_is_a_record_with_its_rule(make_bank):
     )
     bank.charge(1)
     assert bank.records()[-1][2:] == [0, {"rule": "small"}]
-
-
-@pytest.mark.parametrize(
-    ("host", "pattern", "fits"),
-    [
-        (Host("a.b", 80, 80), "a.b", True),
-        (Host("a.b", 81, 80), "a.b", False),
-        (Host("a.b", 81, 80), "a.b:80", False),
-        (Host("a.b", 81, 80), "a.b:81", True),
-        (Host("a.b", 81, 80), "a.b:*", True),
-        (Host("a.b", 80, 80), "*", True),
-        (Host("x.a.b", 80, 80), "*.a.b", True),
-        (Host("a.b", 80, 80), "*.a.b", False),
-        (Host("xa.b", 80, 80), "*.a.b", False),
-        (Host("::1", 80, 80), "[::1]", True),
-        (Host("::1", 80, 80), "[::1]:81", False),
-        (None, "a.b", False),
-    ],
-)
-def test_hosts_fit_patterns(host, pattern, fits):
-    assert host_fits(host, pattern) is fits
 
 
 @pytest.mark.parametrize(

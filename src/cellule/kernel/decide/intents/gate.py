@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.eras import Compiled
@@ -23,6 +22,7 @@ from cellule.kernel.manifest.model import EffectKind, Grant, Module, Rule
 from cellule.kernel.state.intent_book import Book
 from cellule.values.cbor import decode_trusted
 from cellule.values.expressions import ExpressionFault
+from cellule.values.hosts import BadHost, Host, host_fits, host_of, split_url
 from cellule.values.link import Link
 
 
@@ -167,8 +167,8 @@ def _check_grant(grant: Grant, asked: EffectRequest, params: Any, now_ns: int) -
         raise _Refused("kernel.grant_size", text)
     if grant.hosts is not None:
         host = _host(params)
-        if not any(host_fits(host, pattern) for pattern in grant.hosts):
-            raise _Refused("kernel.grant_host", f"host {host!r} is not among those of grant {grant.name}")
+        if not host_fits(host, grant.hosts):
+            raise _Refused("kernel.grant_host", f"host {host} is not among those of grant {grant.name}")
     if grant.methods is not None:
         method = str(_at(params, "method") or _METHODS.get(asked.effect.kind, "GET")).upper()
         if method not in grant.methods:
@@ -180,52 +180,17 @@ def _check_grant(grant: Grant, asked: EffectRequest, params: Any, now_ns: int) -
             raise _Refused("kernel.grant_param", text)
 
 
-class Host(NamedTuple):
-    """Where a request goes: the name in lower case and ASCII, its port, and the port its scheme would use."""
-
-    name: str
-    port: int | None
-    usual: int | None
-
-
-def host_fits(host: Host | None, pattern: str) -> bool:
-    """Tell whether a grant's pattern names this host.
-
-    `name` means the usual port, `name:8443` that one, `name:*` any; `*.name` what is below it, `*` any host.
-    """
-    if host is None:
-        return False
-    wanted, port = _pattern_parts(pattern.lower())
-    if port != "*" and host.port != (int(port) if port else host.usual):
-        return False
-    if wanted.startswith("*."):
-        return host.name.endswith(wanted[1:])
-    return wanted in ("*", host.name)
-
-
-def _pattern_parts(pattern: str) -> tuple[str, str]:
-    if pattern.startswith("["):
-        name, _, port = pattern[1:].partition("]")
-        return name, port.removeprefix(":")
-    name, _, port = pattern.partition(":")
-    return name.rstrip("."), port
-
-
 def _host(params: Any) -> Host | None:
+    """Where the request goes, as adapters read it; None where there is no URL that one would use."""
     url = _at(params, "url") or _at(params, "base_url")
     if not isinstance(url, str):
         return None
     try:
-        parts = urlsplit(url)
-        usual = _USUAL_PORTS.get(parts.scheme)
-        name = (parts.hostname or "").rstrip(".")
-        name = name if name.isascii() else name.encode("idna").decode()
-        return Host(name.lower(), parts.port or usual, usual) if name else None
-    except ValueError:  # no URL; also what cannot be written as a host name
+        return host_of(split_url(url))
+    except BadHost:
         return None
 
 
-_USUAL_PORTS = {"http": 80, "https": 443}
 _METHODS = {"llm.generate": "POST"}  # of kinds whose params do not say
 
 
