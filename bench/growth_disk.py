@@ -7,11 +7,11 @@ from pathlib import Path
 import cellule
 from bench.growth_child import WORLD
 from bench.report import Row, measured
-from cellule.assembly import DATABASE
 from cellule.host.journal import read_frames
 from cellule.host.own.directory import baseline_of
 from cellule.store import keys
 from cellule.store.cas import Cas
+from cellule.store.store import DATABASE
 from cellule.values.cbor import links_of
 from cellule.values.cid import Cid
 

@@ -1,7 +1,10 @@
-"""The composition root: options in, a wired node out. The one place that names concrete parts.
+"""The composition root: an address and options in, a wired node out. The one place that names concrete parts.
 
 async with cellule.open("data", app=app) as node:
     world = await node.world("shop")
+
+What belongs to a machine and not to the store (spilled cells, bodies at hand, secrets) is in a folder of its
+own: the one the options name, else the data folder, else the system's temporary folder.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ import asyncio
 import gc
 import logging
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
@@ -31,8 +35,9 @@ from cellule.host.limits import (
 )
 from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool
-from cellule.host.outbox.signatures import NodeKey, folder_key
+from cellule.host.outbox.signatures import NodeKey, folder_key, shared_key
 from cellule.host.own.folder import FolderOwnership, make_folder
+from cellule.host.own.ownership import Alone, Ownership
 from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
@@ -40,11 +45,11 @@ from cellule.host.service import Cellule, Deploy
 from cellule.kernel.programs import ProgramKinds
 from cellule.kernel.state.ledger import Budget
 from cellule.modules.python import PythonPrograms, check_not_loading
-from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy
-from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
-from cellule.store.engines.sqlite.connection import Connect
+from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy, uuid7
+from cellule.store.address import StoreAddress, parse_address
+from cellule.store.store import DATABASE, Store, StoreOptions, check_data, open_store
 
-DATABASE = "cellule.db"
+CACHE = "cache"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,9 @@ class Options:
     idle_s: float = IDLE_S  # a world without work leaves memory after this
     snapshot_bytes: int = SNAPSHOT_TAIL_BYTES
     stall_s: float = STALL_S  # how long a failing disk is waited for before senders are told
-    connect: Connect = connect_sqlite3
+    store: StoreOptions = field(default_factory=StoreOptions)  # timeouts, connections, credentials, cache
+    scratch: Path | None = None  # for cells that leave memory; None: the data folder, or the temporary one
+    create: bool = True  # False: refuse an address without data, and make nothing
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     own: bool = True  # False: read and enqueue only, even where nobody owns the folder
@@ -67,58 +74,68 @@ class Options:
 
 
 def open(
-    path: str | PathLike[str],
+    address: str | PathLike[str],
     app: App | None = None,
     *,
+    objects: str | PathLike[str] | None = None,
     deploy: Deploy = "auto",
     options: Options | None = None,
 ) -> AbstractAsyncContextManager[Cellule]:
-    """Open a data folder. The first process owns it and works; others read and enqueue.
+    """Open a store. The first process owns it and works; others read and enqueue.
 
-    The folder and its one SQLite file are made when they are missing. Leaving the block finishes everything
-    that was accepted. `deploy` says what happens when the app is not what a world runs (see `Cellule`).
+    `address` is a folder (made when it is missing, with one SQLite file in it), `postgresql://...` or
+    `memory:`. `objects` says where large values, snapshots and blobs go: a folder, `s3://bucket/prefix`,
+    `gs://...` or `az://...`; without it they stay with the rows. Leaving the block finishes everything that
+    was accepted. `deploy` says what happens when the app is not what a world runs (see `Cellule`).
     """
     check_not_loading("cellule.open")
-    return _opened(Path(path), app, deploy, options or Options())
+    options = options or Options()
+    return _opened(
+        parse_address(address, objects, credentials=options.store.credentials), app, deploy, options
+    )
 
 
 @asynccontextmanager
-async def _opened(folder: Path, app: App | None, deploy: Deploy, options: Options) -> AsyncIterator[Cellule]:
+async def _opened(
+    address: StoreAddress, app: App | None, deploy: Deploy, options: Options
+) -> AsyncIterator[Cellule]:
     built = None if app is None else await _built(app)
-    make_folder(folder)
     async with AsyncExitStack() as stack:
-        opened = await SqliteEngine.open(folder / DATABASE, connect=options.connect)
-        engine = await stack.enter_async_context(opened)
+        _check_folder(address, options)
+        store = await stack.enter_async_context(
+            open_store(
+                address, _store_options(address, options), create=options.create, entropy=options.entropy
+            )
+        )
         python = PythonPrograms()
         stack.callback(python.close)
         programs = ProgramKinds(python)
         loader = Loader(
-            engine, programs, options.clock, options.entropy, options.budget, None,
-            lambda: FileSpill(folder), options.snapshot_bytes, options.stall_s, dispatch=Dispatch(),
+            store.engine, programs, options.clock, options.entropy, options.budget, None,
+            lambda: FileSpill(_scratch(address, options)), options.snapshot_bytes, options.stall_s,
+            dispatch=Dispatch(),
         )  # fmt: skip
-        ownership = FolderOwnership(
-            folder, [folder / DATABASE], options.clock, options.entropy, contends=options.own
-        )
         node = Node(
-            engine, loader, options.clock, options.entropy, ownership, options.idle_s, options.worlds_max
-        )
-        node.vouch = lambda: folder_key(folder, options.entropy)
-        node.reigning = lambda: _reigning(node, folder, built, options)
+            store.engine, loader, options.clock, options.entropy, _ownership(store, options),
+            options.idle_s, options.worlds_max, objects=store.objects, disk=store.disk,
+        )  # fmt: skip
+        node.vouch = lambda: _key(store, options)
+        node.reigning = lambda: _reigning(node, store, built, options)
         cellule = Cellule(node, built, deploy)
         await stack.enter_async_context(node.running())
         yield cellule
 
 
 @asynccontextmanager
-async def _reigning(node: Node, folder: Path, built: Built | None, options: Options) -> AsyncIterator[None]:
+async def _reigning(node: Node, store: Store, built: Built | None, options: Options) -> AsyncIterator[None]:
     """What runs beside the worlds while the node owns them: a tuned process, and the pool."""
     assert node.loader.dispatch is not None
-    node.loader.key = key = folder_key(folder, options.entropy)
+    node.loader.key = key = await _key(store, options)
     async with AsyncExitStack() as stack:
         if options.tune_process:
             stack.enter_context(_tuned())
         if options.perform:
-            secrets = options.secrets or default_secrets(folder)
+            secrets = options.secrets or default_secrets(store.address.folder)
             stack.enter_context(_redacted_logs(secrets))
             node.pool = node.loader.dispatch.pool = _pool(node, key, built, secrets, options)
             await stack.enter_async_context(node.pool.running())
@@ -126,6 +143,40 @@ async def _reigning(node: Node, folder: Path, built: Built | None, options: Opti
             yield
         finally:
             node.pool = node.loader.dispatch.pool = None
+
+
+def _check_folder(address: StoreAddress, options: Options) -> None:
+    """Make the data folder, or refuse one without data where nothing is to be made."""
+    if options.create and address.folder is not None:
+        make_folder(address.folder)
+    else:
+        check_data(address)
+
+
+def _ownership(store: Store, options: Options) -> Ownership:
+    """How this process may come to own the store."""
+    folder, chance = store.address.folder, options.entropy
+    if folder is not None:
+        return FolderOwnership(folder, [folder / DATABASE], options.clock, chance, contends=options.own)
+    return Alone(uuid7(options.clock.now_ns(), chance.bytes(10)) if options.own else None)
+
+
+async def _key(store: Store, options: Options) -> NodeKey:
+    """What vouches for receipts: a file of the data folder, or a row of a store without one."""
+    if store.address.folder is not None:
+        return folder_key(store.address.folder, options.entropy)
+    return await shared_key(store.engine, options.entropy)
+
+
+def _scratch(address: StoreAddress, options: Options) -> Path:
+    return options.scratch or address.folder or Path(tempfile.gettempdir())
+
+
+def _store_options(address: StoreAddress, options: Options) -> StoreOptions:
+    """The options of the store; a data folder with a remote object store keeps bodies at hand."""
+    if options.store.cache is not None or address.folder is None or not options.own:
+        return options.store
+    return replace(options.store, cache=address.folder / CACHE)
 
 
 def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, options: Options) -> Pool:

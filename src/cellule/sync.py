@@ -41,20 +41,23 @@ from cellule.values.cid import Cid
 
 @contextmanager
 def open_sync(
-    path: str | PathLike[str],
+    address: str | PathLike[str],
     app: App | None = None,
     *,
+    objects: str | PathLike[str] | None = None,
     deploy: Deploy = "auto",
     options: Options | None = None,
 ) -> Iterator[SyncCellule]:
-    """Open a data folder. The first process owns it and works; others read and enqueue.
+    """Open a store. The first process owns it and works; others read and enqueue.
 
-    The folder and its one SQLite file are made when they are missing. Leaving the block finishes everything
-    that was accepted. `deploy` says what happens when the app is not what a world runs (see `Cellule`).
+    `address` is a folder (made when it is missing, with one SQLite file in it), `postgresql://...` or
+    `memory:`. `objects` says where large values, snapshots and blobs go: a folder, `s3://bucket/prefix`,
+    `gs://...` or `az://...`; without it they stay with the rows. Leaving the block finishes everything that
+    was accepted. `deploy` says what happens when the app is not what a world runs (see `Cellule`).
 
     The synchronous form of `cellule.open`.
     """
-    context = assembly.open(path, app, deploy=deploy, options=options)
+    context = assembly.open(address, app, objects=objects, deploy=deploy, options=options)
     check_may_block()
     thread: LoopThread[Cellule] = LoopThread(context)
     with thread as inner:

@@ -11,13 +11,14 @@ from random import Random
 
 import pytest
 
-from cellule.assembly import DATABASE, Options
+from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from cellule.host.outbox.rows import rows_range
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
+from cellule.store.store import DATABASE
 from tests.support.nodes import check_store, load_app, records_of
 from tests.support.servers.bank import Bank
 

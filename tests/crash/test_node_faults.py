@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cellule.assembly import DATABASE, Options
+from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.errors import Unavailable
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
+from cellule.store.store import DATABASE, StoreOptions
 from tests.support.disks import FailingDisk
 from tests.support.nodes import check_store, events_of, load_app
 
@@ -26,7 +27,7 @@ TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
 
 async def history(folder, disk, acknowledged):
     """Two lives of a node whose client sends each event until it is acknowledged, or the node fails."""
-    options = Options(connect=disk.connect, stall_s=0.02, snapshot_bytes=2_000)
+    options = Options(store=StoreOptions(connect=disk.connect), stall_s=0.02, snapshot_bytes=2_000)
     for life in range(2):
         try:
             async with open_node(folder, TALLY.app, options=options) as node:

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from cellule.assembly import DATABASE
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
+from cellule.store.store import DATABASE
 from tests.support.nodes import check_store, events_of
 
 pytestmark = pytest.mark.crash

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellule.assembly import DATABASE, Options
+from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.errors import OutcomeUnknown, Rejected, Unavailable
 from cellule.host.own.folder import FolderLock
@@ -22,6 +22,7 @@ from cellule.modules.python import PythonPrograms
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
+from cellule.store.store import DATABASE, StoreOptions
 from cellule.values.cbor import encode
 from tests.support.nodes import check_store, events_of, load_app
 
@@ -318,7 +319,9 @@ async def test_a_full_disk_is_told_and_forgotten_when_there_is_room_again(folder
         for connection in connections:
             connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
 
-    async with open_node(folder, TALLY.app, options=Options(connect=connect, stall_s=0.1)) as node:
+    async with open_node(
+        folder, TALLY.app, options=Options(store=StoreOptions(connect=connect), stall_s=0.1)
+    ) as node:
         world = await node.world("w")
         await world.send(TALLY.Add("a", 1), id="before")
         room(1)

@@ -29,6 +29,8 @@ def text(word):
     ("key", "frozen"),
     [
         (keys.format_version(), "02666f726d617400"),
+        (keys.store_objects(), text("objects")),
+        (keys.node_key(), text("node_key")),
         (keys.universe_name("main"), "02756e6976657273657300" + "026d61696e00"),
         (keys.universe_meta(U), f"02750030{UU}" + "026d65746100"),
         (keys.universe_world(U, W), f"02750030{UU}" + "02776f726c647300" + f"30{WW}"),

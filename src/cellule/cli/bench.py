@@ -18,13 +18,13 @@ from typing import Annotated, Any
 import typer
 
 from cellule.app import App
-from cellule.assembly import DATABASE
 from cellule.assembly import open as open_node
 from cellule.cli.app_loading import load_app
 from cellule.cli.output import Step, facts
 from cellule.cli.session import Session, session_of
 from cellule.errors import Rejected
 from cellule.host.ingress.handles import WorldHandle
+from cellule.store.store import DATABASE
 
 KEYS = 1_000
 IN_FLIGHT = 1_000
@@ -41,7 +41,8 @@ def bench(
 
 
 async def _bench(session: Session, seconds: float) -> None:
-    beside = session.data if session.data.is_dir() else Path.cwd()
+    folder = session.address.folder
+    beside = folder if folder is not None and folder.is_dir() else Path.cwd()
     try:
         scratch = tempfile.TemporaryDirectory(prefix="cellule-bench-", dir=beside)
     except OSError as error:
@@ -49,8 +50,8 @@ async def _bench(session: Session, seconds: float) -> None:
             "cli.folder", "{folder} cannot be written: {why}", folder=str(beside), why=error.strerror,
             hint="Name a folder with --data whose disk is to be measured.",
         ) from error  # fmt: skip
-    with scratch as folder, session.output.progress("measuring") as step:
-        data = await _measured(Path(folder), seconds, step)
+    with scratch as made, session.output.progress("measuring") as step:
+        data = await _measured(Path(made), seconds, step)
     data = {"disk": str(beside), **data}
     pairs = {
         "disk": str(beside), "machine": f"{data['cpus']} CPUs, Python {data['python']}",

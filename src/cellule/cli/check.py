@@ -7,7 +7,6 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from cellule.assembly import DATABASE
 from cellule.cli.errors import Exit, message_of
 from cellule.cli.session import Session, session_of
 from cellule.errors import Corrupted
@@ -16,6 +15,7 @@ from cellule.host.read.check import check_world
 from cellule.host.service import Cellule
 from cellule.store.engines.sqlite import CheckReport
 from cellule.store.engines.sqlite import check as check_file
+from cellule.store.store import DATABASE, check_data
 
 PROBLEMS_SHOWN = 20
 
@@ -27,9 +27,11 @@ def check(context: typer.Context) -> None:
 
 
 async def _check(session: Session) -> None:
-    session.check_data()
+    check_data(session.address)
+    folder = session.address.folder
+    assert folder is not None
     with session.output.progress("rows") as step:
-        report = await check_file(session.data / DATABASE, progress=lambda rows: step(rows, rows))
+        report = await check_file(folder / DATABASE, progress=lambda rows: step(rows, rows))
     worlds: list[dict[str, Any]] = []
     if report.ok:
         async with session.reading() as node:

@@ -50,17 +50,17 @@ def dev(
 async def _serve(session: Session) -> None:
     """Open the folder with the app, and tell every record as it becomes durable."""
     app = load_app(_place(session))
-    async with _with_parent(), open_node(session.data, app) as node:
+    async with _with_parent(), open_node(session.data, app, objects=session.objects) as node:
         await node.node.check_owner()
         world = await node.world(session.world_name or DEFAULT_WORLD, universe=session.universe_name)
         head, teller = await world.head(), teller_of(world)
         manifest = await teller.manifest()
         events = sorted(name for name in manifest.routes if not name.startswith("sys/"))
         ready = {
-            "kind": "ready", "world": world.name, "data": str(session.data), "height": head.height,
+            "kind": "ready", "world": world.name, "data": str(session.address), "height": head.height,
             "events": events,
         }  # fmt: skip
-        text = f"world {world.name} in {session.data} is at work at height {head.height}"
+        text = f"world {world.name} in {session.address} is at work at height {head.height}"
         text += f"; it takes {', '.join(events)}"
         session.output.line(ready, Text(text, style="bold"))
         async with asyncio.TaskGroup() as tasks:
@@ -77,7 +77,8 @@ async def _watch(session: Session) -> None:
     """Run the child, and start it again on every change; ends with it where a change would not help."""
     place = _place(session)
     folder = folder_of(place)
-    ignored = [session.data.absolute()]
+    data = session.address.folder
+    ignored = [] if data is None else [data]
     changes = awatch(folder, watch_filter=PythonFilter(ignore_paths=ignored), rust_timeout=500)
     saved: asyncio.Future[set[FileChange]] = asyncio.ensure_future(anext(changes))
     while True:
@@ -112,14 +113,22 @@ async def _ended_or_saved(
 
 
 async def _started(session: Session, place: str) -> Process:
-    """The child: the same command without reloading, in a session of its own: only we interrupt it."""
-    arguments = ["--data", str(session.data), "--app", place, "--universe", session.universe_name]
+    """The child: the same command without reloading, in a session of its own: only we interrupt it.
+
+    The address travels in its environment: everybody on the machine can read a command line.
+    """
+    arguments = ["--app", place, "--universe", session.universe_name]
     arguments += ["--world", session.world_name] if session.world_name else []
     arguments += ["--json"] if session.output.as_json else []
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cellule", *arguments, "dev", "--no-reload",
-        start_new_session=True, env={**os.environ, PARENT: str(os.getpid())},
+        start_new_session=True, env={**os.environ, **_store_variables(session), PARENT: str(os.getpid())},
     )  # fmt: skip
+
+
+def _store_variables(session: Session) -> dict[str, str]:
+    objects = {} if session.objects is None else {"CELLULE_OBJECTS": session.objects}
+    return {"CELLULE_DATA": session.data, **objects}
 
 
 async def _end(child: Process) -> None:

@@ -17,7 +17,6 @@ import typer
 from rich.text import Text
 
 import cellule
-from cellule.assembly import DATABASE
 from cellule.cli.errors import Exit, exit_code, message_of
 from cellule.cli.output import table
 from cellule.cli.session import Session, session_of
@@ -28,6 +27,7 @@ from cellule.host.own.folder import FolderLock
 from cellule.host.run.loader import Loader
 from cellule.host.service import Cellule
 from cellule.kernel.journal.frame import decode_frame
+from cellule.store.store import DATABASE
 
 DISK_FREE_LEAST = 1_000_000_000  # bytes; below this the disk is called nearly full
 QUICK_BYTES_MAX = 256_000_000  # larger files are left to `cellule check`
@@ -57,8 +57,10 @@ def doctor(context: typer.Context) -> None:
 
 
 async def _doctor(session: Session) -> None:
-    findings = [*_machine(), *_folder(session.data)]
-    if (session.data / DATABASE).is_file() and not any(each.exit for each in findings):
+    folder = session.address.folder
+    assert folder is not None
+    findings = [*_machine(), *_folder(folder)]
+    if (folder / DATABASE).is_file() and not any(each.exit for each in findings):
         findings += await _store(session)
     worst = max((each.exit for each in findings), default=Exit.OK)
     data = {"ok": worst == Exit.OK, "findings": [each.json() for each in findings]}
@@ -103,7 +105,8 @@ async def _store(session: Session) -> list[Finding]:
     """What opening the store shows; whatever fails is a finding, not the end."""
     found: list[Finding] = []
     try:
-        found.append(_quick(session.data / DATABASE))
+        if session.address.folder is not None:
+            found.append(_quick(session.address.folder / DATABASE))
         async with session.reading() as node:
             found.append(Finding("format", "ok", "this version reads it"))
             for universe in await node.universes():

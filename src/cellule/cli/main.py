@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,9 +28,9 @@ from cellule.cli.stuck import stuck
 from cellule.cli.verify import verify
 from cellule.cli.why import why
 
-_VALUED = ("--data", "--app", "--world", "--universe")
+_VALUED = ("--data", "--objects", "--app", "--world", "--universe")
 _FLAGS = ("--json",)
-_EPILOG = "--data, --app, --world, --universe and --json may stand anywhere on the line."
+_EPILOG = "--data, --objects, --app, --world, --universe and --json may stand anywhere on the line."
 
 
 class AnywhereGroup(TyperGroup):
@@ -92,7 +91,17 @@ def _version(asked: bool) -> None:
 @app.callback()
 def root(
     context: typer.Context,
-    data: Annotated[Path, typer.Option(envvar="CELLULE_DATA", help="The data folder.")] = Path("data"),
+    data: Annotated[
+        str,
+        typer.Option(envvar="CELLULE_DATA", help="The store: a folder or postgresql://user@host/database."),
+    ] = "data",
+    objects: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CELLULE_OBJECTS",
+            help="Where large values go: a folder, s3://bucket/prefix, gs://... or az://...",
+        ),
+    ] = None,
     app: Annotated[
         str | None,
         typer.Option(envvar="CELLULE_APP", help="The app: FILE.py:app or module:app; few commands need it."),
@@ -106,7 +115,7 @@ def root(
 ) -> None:  # fmt: skip
     """Cellule: a durable runtime for very many small state machines."""
     del version
-    context.obj = Session(data, app, world, universe, Output(as_json=json))
+    context.obj = Session(data, objects, app, world, universe, Output(as_json=json))
 
 
 def main() -> None:

@@ -19,7 +19,14 @@ import typer
 
 from cellule.cli.output import table
 from cellule.cli.session import Session, session_of
-from cellule.effects.secrets.defaults import KEY_FILE, PASSPHRASE, VAULT, vault_key
+from cellule.effects.secrets.defaults import (
+    KEY_FILE,
+    PASSPHRASE,
+    SECRETS_FOLDER,
+    VAULT,
+    secrets_folder,
+    vault_key,
+)
 from cellule.effects.secrets.reference import check_secret_name
 from cellule.effects.secrets.vault import Vault
 from cellule.effects.secrets.vault_key import VaultKey, create_key_file
@@ -71,8 +78,8 @@ async def _in_thread(work: Any, *arguments: Any) -> None:
 
 
 def _init(session: Session, key_file: Path | None) -> None:
-    make_folder(session.data)
-    path = session.data / VAULT
+    path = _vault(session)
+    make_folder(path.parent)
     if path.exists():
         raise Rejected(
             "effects.vault_exists",
@@ -111,8 +118,18 @@ def _remove(session: Session, name: str) -> None:
     session.output.document({"removed": name, "vault": str(vault.path)}, f"secret {name} removed")
 
 
+def _vault(session: Session) -> Path:
+    folder = secrets_folder(session.address.folder)
+    if folder is None:
+        raise Rejected(
+            "effects.no_secrets_folder", "a store without a data folder has no place for a vault",
+            hint=f"Set {SECRETS_FOLDER} to a folder, here and for the node that performs effects.",
+        )  # fmt: skip
+    return folder / VAULT
+
+
 def _opened(session: Session) -> Vault:
-    path = session.data / VAULT
+    path = _vault(session)
     if not path.is_file():
         raise Rejected(
             "effects.vault_missing",

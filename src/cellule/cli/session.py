@@ -14,14 +14,13 @@ import getpass
 import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import typer
 
 from cellule.app import App
-from cellule.assembly import DATABASE, Options
+from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.cli.app_loading import load_app
 from cellule.cli.errors import Exit, cellule_error, exit_code
@@ -35,6 +34,7 @@ from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.record_view import RecordRenderer, key_of_text
 from cellule.host.service import DEFAULT_WORLD, Cellule
 from cellule.kernel.manifest.model import Manifest
+from cellule.store.address import StoreAddress, parse_address
 from cellule.values.schema.text_forms import time_text
 
 _ENDING: dict[signal.Signals, Any] = {
@@ -47,7 +47,8 @@ _ENDING: dict[signal.Signals, Any] = {
 class Session:
     """The global options of one command."""
 
-    data: Path
+    data: str = field(repr=False)  # as it was given: it may hold a password
+    objects: str | None
     app: str | None
     world_name: str | None
     universe_name: str
@@ -79,29 +80,24 @@ class Session:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Cellule]:
-        """The folder as a reader sees it."""
-        self.check_data()
-        options = Options(own=False, tune_process=False)
-        async with open_node(self.data, None, deploy="never", options=options) as node:
+        """The store as a reader sees it; nothing is made."""
+        options = Options(own=False, tune_process=False, create=False)
+        async with open_node(self.data, None, objects=self.objects, deploy="never", options=options) as node:
             yield node
 
     def working(self, *, create: bool = False) -> AbstractAsyncContextManager[Cellule]:
-        """The folder to change something; made where it is missing only if `create` says so."""
-        if not create:
-            self.check_data()
-        return open_node(self.data, self.load_app(), options=Options(tune_process=False, perform=False))
+        """The store to change something; made where it is missing only if `create` says so."""
+        options = Options(tune_process=False, perform=False, create=create)
+        return open_node(self.data, self.load_app(), objects=self.objects, options=options)
 
     def load_app(self) -> App | None:
         """The app of `--app`, if it was given."""
         return None if self.app is None else load_app(self.app)
 
-    def check_data(self) -> None:
-        """Refuse a folder without data."""
-        if not (self.data / DATABASE).is_file():
-            raise Rejected(
-                "cli.no_data", "there is no Cellule data in {folder}", folder=str(self.data),
-                hint="Name it with --data, or make a world: cellule world create NAME --app FILE.py:app",
-            )  # fmt: skip
+    @property
+    def address(self) -> StoreAddress:
+        """The address of `--data` and `--objects`, for commands that look at it themselves."""
+        return parse_address(self.data, self.objects)
 
     # Names
 
@@ -142,8 +138,8 @@ class Session:
             return names[0]
         if not names:
             raise Rejected(
-                "cli.no_worlds", "universe {universe} in {folder} has no worlds yet",
-                universe=self.universe_name, folder=str(self.data),
+                "cli.no_worlds", "universe {universe} in {store} has no worlds yet",
+                universe=self.universe_name, store=str(self.address),
                 hint="Make one: cellule world create NAME --app FILE.py:app",
             )  # fmt: skip
         raise Rejected(

@@ -36,9 +36,10 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.snapshot import SnapshotJob
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy
-from cellule.store.cache import NodeCache
+from cellule.store.cache import DiskCache, NodeCache
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
+from cellule.store.object_store import ObjectStore
 from cellule.values.cid import Cid
 
 DEFAULT_UNIVERSE = "default"
@@ -71,7 +72,9 @@ class Node:
     idle_s: float = IDLE_S
     worlds_max: int = WORLDS_MAX
     pool: Pool | None = None
-    vouch: Callable[[], NodeKey] | None = None  # the key of the folder, for receipts that people give
+    vouch: Callable[[], Awaitable[NodeKey]] | None = None  # the store's key, for receipts that people give
+    objects: ObjectStore | None = None  # where large bodies are; None: with the rows
+    disk: DiskCache | None = None
     reigning: Callable[[], AbstractAsyncContextManager[object]] = nullcontext  # what else an owner runs
     claim: Claim | None = None
     directory: Directory = field(init=False)
@@ -222,7 +225,10 @@ class Node:
 
     def cas(self, universe: UUID) -> Cas:
         """The objects of a universe."""
-        return Cas(self.engine, universe, cache=self._cache, entropy=self.entropy)
+        return Cas(
+            self.engine, universe, objects=self.objects, cache=self._cache, disk=self.disk,
+            entropy=self.entropy,
+        )  # fmt: skip
 
     @property
     def loaded(self) -> int:

@@ -38,6 +38,16 @@ def format_version() -> bytes:
     return pack("format")
 
 
+def store_objects() -> bytes:
+    """`objects`: which object store belongs to this store; absent where it has none."""
+    return pack("objects")
+
+
+def node_key() -> bytes:
+    """`node_key`: what vouches for receipts, where nodes on many machines share the store."""
+    return pack("node_key")
+
+
 def universe_name(name: str) -> bytes:
     """`universes/<name>`: the id of the universe of that name."""
     return pack("universes", _name("universe name", name))

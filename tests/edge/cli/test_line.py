@@ -63,7 +63,7 @@ def test_commands_on_a_folder_without_data_refuse_and_make_none(
     empty: Cellule, command: tuple[str, ...]
 ) -> None:
     error = empty(*command, "--json", code=1).error
-    assert error["code"] == "cli.no_data"
+    assert error["code"] == "store.no_data"
     assert not empty.data.exists()
 
 

@@ -54,7 +54,7 @@ def test_a_new_world_needs_an_app(shop: Cellule) -> None:
 
 
 def test_a_new_world_without_app_leaves_no_folder_behind(empty: Cellule) -> None:
-    assert empty("world", "create", "other", "--json", code=1).error["code"] == "cli.no_data"
+    assert empty("world", "create", "other", "--json", code=1).error["code"] == "store.no_data"
     assert not empty.data.exists()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from cellule.assembly import DATABASE, Options
+from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.kernel.journal.codes import RECEIPT
 from cellule.store.engines.sqlite import SqliteEngine
+from cellule.store.store import DATABASE
 from cellule.testing import ManualClock
 from cellule.values.cbor import decode
 from cellule.values.envelope import open_envelope

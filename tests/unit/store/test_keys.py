@@ -22,6 +22,8 @@ STAMP = Stamp(bytes(range(12)))
     ("key", "elements"),
     [
         (keys.format_version(), ("format",)),
+        (keys.store_objects(), ("objects",)),
+        (keys.node_key(), ("node_key",)),
         (keys.universe_name("main"), ("universes", "main")),
         (keys.universe_meta(U), ("u", U, "meta")),
         (keys.universe_world(U, W), ("u", U, "worlds", W)),

@@ -1,8 +1,10 @@
-"""Where a node with a data folder looks for secrets when it is told nothing else.
+"""Where a node looks for secrets when it is told nothing else.
 
 First the environment (`CELLULE_SECRET_STRIPE`), then the files of `<folder>/secrets`, then the vault
 `<folder>/secrets.vault`, whose key is the file named by `CELLULE_VAULT_KEY_FILE` or the passphrase
-`CELLULE_VAULT_PASSPHRASE`. The vault is opened when a secret is asked for that the others do not have.
+`CELLULE_VAULT_PASSPHRASE`. The folder is the one `CELLULE_SECRETS_FOLDER` names, else the data folder; on a
+shared store there is none unless it is named. The vault is opened when a secret is asked for that the others
+do not have.
 """
 
 from __future__ import annotations
@@ -20,15 +22,25 @@ if TYPE_CHECKING:
     from cellule.effects.secrets.sources import VaultSecrets
     from cellule.effects.secrets.vault_key import VaultKey
 
+SECRETS_FOLDER = "CELLULE_SECRETS_FOLDER"
 FOLDER = "secrets"
 VAULT = "secrets.vault"
 KEY_FILE = "CELLULE_VAULT_KEY_FILE"
 PASSPHRASE = "CELLULE_VAULT_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 
-def default_secrets(folder: Path, environment: Mapping[str, str] | None = None) -> Secrets:
-    """The secrets of a node with this data folder."""
+def secrets_folder(data: Path | None, environment: Mapping[str, str] | None = None) -> Path | None:
+    """The folder with files and vault: the one the environment names, else the data folder, else none."""
+    named = (os.environ if environment is None else environment).get(SECRETS_FOLDER)
+    return Path(named) if named else data
+
+
+def default_secrets(data: Path | None, environment: Mapping[str, str] | None = None) -> Secrets:
+    """The secrets of a node, which may have a data folder."""
     given = os.environ if environment is None else environment
+    folder = secrets_folder(data, given)
+    if folder is None:
+        return Secrets(EnvironmentSecrets(given))
     return Secrets(EnvironmentSecrets(given), FolderSecrets(folder / FOLDER), _FolderVault(folder, given))
 
 

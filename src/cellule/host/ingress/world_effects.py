@@ -171,7 +171,7 @@ class WorldEffects:
         before = await read_head(self._node.engine, self._info)
         cas = self._node.cas(self._info.universe)
         row = await inject(
-            self._node.engine, self._signing(), cas, self._info.id, receipt, self._node.entropy
+            self._node.engine, await self._signing(), cas, self._info.id, receipt, self._node.entropy
         )
         if self._node.is_owner:
             (await self._node.hosted(self._info)).ring()
@@ -256,10 +256,10 @@ class WorldEffects:
         except Corrupted:
             return None
 
-    def _signing(self) -> NodeKey:
+    async def _signing(self) -> NodeKey:
         key = self._node.loader.key
         if key is None and self._node.vouch is not None:
-            key = self._node.vouch()
+            key = await self._node.vouch()
         if key is None:
             raise Unavailable(
                 "host.no_node_key", "this process has no key to sign a receipt with",

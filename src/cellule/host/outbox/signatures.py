@@ -1,8 +1,8 @@
 """The node's key: it vouches for receipts, so that nothing but the node can settle an intent.
 
 A receipt in an inbox carries the key's id and an HMAC-SHA256 over the universe, the world and the item's
-canonical bytes without the mac. The key is 32 bytes in the data folder, readable by its owner only, made
-once; a universe in memory has one of its own. What a receipt holds does not matter here.
+canonical bytes without the mac. The key is 32 bytes, made once: a file of the data folder, readable by its
+owner only, or a row of a store that machines share. What a receipt holds does not matter here.
 
     a4..  62 "by" 70 <16 hex digits>  63 "mac" 58 20 <32 bytes>  the other fields
 
@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import CelluleError, Conflict, Rejected
 from cellule.host.own.folder import folder_error
 from cellule.sources import Entropy
+from cellule.store import keys
+from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import encode, encode_flat
 
 KEY_BYTES = 32
@@ -127,6 +129,22 @@ def folder_key(folder: Path, entropy: Entropy) -> NodeKey:
     return NodeKey(found)
 
 
+async def shared_key(engine: Engine, entropy: Entropy) -> NodeKey:
+    """The key of a store that machines share: a row, made once; each verifies the receipts of the others.
+
+    Whoever may write to such a store could forge its journals as well: a key beside the rows guards no less.
+    """
+    key = keys.node_key()
+    [stored] = await engine.read([key])
+    if stored is None:
+        with suppress(Conflict):  # then another node has made it
+            await engine.commit(Batch(expect={key: None}, set={key: entropy.bytes(KEY_BYTES)}))
+        [stored] = await engine.read([key])
+    if stored is None:
+        raise _unusable("of the store", "it vanished while it was made")
+    return NodeKey(stored)
+
+
 def _read(path: Path) -> bytes | None:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -165,7 +183,7 @@ def _make(path: Path, entropy: Entropy) -> None:
         os.close(folder)
 
 
-def _unusable(path: Path, why: str, hint: str = "") -> CelluleError:
+def _unusable(path: Path | str, why: str, hint: str = "") -> CelluleError:
     return Rejected(
         "effects.node_key", "the node key {path} cannot be used: {why}", path=str(path), why=why,
         hint=hint or "Restore it from a copy, or remove it: receipts that wait in inboxes are then refused.",

@@ -139,7 +139,10 @@ class Committer:
         if len(blocks) > PARTS_MAX or sum(map(len, blocks.values())) > PARTS_BYTES_MAX:
             await put_blocks(self._cas, blocks)
             return Batch()
-        parts = await self._cas.batch_parts(blocks)
+        large = {cid: data for cid, data in blocks.items() if len(data) > self._cas.batch_block_max}
+        if large:  # they are in the object store before the frame that names them
+            await put_blocks(self._cas, large)
+        parts = await self._cas.batch_parts({cid: blocks[cid] for cid in blocks if cid not in large})
         return Batch(expect=parts.expect, set=parts.set)
 
     async def _is_applied(self, head: Head, patience: StoreRetry) -> bool:

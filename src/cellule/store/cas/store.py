@@ -83,6 +83,11 @@ class Cas:
         """The universe whose objects these are."""
         return self._universe
 
+    @property
+    def batch_block_max(self) -> int:
+        """How large a block of `batch_parts` may be; larger ones are put before the batch."""
+        return PARTS_BYTES_MAX if self._bodies.objects is None else self._bodies.inline_max
+
     async def put(
         self, data: bytes, codec: Codec = "dag-cbor", *, expected: Cid | None = None, trusted: bool = False
     ) -> Cid:
@@ -206,8 +211,7 @@ class Cas:
     def _check_parts(self, blocks: Mapping[Cid, bytes]) -> None:
         total = sum(map(len, blocks.values()))
         largest = max(map(len, blocks.values()), default=0)
-        most = PARTS_BYTES_MAX if self._bodies.objects is None else self._bodies.inline_max
-        if total > PARTS_BYTES_MAX or largest > most or len(blocks) > GROUP_KEYS_MAX:
+        if total > PARTS_BYTES_MAX or largest > self.batch_block_max or len(blocks) > GROUP_KEYS_MAX:
             raise Rejected(
                 "cas.parts_too_large",
                 "{count} blocks of {total} bytes, the largest of {largest}, are too much for a batch",

@@ -23,6 +23,7 @@ from obstore import exceptions
 from obstore.store import from_url
 
 from cellule.errors import CelluleError, OutcomeUnknown, Rejected, Unavailable
+from cellule.store.address import BucketAddress, parse_bucket
 from cellule.store.object_store import (
     WHOLE_BYTES_MAX,
     ObjectInfo,
@@ -34,7 +35,6 @@ from cellule.store.object_store import (
     not_found,
     too_large,
 )
-from cellule.store.objects.address import RemoteAddress
 from cellule.store.objects.options import RemoteOptions
 
 if TYPE_CHECKING:
@@ -54,29 +54,29 @@ class RemoteObjects:
 
     remote = True
 
-    def __init__(self, driver: Driver, address: RemoteAddress, options: RemoteOptions) -> None:
+    def __init__(self, driver: Driver, address: BucketAddress, options: RemoteOptions) -> None:
         self._driver = driver
         self._address = address
         self._options = options
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"RemoteObjects({self._address.url!r})"
+        return f"RemoteObjects({self._address.text!r})"
 
     @classmethod
     def open(
         cls,
-        url: str,
+        url: str | BucketAddress,
         *,
         credentials: Mapping[str, str] | None = None,
         options: RemoteOptions | None = None,
     ) -> Self:
-        """Prepare a store from its address (see `address.py`); nothing is sent yet.
+        """Prepare a store from its address (see `store/address.py`); nothing is sent yet.
 
         `credentials` are the driver's options by name (`access_key_id`, `secret_access_key`, `account_key`,
         `service_account_path`, ...); what is not given is taken from the environment.
         """
-        address = RemoteAddress.parse(url, credentials)
+        address = parse_bucket(url, credentials) if isinstance(url, str) else url
         options = options or RemoteOptions()
         return cls(_driver(address, options), address, options)
 
@@ -169,7 +169,7 @@ class RemoteObjects:
         if any(first.name >= second.name for first, second in pairwise(items)):
             raise Unavailable(
                 "objects.order", "the object store {store} does not list names in order",
-                store=self._address.url, hint="Use a store that lists by name, as S3 does.",
+                store=self._address.text, hint="Use a store that lists by name, as S3 does.",
             )  # fmt: skip
         return ObjectPage(items[:limit], len(found) > limit)
 
@@ -207,7 +207,7 @@ class RemoteObjects:
         if _BUCKET_MISSING.search(text):
             return Unavailable(
                 "objects.no_bucket", "the bucket or container of {store} does not exist",
-                store=self._address.url, hint="Create it, or correct the address.",
+                store=self._address.text, hint="Create it, or correct the address.",
             )  # fmt: skip
         if isinstance(error, FileNotFoundError) and verb != "put":
             # For a put it is the upload of parts that the server forgot, by a restart for example.
@@ -215,12 +215,12 @@ class RemoteObjects:
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
             return Unavailable(
                 "objects.denied", "the object store {store} refused {verb} of {name!r}: {reason}",
-                store=self._address.url, verb=verb, name=name, reason=self._reason(text),
+                store=self._address.text, verb=verb, name=name, reason=self._reason(text),
                 hint="Check the credentials and what they allow.",
             )  # fmt: skip
         return Unavailable(
             "objects.remote", "{verb} of {name!r} in {store} failed: {reason}",
-            verb=verb, name=name, store=self._address.url, reason=self._reason(text),
+            verb=verb, name=name, store=self._address.text, reason=self._reason(text),
         )  # fmt: skip
 
     def _unknown(self, name: str, error: Exception) -> CelluleError:
@@ -284,15 +284,15 @@ def _check_whole(name: str, seen: int, size: int) -> None:
         )  # fmt: skip
 
 
-def _driver(address: RemoteAddress, options: RemoteOptions) -> Driver:
+def _driver(address: BucketAddress, options: RemoteOptions) -> Driver:
     # Its overloads tell the kinds of stores apart by their options; here the address decides.
     make: Callable[..., Driver] = from_url
     try:
         return make(
-            address.url,
+            address.text,
             config={**address.settings, **address.credentials},
             client_options={
-                "allow_http": address.plain_http,
+                "allow_http": address.is_plain_http,
                 "connect_timeout": timedelta(milliseconds=options.connect_timeout_ms),
                 "read_timeout": timedelta(milliseconds=options.stall_timeout_ms),
                 "timeout": REQUEST_TIMEOUT,
@@ -311,6 +311,6 @@ def _driver(address: RemoteAddress, options: RemoteOptions) -> Driver:
         kind = type(error).__name__
         raise Rejected(
             "objects.configuration", "the object store {store} cannot be configured: {kind}",
-            store=address.url, kind=kind, names=sorted({*address.settings, *address.credentials}),
+            store=address.text, kind=kind, names=sorted({*address.settings, *address.credentials}),
             hint="Check the names and values of its options.",
         ) from None  # fmt: skip

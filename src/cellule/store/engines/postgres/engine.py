@@ -62,8 +62,9 @@ class PostgresEngine:
     async def open(
         cls, dsn: str, *, schema: str = "cellule", pool_max: int = 16, timeout_ms: int = 15_000,
         connect_timeout_ms: int = 10_000, look_ms: int = LOOK_MS, entropy: Entropy | None = None,
+        create: bool = True,
     ) -> Self:  # fmt: skip
-        """Connect, make the schema if it is missing, and return an open engine.
+        """Connect, make the schema if it is missing and `create` allows it, and return an open engine.
 
         `pool_max` connections serve calls and one more listens once somebody watches. The server ends a
         statement after `timeout_ms`. Every `look_ms` all watched keys are compared, notice or not. Raises
@@ -72,7 +73,7 @@ class PostgresEngine:
         check_schema_name(schema)
         connections = Connections(dsn, Limits(pool_max, timeout_ms, connect_timeout_ms))
         try:
-            await connections.use(lambda connection: ensure_installed(connection, schema))
+            await connections.use(lambda connection: ensure_installed(connection, schema, create=create))
         except BaseException:
             await connections.close()
             raise

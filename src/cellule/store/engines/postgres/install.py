@@ -27,10 +27,15 @@ def check_schema_name(schema: str) -> None:
         )  # fmt: skip
 
 
-async def ensure_installed(connection: Connection, schema: str) -> None:
-    """Check the layout of `schema`, making it first if there is none."""
+async def ensure_installed(connection: Connection, schema: str, *, create: bool = True) -> None:
+    """Check the layout of `schema`, making it first if there is none and `create` allows it."""
     _check_server(connection)
     version = await _installed_version(connection, schema)
+    if version is None and not create:
+        raise Rejected(
+            "store.no_data", "there is no Cellule data in schema {address} of this PostgreSQL database",
+            address=schema, hint="Correct the address, or make a world there first.",
+        )  # fmt: skip
     if version is None:
         version = await _install(connection, schema)
     if version != LAYOUT_VERSION:
