@@ -11,11 +11,11 @@ import random
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from shop import Paid, Placed, app
 
-from cellule.assembly import open as open_node
-from cellule.host.inbox.sends import Sent
+import cellule
 
 SEED = 7
 BATCHES = 100  # how often the process says how far it is
@@ -40,9 +40,9 @@ async def take(folder: Path, orders: int, first: int) -> None:
     """Send the events from position `first` on, always one batch ahead of the one that is waited for."""
     events = stream(orders)
     size = len(events) // BATCHES + 1
-    async with open_node(folder, app=app) as node:
+    async with cellule.open(folder, app=app) as node:
         world = await node.world()
-        under_way: list[Sent] = []
+        under_way: list[Any] = []
         for start in range(first, len(events), size):
             batch = events[start : start + size]
             sents = [await world.send_nowait(event, id=given) for given, event in batch]
@@ -51,7 +51,7 @@ async def take(folder: Path, orders: int, first: int) -> None:
         await acknowledge(under_way, len(events))
 
 
-async def acknowledge(sents: list[Sent], position: int) -> None:
+async def acknowledge(sents: list[Any], position: int) -> None:
     """Wait for a batch, then say that everything before `position` is safe, and how much was known before."""
     for sent in sents:
         await sent.wait()

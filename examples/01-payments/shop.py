@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cellule import App, Attempt, Receipt, Step, TimerFired, http, rule, timer
-from cellule.effects.http.params import HttpRequest, HttpResponse
+from cellule.effects.http import HttpRequest, HttpResponse
 
 OUTBOX = "SHOP_OUTBOX"  # the environment names the file that messages are appended to
 

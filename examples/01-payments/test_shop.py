@@ -8,7 +8,7 @@ import pytest
 import shop
 from shop import Order, Placed, Written, order, takings
 
-from cellule.effects.http.params import HttpResponse
+from cellule.effects.http import HttpResponse
 from cellule.testing import World, simulate_app
 
 BANK = "http://127.0.0.1:8080"

@@ -12,14 +12,13 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from agent import Asked, Talk, app, talk
 from model import CRATES, FILES
 
 import cellule
-from cellule.errors import Rejected
-from cellule.host.ingress.handles import WorldHandle
-from cellule.host.read.effects.model import EffectView
+from cellule import Rejected
 
 WORLD = "talks"
 TALKS = {"crates": CRATES, "files": FILES}
@@ -50,7 +49,7 @@ async def converse(
         return states
 
 
-async def follow(world: WorldHandle, effect: EffectView, show: Show) -> None:
+async def follow(world: Any, effect: Any, show: Show) -> None:
     """Show an answer of the model while it comes; the notes end when the effect is settled."""
     with suppress(Rejected):  # it was settled before we could look
         async for note in world.notes(effect.id):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import secrets
 import shutil
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from agent import Talk, app
 from converse import WORLD, converse
@@ -26,8 +28,6 @@ from rich.markup import escape
 
 import cellule
 from cellule import Options
-from cellule.host.own.folder import FolderLock
-from cellule.host.read.verify import verify_world
 
 HERE = Path(__file__).parent
 MARK = "# Made by the agent example, which starts it anew each time. Delete it whenever you like.\n*\n"
@@ -102,9 +102,7 @@ async def prove(folder: Path, server: Model, ends: dict[str, Talk]) -> bool:
     heading(3, "Proving it")
     for name, state in ends.items():
         said(f"[dim]{name}:[/] {escape(state.messages[-1].content or state.why)}")
-    async with cellule.open(folder, app) as node:
-        world = await node.world(WORLD)
-        result = await verify_world(node.node.loader, world.info, node.node.cas(world.info.universe))
+    result = await asyncio.to_thread(verified, folder)
     keys = Counter(each.headers["idempotency-key"] for each in server.asked)
     turns = sum(message.role == "assistant" for state in ends.values() for message in state.messages)
     answers = {name: state.messages[-1].content or "" for name, state in ends.items()}
@@ -117,7 +115,7 @@ async def prove(folder: Path, server: Model, ends: dict[str, Talk]) -> bool:
                 len(keys) == turns and keys.total() > turns,
                 f"{turns} turns of the model in {keys.total()} requests: what was cut off was asked again",
             ),
-            told(result.difference is None, f"verified: {result.steps} steps run again, the same bytes"),
+            told("difference" not in result, f"verified: {result['steps']} steps run again, the same bytes"),
         ]
     )
 
@@ -143,15 +141,23 @@ async def talking(folder: Path, server: str) -> AsyncIterator[Process]:
         await process.wait()
 
 
+def verified(folder: Path) -> dict[str, Any]:
+    """What `cellule verify` says about the world: every step was run again."""
+    command = [sys.executable, "-m", "cellule", "--data", str(folder), "--json", "verify"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    worlds: list[dict[str, Any]] = json.loads(done.stdout)["worlds"]
+    return worlds[0]
+
+
 def make_fresh(folder: Path) -> None:
     """Make the folder, in place of the one an earlier run left; leave alone what is not ours."""
     mark = folder / ".gitignore"
     if folder.exists() and any(folder.iterdir()):
         if not mark.exists() or mark.read_text() != MARK:
             sys.exit(f"{folder} holds something else. Name another folder with --data.")
-        with FolderLock(folder) as lock:
-            if not lock.acquire():
-                sys.exit(f"Process {lock.owner()} works in {folder}. Stop it, or name another with --data.")
+        with cellule.open_sync(folder) as node:
+            if not node.is_owner:
+                sys.exit(f"Another process works in {folder}. Stop it, or name another folder with --data.")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     mark.write_text(MARK)

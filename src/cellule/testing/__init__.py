@@ -20,6 +20,7 @@ from cellule.testing.wire import Wire
 if TYPE_CHECKING:
     from cellule.testing.answers import Cell, Events, Failure, Sent, Version
     from cellule.testing.app_simulation import AppRun, simulate_app
+    from cellule.testing.attempts import new_attempt
     from cellule.testing.effects import Intent, Intents
     from cellule.testing.recordings import Recording
     from cellule.testing.world import World
@@ -50,6 +51,7 @@ __all__ = [
     "VirtualClock",
     "Wire",
     "World",
+    "new_attempt",
     "run",
     "seeds_wanted",
     "simulate",
@@ -59,6 +61,7 @@ __all__ = [
 _LATER = {
     "cellule.testing.answers": ("Cell", "Events", "Failure", "Sent", "Version"),
     "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
+    "cellule.testing.attempts": ("new_attempt",),
     "cellule.testing.effects": ("Intent", "Intents"),
     "cellule.testing.recordings": ("Recording",),
     "cellule.testing.world": ("World",),
