@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.items import EventItem
+from cellule.kernel.items import EventItem, Pace
 from cellule.modules.python import PythonPrograms, describe, manifest_document
 from cellule.values.schema import codec_for, derive
 from tests.support.kernel_world import KernelWorld

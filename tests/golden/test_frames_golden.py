@@ -13,8 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.items import ControlItem, EventItem, Pace
 from cellule.kernel.journal.codes import DECISION, INTENT, RECEIPT, STEP, Status
 from cellule.kernel.journal.table import KINDS
 from cellule.kernel.manifest.load import load_manifest

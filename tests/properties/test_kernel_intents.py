@@ -25,10 +25,9 @@ from cellule.kernel.decide import beat_context as desk
 from cellule.kernel.decide.intents import gate
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
-from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.fast import intents as express
 from cellule.kernel.index.keys import pair_of
-from cellule.kernel.items import Admitted, ControlItem, EventItem, ReceiptItem
+from cellule.kernel.items import Admitted, ControlItem, EventItem, Pace, ReceiptItem
 from cellule.kernel.journal.codes import Settled
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive

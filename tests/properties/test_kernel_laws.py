@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cellule.kernel.decide import admission, rounds
-from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.index import LiveIndex, scan
-from cellule.kernel.items import Admitted, Duplicate, EventItem, Later
+from cellule.kernel.items import Admitted, Duplicate, EventItem, Later, Pace
 from cellule.kernel.journal.codes import EMITTED, EVENT, HALTED, PARKED, STEP
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.need import Nodes, drive

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.items import ControlItem, EventItem, Item, Verb
+from cellule.kernel.items import ControlItem, EventItem, Item, Pace, Verb
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.state.ledger import Budget
 from cellule.testing.entropy import SeededEntropy

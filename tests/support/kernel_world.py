@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.index.live import Spill
-from cellule.kernel.items import Beat, ControlItem, EventItem, Item
+from cellule.kernel.items import Beat, ControlItem, EventItem, Item, Pace
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes, Pause, drive
@@ -119,11 +118,13 @@ class KernelWorld:
     def __init__(
         self, manifest: Mapping[str, Any], programs: Programs, *, seed: int = 0, pace: Pace | None = None,
         budget: Budget | None = None, spill: Spill | None = None, world_id: UUID | None = None,
+        fast: bool = True,
     ) -> None:  # fmt: skip
         self.programs = programs
         self.pace = pace
         self.budget = budget
         self.spill = spill
+        self.fast = fast
         self.world_id = world_id or UUID(int=seed + 1)
         self.entropy = SeededEntropy(seed, "kernel world")
         self.now_ns = START_NS
@@ -134,7 +135,7 @@ class KernelWorld:
         loaded = load_manifest(manifest)
         self.cas[loaded.cid] = loaded.data
         self.world = World.create(
-            loaded, self.world_id, self.now_ns, programs, pace=pace, budget=budget, spill=spill
+            loaded, self.world_id, self.now_ns, programs, pace=pace, budget=budget, spill=spill, fast=fast
         )
         self.baseline = self.snapshot()
         self.beat([World.started()])
@@ -225,7 +226,9 @@ class KernelWorld:
         self, start: int, frames: Iterable[bytes] | None, witness: Any, **options: Any
     ) -> tuple[World, Opened]:
         _, root, before = self.snapshots[start]
-        options = {"pace": self.pace, "budget": self.budget, "spill": self.spill, **options}
+        options = {
+            "pace": self.pace, "budget": self.budget, "spill": self.spill, "fast": self.fast, **options,
+        }  # fmt: skip
         restoring = World.restore(root, self.world_id, self.programs, **options)
         opened = drive(restoring.open(witness), restoring.nodes, self.fetch)
         for frame in self.frames[before:] if frames is None else frames:

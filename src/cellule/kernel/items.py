@@ -15,6 +15,15 @@ from cellule.kernel.state.cells import Slot
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much one beat does: written into the frame's header."""
+
+    quota: int
+    burst: int
+
+
 Verb = Literal[
     "pause", "resume", "cell.resume", "cell.migrate", "deploy", "snapshot", "baseline", "effect.approve",
     "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
@@ -186,8 +195,8 @@ class Beat:
     """The result of a beat. `frame` is None when nothing happened: then nothing may be committed.
 
     Nobody changes it; not frozen, because that is slower to make.
-    `blocks` are the nodes the frame links. `told` has an outcome for each item, unless `laid` speaks of all
-    of them, and `rows` has the steps, unless `laid` tells those too. `wake` is when the world next wants a
+    `blocks` are the nodes the frame links. `told` has an outcome for each item, unless `batch` speaks of all
+    of them, and `rows` has the steps, unless `batch` tells those too. `wake` is when the world next wants a
     beat by itself; `more` tells that it wants one now. `opened` are intents to dispatch, `closed` the ids of
     dispatched ones that were settled without their adapter.
     """
@@ -198,7 +207,7 @@ class Beat:
     last: int
     blocks: Mapping[Cid, bytes]
     told: list[Outcome]
-    laid: BatchResult | None
+    batch: BatchResult | None
     rows: list[StepRow]
     wake: int | None
     more: bool
@@ -208,21 +217,21 @@ class Beat:
     @property
     def outcomes(self) -> list[Outcome]:
         """What became of each item."""
-        if self.laid is None:
+        if self.batch is None:
             return self.told
-        slots = self.laid.slots
+        slots = self.batch.slots
         return [
             Admitted(height, (slots[height],) if height in slots else ())
-            for height in range(self.laid.first, self.laid.stop)
+            for height in range(self.batch.first, self.batch.stop)
         ]
 
     @property
     def step_rows(self) -> list[StepRow]:
         """The steps of this beat, bare, in the order they ran."""
-        laid = self.laid
-        if laid is None or laid.records is None:
+        batch = self.batch
+        if batch is None or batch.records is None:
             return self.rows
-        return [laid.step(height) for height in range(laid.first, laid.stop)]
+        return [batch.step(height) for height in range(batch.first, batch.stop)]
 
     @property
     def steps(self) -> list[Stepped]:

@@ -13,11 +13,14 @@ from uuid import UUID
 
 from cellule.errors import InvariantBroken, ensure
 from cellule.kernel.decide.beat import BeatRun
+from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
-from cellule.kernel.decide.rounds import Pace
+from cellule.kernel.decide.short_ways import GeneralWay, ShortWays
 from cellule.kernel.decide.steps import Stepper
+from cellule.kernel.fast.modules import FastModules
+from cellule.kernel.fast.ways import FastWays
 from cellule.kernel.index.live import Spill
-from cellule.kernel.items import Beat, EventItem, Item
+from cellule.kernel.items import Beat, EventItem, Item, Pace
 from cellule.kernel.journal.frame import ENTROPY_BYTES, Frame, decode_frame
 from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.manifest.model import Manifest
@@ -35,14 +38,18 @@ T = TypeVar("T")
 
 
 class World:
-    """One world in memory."""
+    """One world in memory. With `fast=False` everything goes the general way, to the same bytes."""
 
-    def __init__(self, ledger: Ledger, world_id: UUID, programs: Programs, pace: Pace | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, world_id: UUID, programs: Programs, pace: Pace | None = None, *,
+        fast: bool = True,
+    ) -> None:  # fmt: skip
         self.ledger = ledger
         self.world_id = world_id
         self.pace = pace or Pace(QUOTA_DEFAULT, BURST_DEFAULT)
         self.eras = Eras(ledger, ledger.nodes, programs)
         self.stepper = Stepper(ledger, self.eras, world_id.bytes)
+        self._fast = FastModules() if fast else None
         self._under_way: Generator[Need, None, Any] | None = None
         self._job: tuple[SnapshotJob, Generator[Need | Pause, None, Cid]] | None = None
         self._poisoned: BaseException | None = None
@@ -51,6 +58,7 @@ class World:
     def create(
         cls, manifest: Manifest, world_id: UUID, now_ns: int, programs: Programs, *,
         pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
+        fast: bool = True,
     ) -> World:  # fmt: skip
         """A new world, empty, in the manifest's era. Its first beat admits `started()`."""
         budget = budget or Budget()
@@ -59,7 +67,7 @@ class World:
         ledger = Ledger(nodes, budget, spill)
         ledger.now_ns = now_ns
         ledger.eras.append(Era(manifest.cid, 0))
-        world = cls(ledger, world_id, programs, pace)
+        world = cls(ledger, world_id, programs, pace, fast=fast)
         world.eras.check_code(manifest)
         finished(world.eras.open())
         return world
@@ -73,16 +81,20 @@ class World:
     def restore(
         cls, snapshot: Cid, world_id: UUID, programs: Programs, *,
         pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
+        fast: bool = True,
     ) -> Restoring:  # fmt: skip
         """Begin to restore from a snapshot and the frames strictly above it."""
-        return Restoring(snapshot, world_id, programs, pace, budget or Budget(), spill)
+        return Restoring(snapshot, world_id, programs, pace, budget or Budget(), spill, fast=fast)
 
     def beat(self, items: Sequence[Item], now_ns: int, entropy: bytes) -> Beat | Need:
         """Do one beat; the same world, items, time and entropy always give the same bytes."""
         ensure(len(entropy) == ENTROPY_BYTES, "kernel.entropy", "a beat takes 16 bytes of entropy")
-        run = BeatRun(self.ledger, self.eras, self.stepper, self.pace, now_ns, entropy)
+        run = BeatRun(self.ledger, self.eras, self.stepper, self.pace, now_ns, entropy, self._short_ways)
         answer: Beat | Need = self._start(run.run(items))
         return answer
+
+    def _short_ways(self, context: BeatContext) -> ShortWays:
+        return GeneralWay(self.ledger.ring) if self._fast is None else FastWays(context, self._fast)
 
     def resume(self, nodes: Mapping[Cid, bytes]) -> Any:
         """Go on with what answered `Need`, with the nodes it asked for."""
@@ -149,18 +161,19 @@ class Restoring:
 
     def __init__(
         self, snapshot: Cid, world_id: UUID, programs: Programs, pace: Pace | None, budget: Budget,
-        spill: Spill | None,
+        spill: Spill | None, *, fast: bool,
     ) -> None:  # fmt: skip
         self.nodes = Nodes(budget.nodes_bytes_max)
         self._opening = load_snapshot(snapshot, self.nodes, budget, spill)
         self._world_id = world_id
         self._programs = programs
         self._pace = pace
+        self._fast = fast
 
     def open(self, witness: Callable[[World], Witness] | None = None) -> Generator[Need, None, Opened]:
         """Read the snapshot; yields `Need`."""
         ledger = yield from self._opening
-        world = World(ledger, self._world_id, self._programs, self._pace)
+        world = World(ledger, self._world_id, self._programs, self._pace, fast=self._fast)
         return Opened(world, Replay(ledger, self._world_id.bytes, witness(world) if witness else None))
 
 

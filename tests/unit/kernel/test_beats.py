@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.items import Admitted, EventItem, Later, RefusedItem
+from cellule.kernel.items import Admitted, EventItem, Later, Pace, RefusedItem
 from cellule.kernel.journal.codes import EMITTED, EVENT, STEP
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.limits import DEPTH_MAX, EVENT_BYTES_MAX

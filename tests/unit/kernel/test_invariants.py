@@ -10,8 +10,7 @@ import pytest
 
 import cellule.kernel
 from cellule.errors import Corrupted
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusedItem
+from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Pace, RefusedItem
 from cellule.kernel.journal.codes import EMITTED, HALTED, OK, STEP
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.manifest.routes import Router

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.items import EventItem
+from cellule.kernel.items import EventItem, Pace
 from cellule.kernel.need import Need, Pause
 from cellule.kernel.state import snapshot
 from cellule.kernel.state.ledger import Budget

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.items import EventItem
+from cellule.kernel.items import EventItem, Pace
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.prove.wait_reasons import EVENT, PAUSED, TURN, Reason, find_stuck, find_waiting, reason_of
 from cellule.values.cbor import decode, encode

@@ -28,13 +28,13 @@ class Sent:
     """
 
     __slots__ = (
+        "batch",
         "duplicate",
         "durable",
         "error",
         "finished",
         "height",
         "item",
-        "laid",
         "left",
         "parked",
         "rows",
@@ -53,13 +53,13 @@ class Sent:
         self.durable = False
         self.finished = False  # every delivery has a durable step, or never will have one soon
         self.rows: tuple[StepRow, ...] = ()  # of `steps`, which are made only for those who look
-        self.laid: BatchResult | None = None  # which tells the one step of a plain event
+        self.batch: BatchResult | None = None  # which tells the one step of a plain event
         self.waiters: list[asyncio.Future[None]] | None = None
 
     @property
     def steps(self) -> tuple[Stepped, ...]:
         """What the event's cells made of it, so far."""
-        rows = self.rows if self.laid is None else (self.laid.step(self.height),)
+        rows = self.rows if self.batch is None else (self.batch.step(self.height),)
         return tuple(map(Stepped._make, rows))
 
     @property
@@ -110,10 +110,10 @@ class Sent:
         return None
 
 
-def release_laid(laid: BatchResult, sents: list[Sent]) -> None:
+def release_batch(batch: BatchResult, sents: list[Sent]) -> None:
     """Plain events of a beat that is durable now: each has its step."""
-    for height, sent in enumerate(sents, laid.first):
-        sent.height, sent.left, sent.laid = height, 0, laid
+    for height, sent in enumerate(sents, batch.first):
+        sent.height, sent.left, sent.batch = height, 0, batch
         sent.durable = sent.finished = True
         if sent.waiters is not None:
             sent.wake()

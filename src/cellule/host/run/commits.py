@@ -34,7 +34,7 @@ class Finished:
 
     `frame` is None when all its items were duplicates or refusals: nothing is written for it, but what it
     tells may be no more durable than the beats before it, so it goes the same way. `ready` is what that
-    row held before the inbox was found empty. `outgoing` are the rows of its intents. `laid` is what became
+    row held before the inbox was found empty. `outgoing` are the rows of its intents. `batch` is what became
     of events that were all plain.
     """
 
@@ -46,7 +46,7 @@ class Finished:
     inbox: list[bytes] = field(default_factory=list)
     ready: bytes | None = None
     outgoing: Outgoing | None = None
-    laid: BatchResult | None = None
+    batch: BatchResult | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -26,8 +26,8 @@ class Deliveries:
         settled: list[Sent] = []
         later: list[Sent] = []
         waiting = self.open
-        if beat.laid is not None:
-            self._lay(beat.laid, sents)
+        if beat.batch is not None:
+            self._take(beat.batch, sents)
             return sents, later
         for sent, outcome in zip(sents, beat.told, strict=True):
             if type(outcome) is Admitted:
@@ -46,12 +46,12 @@ class Deliveries:
             settled.append(sent)
         return settled, later
 
-    def _lay(self, laid: BatchResult, sents: list[Sent]) -> None:
+    def _take(self, batch: BatchResult, sents: list[Sent]) -> None:
         """Note the heights of events that were all admitted; where all have their steps, none waits."""
-        if laid.records is not None:
+        if batch.records is not None:
             return
-        slots, waiting = laid.slots, self.open
-        for height, sent in enumerate(sents, laid.first):
+        slots, waiting = batch.slots, self.open
+        for height, sent in enumerate(sents, batch.first):
             sent.height, sent.left = height, 1
             waiting[height] = sent
             if height in slots:

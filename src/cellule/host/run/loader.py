@@ -26,8 +26,8 @@ from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.snapshots import Snapshots
 from cellule.host.run.world_runner import WorldRunner
 from cellule.host.store_retry import settle
-from cellule.kernel.decide.rounds import Pace
 from cellule.kernel.index.live import Spill
+from cellule.kernel.items import Pace
 from cellule.kernel.program import Programs
 from cellule.kernel.state.ledger import Budget
 from cellule.kernel.world import Restoring, World

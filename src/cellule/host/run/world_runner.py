@@ -19,7 +19,7 @@ from cellule.errors import CelluleError, Fenced, InvariantBroken, Unavailable
 from cellule.host.cas_fetch import fetch_nodes
 from cellule.host.inbox.inbox import Inbox, Taken
 from cellule.host.inbox.requests import Request, Requests
-from cellule.host.inbox.sends import Sent, lost, release_laid
+from cellule.host.inbox.sends import Sent, lost, release_batch
 from cellule.host.journal import Head
 from cellule.host.limits import (
     BEAT_ITEMS_EARLY,
@@ -328,7 +328,7 @@ class WorldRunner:
             return
         outgoing = outgoing_of(self.universe, self.world.world_id, beat, self._clock.now_ns())
         finished = Finished(
-            beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing, beat.laid
+            beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing, beat.batch
         )
         self._finished.append(finished)
         self._finished_bytes += finished.size
@@ -379,8 +379,8 @@ class WorldRunner:
             self._snapshots.count(finished.size)
         if finished.outgoing is not None and self._dispatch is not None:
             self._dispatch(finished.outgoing)
-        if finished.laid is not None and finished.laid.records is not None:
-            release_laid(finished.laid, finished.settled)
+        if finished.batch is not None and finished.batch.records is not None:
+            release_batch(finished.batch, finished.settled)
             finished.settled = []
         for sent in finished.settled:
             if sent.left >= 0:  # a refused item is nowhere

@@ -1,8 +1,8 @@
 """Admission: items become records, and messages in queues.
 
 An item is refused, found to be a duplicate, or admitted at a height of its own; refusals of items that were
-acknowledged before (`durable`) are recorded. BareEvent events at the front go on the `lane`; of what follows,
-events up to the next control are routed first, so that all cells they touch are read together.
+acknowledged before (`durable`) are recorded. Events up to the next control are routed first, so that all
+cells they touch are read together. Plain events at the front and plain receipts may take short ways.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from cellule.errors import CelluleError, Rejected, TooOld
 from cellule.kernel.decide import controls
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import settle as settling
-from cellule.kernel.decide.steps import Stepper
-from cellule.kernel.fast.batch import FastBatch
-from cellule.kernel.fast.intents import settle_plain
 from cellule.kernel.items import (
     LATER,
     Admitted,
@@ -42,32 +39,32 @@ _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class Admission:
-    """Admits the items of one beat; `outcomes` has one for each, in order, unless all are on the lane."""
+    """Admits the items of one beat; `outcomes` has one for each, in order, unless a short way took all."""
 
-    def __init__(self, desk: BeatContext, stepper: Stepper, lane: FastBatch) -> None:
-        self.desk = desk
-        self.lane = lane
-        self.ledger = desk.ledger
-        self.eras = desk.eras
-        self.stepper = stepper
-        self.writer = desk.writer
+    __slots__ = ("_context", "_ledger", "_writer", "outcomes")
+
+    def __init__(self, context: BeatContext) -> None:
+        self._context = context
+        self._ledger = context.ledger
+        self._writer = context.writer
         self.outcomes: list[Outcome] = []
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
         """Admit items in order, as many as the frame takes."""
-        start = yield from self.lane.admit(items)
+        short = self._context.short
+        start = yield from short.admit(items)
         if start == len(items):
             return
         if start:
-            self._leave_lane()
+            self.outcomes.extend(short.leave())
         expected = False
         while start < len(items):
-            if self.writer.size >= FRAME_BYTES_ADMIT:
+            if self._writer.size >= FRAME_BYTES_ADMIT:
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
             item = items[start]
             if isinstance(item, ControlItem):
-                self.outcomes.append((yield from controls.perform(self, item)))
+                self.outcomes.append((yield from controls.perform(self._context, item)))
                 start += 1
                 continue
             if isinstance(item, RefusalItem):
@@ -75,14 +72,14 @@ class Admission:
                 start += 1
                 continue
             if isinstance(item, ReceiptItem):
-                stop = settle_plain(self.desk, items, start, self.outcomes)
+                stop = short.settle(items, start, self.outcomes)
                 if stop > start:
                     start = stop
                     continue
                 if not expected:
-                    yield from settling.expect(self.desk, items[start:])
+                    yield from settling.expect(self._context, items[start:])
                     expected = True
-                self.outcomes.append((yield from settling.admit(self.desk, item)))
+                self.outcomes.append((yield from settling.admit(self._context, item)))
                 start += 1
                 continue
             stop = start
@@ -93,19 +90,12 @@ class Admission:
             )
             start = stop
 
-    def _leave_lane(self) -> None:
-        """There is more in this beat than plain events: those before it go through the ring as well."""
-        lane = self.lane
-        lane.enter()
-        heights = range(lane.first, lane.stop)
-        self.outcomes.extend(_new(Admitted, (height, (lane.slots[height],))) for height in heights)
-
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}
         routed = [self._routed(item, wanted) for item in items]
         if wanted:
-            yield from self.ledger.load(wanted)
-        outcomes, writer, admit = self.outcomes, self.writer, self._admit_one
+            yield from self._ledger.load(wanted)
+        outcomes, writer, admit = self.outcomes, self._writer, self._admit_one
         for position, item in enumerate(items):
             if writer.size >= FRAME_BYTES_ADMIT:  # a flood of items must leave room for steps
                 outcomes.extend([LATER] * (len(items) - position))
@@ -125,7 +115,7 @@ class Admission:
             targets = self._targets(item)
         except CelluleError as error:
             return error
-        slot = self.ledger.slot
+        slot = self._ledger.slot
         if len(targets) == 1:
             base, key = targets[0]
             return [slot(base, key, wanted)]
@@ -143,7 +133,7 @@ class Admission:
                 schema=item.schema, size=len(value), most=EVENT_BYTES_MAX,
                 hint="Put large data into a blob and send its link.",
             )  # fmt: skip
-        router = self.eras.current.router
+        router = self._context.eras.current.router
         routing = router.targets if item.system else router.route
         targets = routing(item.schema, value, item.key)
         if item.expected_version is not None and item.expected_version < 0:
@@ -161,7 +151,7 @@ class Admission:
 
     def _admit_once(self, item: EventItem, slots: list[Slot]) -> Generator[Need, None, Outcome]:
         """Admit an event whose id may have been here before."""
-        dedupe = self.ledger.dedupe
+        dedupe = self._ledger.dedupe
         if item.id is None:
             return self._refuse(item, Rejected(
                 "kernel.id_missing", "event {schema} asks to be told apart by an id and has none",
@@ -169,7 +159,7 @@ class Admission:
             ))  # fmt: skip
         assert isinstance(item.value, bytes)
         key = dedupe_key(item.id)
-        seen = yield from dedupe.find(key, self.ledger.nodes)
+        seen = yield from dedupe.find(key, self._ledger.nodes)
         check = payload_check(item.schema, item.value)
         if seen is not None:
             if seen.check == check:
@@ -186,12 +176,12 @@ class Admission:
                 hint="It can no longer be told whether it was applied: look at the cell before sending anew.",
             ))  # fmt: skip
         outcome = self._admit_one(item, slots)
-        dedupe.add(key, outcome.height, check, self.ledger.now_ns)
+        dedupe.add(key, outcome.height, check, self._ledger.now_ns)
         return outcome
 
     def _admit_one(self, item: EventItem, slots: list[Slot]) -> Admitted:
         """Write an event down and deliver it; with `Rounds` the hot path of the kernel."""
-        writer, schema, value = self.writer, item.schema, item.value
+        writer, schema, value = self._writer, item.schema, item.value
         records, names = writer.records, writer.names
         at = names.get(schema)
         if at is None:
@@ -205,7 +195,7 @@ class Admission:
         records.append(event_row(None if item.id is None else _record_id(item), at, stored, targets, extras))
         writer.size += RECORD_BYTES + len(value)  # type: ignore[arg-type]
         message = _new(Message, (height, EVENT_MESSAGE, schema, value, 0, item.expected_version))
-        deliver = self.ledger.deliver
+        deliver = self._ledger.deliver
         for slot in slots:
             base = slot.cells.base
             at = names.get(base)
@@ -215,7 +205,7 @@ class Admission:
 
     def _turned_away(self, item: RefusalItem) -> RefusedItem:
         record = RefusedRecord(0, item.id, item.name, item.code, item.text)
-        height = self.writer.add(record, len(item.text))
+        height = self._writer.add(record, len(item.text))
         return RefusedItem(Rejected(item.code, "{text}", text=item.text), height)
 
     def _refuse(self, item: EventItem, error: CelluleError) -> RefusedItem:
@@ -223,7 +213,7 @@ class Admission:
             return RefusedItem(error, 0)
         text = str(error)
         record = RefusedRecord(0, _record_id(item), item.schema, error.code, text)
-        return RefusedItem(error, self.writer.add(record, len(text)))
+        return RefusedItem(error, self._writer.add(record, len(text)))
 
 
 def _record_id(item: EventItem) -> str | bytes | None:

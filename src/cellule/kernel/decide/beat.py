@@ -8,17 +8,17 @@ goes on when the host has brought them, so no part of it is ever done twice.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from cellule.kernel.decide import schedules
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
-from cellule.kernel.decide.rounds import Pace, Rounds
+from cellule.kernel.decide.rounds import Rounds
+from cellule.kernel.decide.short_ways import ShortWays
 from cellule.kernel.decide.steps import Stepper
-from cellule.kernel.fast.batch import FastBatch
-from cellule.kernel.items import LATER, Beat, Item
+from cellule.kernel.items import LATER, Beat, Item, Pace
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.need import Need
 from cellule.kernel.state.ledger import Ledger
@@ -28,23 +28,23 @@ from cellule.values.cid import cid_of
 class BeatRun:
     """One beat under way."""
 
+    __slots__ = ("_admission", "_context", "_ledger", "_now_ns", "_rounds", "_writer")
+
     def __init__(
-        self, ledger: Ledger, eras: Eras, stepper: Stepper, pace: Pace, now_ns: int, entropy: bytes
-    ) -> None:
+        self, ledger: Ledger, eras: Eras, stepper: Stepper, pace: Pace, now_ns: int, entropy: bytes,
+        short_ways: Callable[[BeatContext], ShortWays],
+    ) -> None:  # fmt: skip
         self._ledger = ledger
-        self._eras = eras
-        self._pace = pace
-        self._entropy = entropy
         self._now_ns = max(now_ns, ledger.now_ns)
         self._writer = FrameWriter(ledger.height + 1)
-        self._desk = BeatContext(ledger, eras, self._writer, stepper.world)
-        self._lane = FastBatch(self._desk)
-        self._admission = Admission(self._desk, stepper, self._lane)
-        self._rounds = Rounds(self._desk, stepper, pace, entropy)
+        self._context = context = BeatContext(ledger, eras, stepper, self._writer, pace, entropy)
+        context.short = short_ways(context)
+        self._admission = Admission(context)
+        self._rounds = Rounds(context)
 
     def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
         """Do the whole beat."""
-        ledger = self._ledger
+        ledger, context = self._ledger, self._context
         before = (ledger.now_ns, ledger.beat)
         ledger.now_ns, ledger.beat = self._now_ns, ledger.beat + 1
         pending = ledger.pending
@@ -52,29 +52,29 @@ class BeatRun:
             yield from ledger.slots(target for _, targets in pending for target in targets)
         due: list[schedules.Due] = []
         if not ledger.paused:
-            due = yield from expiry.run_due(self._desk)
+            due = yield from expiry.run_due(context)
         ledger.deliver_pending()
         for each in due:
-            yield from schedules.send(self._desk, each)
+            yield from schedules.send(context, each)
         yield from self._admission.admit(items)
-        if not self._eras.is_aligned:
-            yield from schedules.align(self._desk, self._writer.next_height() - 1)
-            self._eras.is_aligned = True
+        if not context.eras.is_aligned:
+            yield from schedules.align(context, self._writer.next_height() - 1)
+            context.eras.is_aligned = True
         if not ledger.paused:
-            yield from self._rounds.run(self._lane)
+            yield from self._rounds.run()
         if self._writer.next_height() == self._writer.start:
             ledger.now_ns, ledger.beat = before
             ledger.take_back(pending)
             return (yield from self._result(None))
         frame = self._writer.encode(
-            ledger.beat, self._now_ns, self._entropy, self._pace.quota, self._pace.burst, ledger.frame
+            ledger.beat, self._now_ns, context.entropy, context.pace.quota, context.pace.burst, ledger.frame
         )
         ledger.settle(self._writer.next_height() - 1)
         return (yield from self._result(frame))
 
     def _result(self, frame: bytes | None) -> Generator[Need, None, Beat]:
         ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes
-        laid = self._rounds.laid(self._lane) if self._lane.stop and not outcomes else None
+        batch = None if outcomes else self._context.short.result()
         cid = None
         if frame is not None:
             cid = cid_of(frame)
@@ -82,7 +82,7 @@ class BeatRun:
         wake = None if ledger.paused else (yield from expiry.next_due(ledger))
         more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
         return Beat(
-            frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, laid,
+            frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
             self._rounds.steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER), writer.opened,
             writer.closed,
         )  # fmt: skip

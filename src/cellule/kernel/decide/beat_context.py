@@ -1,17 +1,18 @@
-"""Where intents are worked on during a beat: the ledger, the eras, the frame under way, whose world it is.
+"""What a beat works with: the ledger, the eras, the frame under way, its pace and entropy, its short ways.
 
-Also what all of `opening`, `settling` and `operating` ask: which effect a kind is for a cell, and whether
-the cell's code takes an event.
+Also what all of `intents/` ask: which effect a kind is for a cell, and whether its code takes an event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cellule.kernel.decide.eras import Compiled, Eras
-from cellule.kernel.items import Opening
+from cellule.kernel.decide.short_ways import ShortWays
+from cellule.kernel.decide.steps import Stepper
+from cellule.kernel.items import Opening, Pace
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import EffectKind
@@ -26,12 +27,20 @@ from cellule.values.link import Link
 
 @dataclass(slots=True)
 class BeatContext:
-    """What one beat needs to open and settle intents."""
+    """What all parts of one beat share."""
 
     ledger: Ledger
     eras: Eras
+    stepper: Stepper
     writer: FrameWriter
-    world: bytes
+    pace: Pace
+    entropy: bytes
+    short: ShortWays = field(init=False)
+
+    @property
+    def world(self) -> bytes:
+        """The id of the world."""
+        return self.stepper.world
 
     def hold_value(self, value: bytes) -> Any:
         """A value as records and the book hold it; a long one is a block, in reach from now on."""

@@ -7,10 +7,11 @@ so that replay repeats the outcome and not the search.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import schedules
+from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import operate as operating
 from cellule.kernel.items import Admitted, ControlItem, Outcome, RefusedItem
 from cellule.kernel.journal.records import (
@@ -31,11 +32,8 @@ from cellule.kernel.state.snapshot_schema import is_stopped
 from cellule.values.cbor import encode
 from cellule.values.link import Link
 
-if TYPE_CHECKING:
-    from cellule.kernel.decide.admission import Admission
 
-
-def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]:
+def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Outcome]:
     """Do one control, or refuse it."""
     try:
         written = [name for name in ("cells", "under") if name in item.arguments]
@@ -45,25 +43,25 @@ def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]
             )
         match item.verb:
             case "pause":
-                outcome = _record(run, item, {})
-                run.ledger.paused = True
+                outcome = _record(context, item, {})
+                context.ledger.paused = True
             case "resume":
-                outcome = _record(run, item, {})
-                run.ledger.paused = False
+                outcome = _record(context, item, {})
+                context.ledger.paused = False
             case "cell.resume":
-                outcome = yield from _resume(run, item)
+                outcome = yield from _resume(context, item)
             case "cell.migrate":
-                outcome = yield from _migrate(run, item)
+                outcome = yield from _migrate(context, item)
             case "deploy":
-                outcome = yield from _deploy(run, item)
+                outcome = yield from _deploy(context, item)
             case "snapshot" | "baseline":
-                outcome = _note(run, item)
+                outcome = _note(context, item)
             case "effect.approve" | "effect.deny" | "effect.cancel" | "effect.retry":
-                outcome = yield from operating.perform(run.desk, item, lambda: _record(run, item, {}))
+                outcome = yield from operating.perform(context, item, lambda: _record(context, item, {}))
             case "schedule.pause" | "schedule.resume":
-                schedules.check_pause(run.desk, item)
-                outcome = _record(run, item, {})
-                yield from schedules.pause(run.desk, item, outcome)
+                schedules.check_pause(context, item)
+                outcome = _record(context, item, {})
+                yield from schedules.pause(context, item, outcome)
             case _:
                 raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
     except Rejected as error:
@@ -71,29 +69,31 @@ def perform(run: Admission, item: ControlItem) -> Generator[Need, None, Outcome]
             return RefusedItem(error, 0)
         text = str(error)
         record = RefusedRecord(0, None, f"control:{item.verb}", error.code, text)
-        return RefusedItem(error, run.writer.add(record, len(text)))
+        return RefusedItem(error, context.writer.add(record, len(text)))
     return outcome
 
 
-def _record(run: Admission, item: ControlItem, done: dict[str, Any]) -> Admitted:
+def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Admitted:
     arguments = {**item.arguments, **done}
     encode([item.who, item.why, arguments])  # refused here, before anything is changed
-    run.writer.linked = run.writer.linked or any(isinstance(value, Link) for value in arguments.values())
+    context.writer.linked = context.writer.linked or any(
+        isinstance(value, Link) for value in arguments.values()
+    )
     size = len(item.who) + len(item.why) + 64 * len(done.get("cells", ()))
-    return Admitted(run.writer.add(ControlRecord(0, item.verb, item.who, item.why, arguments), size))
+    return Admitted(context.writer.add(ControlRecord(0, item.verb, item.who, item.why, arguments), size))
 
 
-def _resume(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted]:
-    slots = yield from _stopped(run, item, None)
-    admitted = _record(run, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
+def _resume(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+    slots = yield from _stopped(context, item, None)
+    admitted = _record(context, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
     for slot in slots:
-        run.ledger.release(slot)
+        context.ledger.release(slot)
     return admitted
 
 
-def _stopped(run: Admission, item: ControlItem, only: str | None) -> Generator[Need, None, list[Slot]]:
+def _stopped(context: BeatContext, item: ControlItem, only: str | None) -> Generator[Need, None, list[Slot]]:
     """The stopped cells a control names: one by module and key, a module's, or all."""
-    ledger = run.ledger
+    ledger = context.ledger
     module, key = item.arguments.get("module"), item.arguments.get("key")
     if key is not None:
         target = (_text(module, "module"), _bytes(key, "key"))
@@ -116,17 +116,17 @@ def _stopped(run: Admission, item: ControlItem, only: str | None) -> Generator[N
     return [ledger.cells(base).slot(cell_key) for base, cell_key in targets]
 
 
-def _migrate(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted]:
-    """Move cells to the current era, upcasting their states; then let them run."""
-    slots = yield from _cells_to_migrate(run, item)
+def _migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+    """Move cells to the current era, upcasting their states; then let them context."""
+    slots = yield from _cells_to_migrate(context, item)
     moved: list[tuple[Slot, int, bytes]] = []
     for slot in slots:
-        state = yield from run.stepper.migrated_state(slot)
+        state = yield from context.stepper.migrated_state(slot)
         if state is not None:
             assert slot.entry is not None
             moved.append((slot, slot.entry.era, state))
-    admitted = _record(run, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
-    era = run.eras.current.number
+    admitted = _record(context, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
+    era = context.eras.current.number
     for slot, era_from, state in moved:
         assert slot.entry is not None
         record = MigratedRecord(
@@ -136,46 +136,46 @@ def _migrate(run: Admission, item: ControlItem) -> Generator[Need, None, Admitte
             slot.entry.born,
             era_from,
             era,
-            run.writer.state(state),
+            context.writer.state(state),
         )
-        run.writer.add(record, len(state))
-        run.ledger.migrate(slot, era, state)
+        context.writer.add(record, len(state))
+        context.ledger.migrate(slot, era, state)
     for slot in slots:
-        run.ledger.release(slot)
+        context.ledger.release(slot)
     return admitted
 
 
-def _cells_to_migrate(run: Admission, item: ControlItem) -> Generator[Need, None, list[Slot]]:
+def _cells_to_migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, list[Slot]]:
     if item.arguments.get("key") is None:
-        return (yield from _stopped(run, item, "needs migration"))
+        return (yield from _stopped(context, item, "needs migration"))
     target = (_text(item.arguments.get("module"), "module"), _bytes(item.arguments["key"], "key"))
-    yield from run.ledger.slots([target])
-    slot = run.ledger.cells(target[0]).slot(target[1])
+    yield from context.ledger.slots([target])
+    slot = context.ledger.cells(target[0]).slot(target[1])
     if slot.entry is None:
         raise Rejected("kernel.no_cell", "there is no cell {module}/{key}", module=target[0], key=target[1])
     return [slot]
 
 
-def _deploy(run: Admission, item: ControlItem) -> Generator[Need, None, Admitted]:
+def _deploy(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
     link = item.arguments.get("manifest")
     if not isinstance(link, Link):
         raise Rejected("kernel.argument", "a deploy needs `manifest`, a link")
     try:
-        manifest = yield from run.eras.manifest(link.cid)
+        manifest = yield from context.eras.manifest(link.cid)
     except Corrupted as error:
         raise Rejected(
             "kernel.manifest_missing", "manifest {cid} cannot be read: {why}",
             cid=str(link.cid), why=str(error), hint="Put the manifest into the CAS before deploying it.",
         ) from error  # fmt: skip
-    run.eras.check_code(manifest)
-    under = _below_limit(run.ledger.book, manifest)
-    admitted = _record(run, item, {"under": under} if under else {})
-    run.writer.linked = True
-    era = len(run.ledger.eras)
-    height = run.writer.add(ManifestRecord(admitted.height, link, era), 40)
-    run.eras.begin(manifest, height)
+    context.eras.check_code(manifest)
+    under = _below_limit(context.ledger.book, manifest)
+    admitted = _record(context, item, {"under": under} if under else {})
+    context.writer.linked = True
+    era = len(context.ledger.eras)
+    height = context.writer.add(ManifestRecord(admitted.height, link, era), 40)
+    context.eras.begin(manifest, height)
     for base in under:
-        run.ledger.unhold(base)
+        context.ledger.unhold(base)
     return admitted
 
 
@@ -185,15 +185,15 @@ def _below_limit(book: Book, manifest: Manifest) -> list[str]:
     return sorted(base for base in book.over if base not in limits or book.counts[base] < limits[base])
 
 
-def _note(run: Admission, item: ControlItem) -> Admitted:
+def _note(context: BeatContext, item: ControlItem) -> Admitted:
     """That a snapshot was taken, or made the baseline: for readers of the journal."""
     height, link = item.arguments.get("height"), item.arguments.get("snapshot")
     if not isinstance(height, int) or not isinstance(link, Link):
         raise Rejected("kernel.argument", "a {verb} needs `height` and `snapshot`", verb=item.verb)
-    admitted = _record(run, item, {})
-    run.writer.linked = True
+    admitted = _record(context, item, {})
+    context.writer.linked = True
     record = SnapshotRecord if item.verb == "snapshot" else BaselineRecord
-    run.writer.add(record(admitted.height, height, link), 40)
+    context.writer.add(record(admitted.height, height, link), 40)
     return admitted
 
 

@@ -6,8 +6,8 @@ any time from the CAS. Old eras are compiled only when a pinned cell still runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.manifest.load import load_manifest
@@ -15,7 +15,7 @@ from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
 from cellule.kernel.manifest.policies import compile_rule
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import Program, Programs, StepFunction, step_function
+from cellule.kernel.program import Program, Programs
 from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Era, Ledger
 from cellule.values.cid import Cid
@@ -30,15 +30,6 @@ class CodeUnavailable(Exception):
     """Code that is in the manifest and not to be had here and now: nobody's step has failed."""
 
 
-class Fast(NamedTuple):
-    """What the hot path needs to know of a module whose program is loaded."""
-
-    module: Module
-    ways: Mapping[str, StepFunction]  # by schema, of those it takes as they are
-    context: bool
-    retains: bool
-
-
 class Compiled:
     """One era, ready to run."""
 
@@ -47,7 +38,6 @@ class Compiled:
         self.manifest = manifest
         self.router = Router(manifest)
         self.programs: dict[str, Program] = {}
-        self.fast: dict[str, Fast] = {}
         self.upcasters: dict[tuple[str, str], Callable[[bytes], bytes]] = {}
         self._codecs: dict[str, WireCodec] = {}
         self._policy: list[tuple[Rule, Expression]] | None = None
@@ -122,11 +112,6 @@ class Eras:
         if program is None:
             program = yield from _loaded(self._programs.program(era.manifest, module, self._nodes))
             era.programs[module.base] = program
-            if not module.log:
-                schemas = [schema for schema, tag in module.events.items() if tag is None]
-                retains = module.retention.ttl_ns is not None or module.retention.idle_ns is not None
-                ways = {schema: step_function(program, schema) for schema in schemas}
-                era.fast[module.base] = Fast(module, ways, module.context, retains)
         return program
 
     def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:

@@ -57,9 +57,9 @@ def applied(
         ledger.timers.insert(pair_key(due_ns, height), ["schedule", name, stamp, 0])
 
 
-def align(desk: BeatContext, cause: int) -> Generator[Need, None, None]:
+def align(context: BeatContext, cause: int) -> Generator[Need, None, None]:
     """Arm what the current manifest schedules, and drop what it no longer does."""
-    known, wanted = desk.ledger.book.schedules, desk.eras.current.manifest.schedules
+    known, wanted = context.ledger.book.schedules, context.eras.current.manifest.schedules
     if not known and not wanted:
         return
     for name in sorted({*known, *wanted}):
@@ -67,10 +67,10 @@ def align(desk: BeatContext, cause: int) -> Generator[Need, None, None]:
         stamp = b"" if schedule is None else fingerprint(schedule)
         if row is not None and row[0] == stamp:
             continue
-        armed = None if row is None else (yield from _armed(desk, name))
+        armed = None if row is None else (yield from _armed(context, name))
         paused = row is not None and row[2] and schedule is not None
-        due_ns = 0 if schedule is None or paused else next_due(schedule, desk.ledger.now_ns)
-        _write(desk, cause, armed, due_ns, name, stamp, paused=paused)
+        due_ns = 0 if schedule is None or paused else next_due(schedule, context.ledger.now_ns)
+        _write(context, cause, armed, due_ns, name, stamp, paused=paused)
 
 
 def next_due(schedule: Schedule, after_ns: int) -> int:
@@ -81,16 +81,16 @@ def next_due(schedule: Schedule, after_ns: int) -> int:
     return calendar.Every(schedule.every_ns, schedule.start_ns or 0).next_due(after_ns) or 0
 
 
-def fire(desk: BeatContext, fired: bytes, value: list[Any]) -> Due | None:
+def fire(context: BeatContext, fired: bytes, value: list[Any]) -> Due | None:
     """A schedule's timer is due: arm the next, and say what is to be sent in this beat."""
     _, name, stamp, _ = value
-    now_ns, schedule = desk.ledger.now_ns, desk.eras.current.manifest.schedules.get(name)
+    now_ns, schedule = context.ledger.now_ns, context.eras.current.manifest.schedules.get(name)
     due_ns, cause = pair_of(fired)
     if schedule is None or fingerprint(schedule) != stamp:  # a deploy in the same beat aligns it
-        _write(desk, cause, fired, 0, name, b"", paused=False)
+        _write(context, cause, fired, 0, name, b"", paused=False)
         return None
     times, following = _times(schedule, due_ns, now_ns)
-    at = _write(desk, cause, fired, following, name, stamp, paused=False)
+    at = _write(context, cause, fired, following, name, stamp, paused=False)
     return Due(at, schedule, times)
 
 
@@ -107,56 +107,58 @@ def _times(schedule: Schedule, due_ns: int, now_ns: int) -> tuple[list[int], int
     return times, next_due(schedule, now_ns)
 
 
-def send(desk: BeatContext, due: Due) -> Generator[Need, None, None]:
+def send(context: BeatContext, due: Due) -> Generator[Need, None, None]:
     """Deliver the events of a due schedule."""
     schedule = due.schedule
-    targets = desk.eras.current.router.targets(schedule.event, schedule.value, schedule.key)
-    yield from desk.ledger.slots(targets)
+    targets = context.eras.current.router.targets(schedule.event, schedule.value, schedule.key)
+    yield from context.ledger.slots(targets)
     for due_ns in due.due_ns:
-        slots = [desk.ledger.cells(base).slot(key) for base, key in targets]
-        if schedule.overlap == "skip" and any(slot.queue or desk.ledger.has_intents(slot) for slot in slots):
+        slots = [context.ledger.cells(base).slot(key) for base, key in targets]
+        if schedule.overlap == "skip" and any(
+            slot.queue or context.ledger.has_intents(slot) for slot in slots
+        ):
             return
-        writer = desk.writer
+        writer = context.writer
         event_id = f"schedule:{schedule.name}:{due_ns}"
         record = EventRecord(due.cause, event_id, schedule.event, writer.value(schedule.value), targets, {})
         height = writer.add(record, len(schedule.value))
         message = Message(height, EVENT_MESSAGE, schedule.event, schedule.value, 0, None)
         for slot in slots:
-            desk.ledger.deliver(slot, message)
+            context.ledger.deliver(slot, message)
 
 
-def pause(desk: BeatContext, item: ControlItem, admitted: Admitted) -> Generator[Need, None, None]:
+def pause(context: BeatContext, item: ControlItem, admitted: Admitted) -> Generator[Need, None, None]:
     """Pause or resume a schedule; the Control record is written."""
     name = item.arguments["name"]
-    schedule = desk.eras.current.manifest.schedules[name]
-    armed = yield from _armed(desk, name)
+    schedule = context.eras.current.manifest.schedules[name]
+    armed = yield from _armed(context, name)
     paused = item.verb == "schedule.pause"
-    due_ns = 0 if paused else next_due(schedule, desk.ledger.now_ns)
-    _write(desk, admitted.height, armed, due_ns, name, fingerprint(schedule), paused=paused)
+    due_ns = 0 if paused else next_due(schedule, context.ledger.now_ns)
+    _write(context, admitted.height, armed, due_ns, name, fingerprint(schedule), paused=paused)
 
 
-def check_pause(desk: BeatContext, item: ControlItem) -> None:
+def check_pause(context: BeatContext, item: ControlItem) -> None:
     """Refuse to pause what is not there, or is paused already."""
-    name, wanted = item.arguments.get("name"), desk.eras.current.manifest.schedules
-    if not isinstance(name, str) or name not in wanted or name not in desk.ledger.book.schedules:
+    name, wanted = item.arguments.get("name"), context.eras.current.manifest.schedules
+    if not isinstance(name, str) or name not in wanted or name not in context.ledger.book.schedules:
         raise Rejected(
             "kernel.schedule_unknown", "there is no schedule {name!r}; there are: {known}",
             name=name, known=", ".join(sorted(wanted)) or "none",
         )  # fmt: skip
-    is_paused = desk.ledger.book.schedules[name][2]
+    is_paused = context.ledger.book.schedules[name][2]
     if is_paused == (item.verb == "schedule.pause"):
         state = "paused already" if is_paused else "not paused"
         raise Rejected("kernel.schedule_state", "schedule {name} is {state}", name=name, state=state)
 
 
-def _armed(desk: BeatContext, name: str) -> Generator[Need, None, bytes | None]:
+def _armed(context: BeatContext, name: str) -> Generator[Need, None, bytes | None]:
     """The key of a schedule's timer, if it is armed."""
-    due_ns = desk.ledger.book.schedules[name][1]
+    due_ns = context.ledger.book.schedules[name][1]
     if not due_ns:
         return None
     begin, end = pair_key(due_ns, 0), pair_key(due_ns + 1, 0)
     while True:
-        page = yield from desk.ledger.timers.scan(begin, end, 1_000)
+        page = yield from context.ledger.timers.scan(begin, end, 1_000)
         for key, value in page:
             if value[0] == "schedule" and value[1] == name:
                 return key
@@ -166,9 +168,16 @@ def _armed(desk: BeatContext, name: str) -> Generator[Need, None, bytes | None]:
 
 
 def _write(
-    desk: BeatContext, cause: int, fired: bytes | None, due_ns: int, name: str, stamp: bytes, *, paused: bool
+    context: BeatContext,
+    cause: int,
+    fired: bytes | None,
+    due_ns: int,
+    name: str,
+    stamp: bytes,
+    *,
+    paused: bool,
 ) -> int:
     record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, int(paused)))
-    height = desk.writer.add(record, 0)
-    applied(desk.ledger, height, fired, due_ns, name, stamp, int(paused))
+    height = context.writer.add(record, 0)
+    applied(context.ledger, height, fired, due_ns, name, stamp, int(paused))
     return height

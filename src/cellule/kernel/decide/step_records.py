@@ -1,19 +1,15 @@
 """Decided steps become records, and changes of the ledger: any step there is, with all that comes of it.
 
-Plain steps, which are nearly all, are written down where they are taken (`rounds.py`, `fast/steps.py`); the
-records are the same.
+The short ways of `fast/` write plain steps, which are nearly all, down where they take them; the records are
+the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.decide.intents import open as opening
-from cellule.kernel.decide.intents.gate import EffectRequest
-from cellule.kernel.decide.steps import Emission, Result, Stepper
+from cellule.kernel.decide.requests import Asking, Origin
+from cellule.kernel.decide.steps import Emission, Result
 from cellule.kernel.items import StepRow
 from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord, UpcastRecord
@@ -22,24 +18,15 @@ from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.values.link import Link
 
 
-class Asking(NamedTuple):
-    """What a step leaves to do about intents."""
-
-    slot: Slot
-    step: opening.Step
-    asked: Sequence[EffectRequest]
-    gone: Sequence[int]
-    opened: int = 0  # of those asked, so many of the first are open already
-
-
 class Writing:
     """Writes the steps of one beat; `steps` gets a row for each."""
 
-    def __init__(self, desk: BeatContext, stepper: Stepper, steps: list[StepRow]) -> None:
-        self._ledger = desk.ledger
-        self._eras = desk.eras
-        self._writer = desk.writer
-        self._stepper = stepper
+    __slots__ = ("_context", "_ledger", "_steps", "_writer")
+
+    def __init__(self, context: BeatContext, steps: list[StepRow]) -> None:
+        self._context = context
+        self._ledger = context.ledger
+        self._writer = context.writer
         self._steps = steps
 
     def write(self, slot: Slot, result: Result) -> Asking | None:
@@ -56,8 +43,7 @@ class Writing:
         prev = entry.last if entry is not None else 0
         gone = self._ledger.intents_of(slot) if status == DELETED else ()
         if result.asked or gone:
-            step_of = opening.Step(height, born, message.depth, result.era)
-            asking = Asking(slot, step_of, result.asked, gone)
+            asking = Asking(slot, Origin(height, born, message.depth, result.era), result.asked, gone)
         stored, extras = writer.state(state), _step_extras(writer, result)
         if isinstance(stored, Link) and state is not None and not result.log:
             extras["size"] = len(state)  # so that a restore need not read the block
@@ -87,14 +73,15 @@ class Writing:
             state, size, kept = ledger.append_log(slot.entry, state, self._writer.blocks)
         ledger.step_done(slot, height, OK, result.version, born, result.era, state, size, kept)
         if born == height:
-            expiry.arm(ledger, self._eras, self._writer, slot, height)
+            expiry.arm(self._context, slot, height)
 
     def _emit(self, slot: Slot, message: Message, height: int, result: Result) -> None:
-        failure = self._stepper.failure_event(slot, message, height, result)
+        stepper = self._context.stepper
+        failure = stepper.failure_event(slot, message, height, result)
         if failure is not None:
             self._append_emitted(height, failure)
         for emission in result.emissions:
-            self._append_emitted(height, self._stepper.stopped_cascade(slot, height, emission) or emission)
+            self._append_emitted(height, stepper.stopped_cascade(slot, height, emission) or emission)
 
     def _append_emitted(self, cause: int, emission: Emission) -> None:
         writer = self._writer

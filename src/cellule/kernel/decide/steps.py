@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide.eras import CodeUnavailable, Compiled, Eras
-from cellule.kernel.decide.intents import open as opening
-from cellule.kernel.decide.intents.gate import EffectRequest
+from cellule.kernel.decide.requests import EffectRequest, check
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
@@ -220,7 +219,7 @@ class Stepper:
         size = sum(len(part) for part in (state, reply, ann) if part is not None)
         asked: Sequence[EffectRequest] = ()
         if effects:
-            asked = opening.check(era, module, effects)
+            asked = check(era, module, effects)
             size += sum(len(each.params) for each in asked)
         emissions: Sequence[Emission] = ()
         if events:

@@ -31,9 +31,10 @@ from cellule.kernel.state.snapshot_schema import is_timer
 RETRY_NS = 60_000_000_000  # a cell that is busy when its time is over is looked at again after this
 
 
-def arm(ledger: Ledger, eras: Eras, writer: FrameWriter, slot: Slot, cause: int) -> None:
+def arm(context: BeatContext, slot: Slot, cause: int) -> None:
     """Arm the timers of a cell just born."""
-    module = eras.current.manifest.modules.get(slot.cells.base)
+    ledger, writer = context.ledger, context.writer
+    module = context.eras.current.manifest.modules.get(slot.cells.base)
     if module is None:
         return
     retention = module.retention
@@ -44,9 +45,9 @@ def arm(ledger: Ledger, eras: Eras, writer: FrameWriter, slot: Slot, cause: int)
             )
 
 
-def run_due(desk: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
+def run_due(context: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
     """Handle the timers that are due, oldest first; returns the schedules whose events are to be sent."""
-    ledger, writer = desk.ledger, desk.writer
+    ledger, writer = context.ledger, context.writer
     due: list[schedules.Due] = []
     if not ledger.has_timers():
         return due
@@ -63,13 +64,13 @@ def run_due(desk: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
             break
         match value[0]:
             case "intent" | "approval":
-                yield from settling.fire(desk, key, value)
+                yield from settling.fire(context, key, value)
             case "schedule":
-                fired = schedules.fire(desk, key, value)
+                fired = schedules.fire(context, key, value)
                 if fired is not None:
                     due.append(fired)
             case _:
-                _fire(ledger, desk.eras, writer, key, value)
+                _fire(ledger, context.eras, writer, key, value)
     return due
 
 

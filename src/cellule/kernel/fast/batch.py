@@ -1,15 +1,15 @@
-"""The lane: plain events on the shortest way from item to step.
+"""A batch: plain events on the shortest way from item to step.
 
 An event is plain if it has nothing beside its bytes and goes to one cell by one text field. If all items of a
-beat are plain and no cell waits for a step, each event is written down and laid on the lane as a row, without
-a slot or a queue; `Rounds` then takes the rows' steps in their order, which is the order of the ring.
+beat are plain and no cell waits for a step, each event is written down and becomes a row, without a slot or a
+queue; `FastSteps` then takes the rows' steps in their order, which is the order of the ring.
 Whatever is not as plain as that becomes a slot, which is stepped in its row's turn: a second event for the
 same cell, a cell that is stopped or waits for receipts, a step that fails, emits or replies. An event for a
 cell that has a queue goes there. And if anything else happens in the beat, `enter` puts all rows into the
 ring, as if they had been delivered to it.
 
-So the lane is a way, not a rule: the records and the world after it are those of `admission.py` and the ring,
-which know every case.
+So a batch is a way, not a rule: the records and the world after it are those of `decide/admission.py` and the
+ring, which know every case.
 
 Rejected: a slot for every event. Making it, its queue and its place in the ring, and taking them down again
 at the end of the beat, costs as much as the step.
@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.fast.columns import lay_columns
+from cellule.kernel.fast.modules import FastModules
 from cellule.kernel.fast.schema_route import Row, SchemaRoute
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import EventItem, Item
@@ -39,17 +40,18 @@ _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
 class FastBatch:
-    """The plain events of one beat, on their tracks.
+    """The plain events of one beat, on their routes.
 
     `slots` has those that became slots, by the height of their event.
     """
 
-    __slots__ = ("_cold", "_desk", "_tracks", "first", "rows", "slots", "stop", "tracks")
+    __slots__ = ("_cold", "_context", "_modules", "_routes", "first", "routes", "rows", "slots", "stop")
 
-    def __init__(self, desk: BeatContext) -> None:
-        self._desk = desk
-        self._tracks: dict[str, SchemaRoute | None] = {}  # by schema; None where its events are not plain
-        self.tracks: list[SchemaRoute] = []
+    def __init__(self, context: BeatContext, modules: FastModules) -> None:
+        self._context = context
+        self._modules = modules
+        self._routes: dict[str, SchemaRoute | None] = {}  # by schema; None where its events are not plain
+        self.routes: list[SchemaRoute] = []
         self._cold: list[int] = []  # positions of rows whose cells are not in memory
         self.rows: list[Row | Slot] = []
         self.slots: dict[int, Slot] = {}
@@ -57,8 +59,8 @@ class FastBatch:
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, int]:
         """Admit plain events from the front, as long as they are; returns how many."""
-        writer = self._desk.writer
-        if not items or writer.records or self._desk.ledger.paused:
+        writer = self._context.writer
+        if not items or writer.records or self._context.ledger.paused:
             return 0
         self.first = writer.next_height()
         if not self._lay_columns(items):
@@ -74,12 +76,12 @@ class FastBatch:
         """Lay out everything at once, if it is all alike."""
         if len(items) < COLUMNS_MIN or set(map(type, items)) != {tuple}:
             return False
-        track = self._track(items[0][0])
-        laid = None if track is None else lay_columns(items, track, self._desk.writer)
-        if laid is None:
+        route = self._route(items[0][0])
+        columns = None if route is None else lay_columns(items, route, self._context.writer)
+        if columns is None:
             return False
-        self.rows, records, size = laid  # type: ignore[assignment]
-        self._desk.writer.begin(records, len(items), size)
+        self.rows, records, size = columns  # type: ignore[assignment]
+        self._context.writer.begin(records, len(items), size)
         return True
 
     def _lay(self, items: Sequence[Any], raw: list[bytes]) -> int:  # noqa: C901 - see below
@@ -87,9 +89,15 @@ class FastBatch:
 
         The hot path of admission: in one piece, because each call from it would cost a tenth of it.
         """
-        rows, first, cold, tracks, ledger = self.rows, self.first, self._cold, self._tracks, self._desk.ledger
-        size, new = self._desk.writer.size, _new
-        track: Any = None
+        rows, first, cold, routes, ledger = (
+            self.rows,
+            self.first,
+            self._cold,
+            self._routes,
+            self._context.ledger,
+        )
+        size, new = self._context.writer.size, _new
+        route: Any = None
         known = field = ""
         encode: Any = None
         taken: dict[bytes, int] = {}
@@ -103,12 +111,12 @@ class FastBatch:
             else:
                 break
             if schema is not known:
-                track = tracks[schema] if schema in tracks else self._track(schema)
-                if track is None:
+                route = routes[schema] if schema in routes else self._route(schema)
+                if route is None:
                     break
-                known, field = schema, track.field
-                encode = None if track.events is None else track.events.encode
-                taken, slots, recent = track.taken, track.cells.slots, track.recent
+                known, field = schema, route.field
+                encode = None if route.events is None else route.events.encode
+                taken, slots, recent = route.taken, route.cells.slots, route.recent
             length = len(value)
             if size >= FRAME_BYTES_ADMIT or length > EVENT_BYTES_MAX or LINK_MARK in value:
                 break
@@ -131,7 +139,7 @@ class FastBatch:
                 ledger.deliver(slot, new(Message, (height, EVENT_MESSAGE, schema, value, 0, None)))
                 self.slots[height] = slot
             else:
-                entry = recent[key] if key in recent else track.cells.live.cached(key)
+                entry = recent[key] if key in recent else route.cells.live.cached(key)
                 if not 0 < len(key) <= KEY_BYTES_MAX:
                     break
                 if entry is MISSING:
@@ -139,52 +147,52 @@ class FastBatch:
                 elif entry is not None and entry.extras is not None:
                     break
                 taken[key] = len(rows)
-                rows.append((height, track, key, entry, value, fields))
+                rows.append((height, route, key, entry, value, fields))
             if encode is None:
-                size += track.begin(self._desk.writer)
-                encode = track.events.encode
+                size += route.begin(self._context.writer)
+                encode = route.events.encode
             raw.append(encode(value, key))
             size += RECORD_BYTES + length
         return size
 
-    def _track(self, schema: str) -> SchemaRoute | None:
-        """The track of a schema that is new to this beat; None where its events are not plain."""
-        era, track = self._desk.eras.current, None
+    def _route(self, schema: str) -> SchemaRoute | None:
+        """The route of a schema that is new to this beat; None where its events are not plain."""
+        era, route = self._context.eras.current, None
         single = era.router.singles.get(schema)
         if single is not None:
             base, field = single
-            fast = era.fast.get(base)
-            step = fast.ways.get(schema) if fast is not None and not fast.module.effects_emitted else None
-            cells = self._desk.ledger.cells(base)
+            fast = self._modules.find(era, base)
+            step = fast.steps.get(schema) if fast is not None and not fast.module.effects_emitted else None
+            cells = self._context.ledger.cells(base)
             taken: dict[bytes, int] = {}
-            for other in self.tracks:
+            for other in self.routes:
                 if other.cells is cells:
                     taken = other.taken
-            track = SchemaRoute(
+            route = SchemaRoute(
                 cells, base, field, schema, step, fast and fast.module, fast is not None and fast.context,
                 fast is not None and fast.retains, taken, cells.live.recent, {},
             )  # fmt: skip
-            self.tracks.append(track)
-        self._tracks[schema] = track
-        return track
+            self.routes.append(route)
+        self._routes[schema] = route
+        return route
 
     def promote(self, position: int) -> Slot:
         """Make a row a slot, which is not in the ring."""
         row = self.rows[position]
         if isinstance(row, Slot):
             return row
-        height, track, key, entry, value, _ = row
-        cells = track.cells
+        height, route, key, entry, value, _ = row
+        cells = route.cells
         is_read = entry is not MISSING
         slot = cells.slots[key] = Slot(cells, key, entry if is_read else None, loaded=is_read)
-        self._desk.ledger.active.append(slot)
-        slot.queue.append(_new(Message, (height, EVENT_MESSAGE, track.schema, value, 0, None)))
+        self._context.ledger.active.append(slot)
+        slot.queue.append(_new(Message, (height, EVENT_MESSAGE, route.schema, value, 0, None)))
         self.rows[position] = self.slots[height] = slot
         return slot
 
     def _load(self) -> Generator[Need, None, None]:
         """Read the cells that are not in memory, all together."""
-        ledger, rows = self._desk.ledger, self.rows
+        ledger, rows = self._context.ledger, self.rows
         wanted: dict[str, list[int]] = {}
         for position in self._cold:
             row = rows[position]
@@ -208,22 +216,22 @@ class FastBatch:
 
     def write_back(self) -> None:
         """Put what the plain steps made of their cells into the index."""
-        for track in self.tracks:
-            live = track.cells.live
-            live.grow(track.grown)
-            for key, entry in track.changes.items():
+        for route in self.routes:
+            live = route.cells.live
+            live.grow(route.grown)
+            for key, entry in route.changes.items():
                 live.put(key, entry)
 
     def enter(self) -> None:
         """Put all rows into the ring, behind what is there, as if they had been delivered to it."""
-        ledger = self._desk.ledger
+        ledger = self._context.ledger
         for slot in self._slots_from(0):
             ledger.enter(slot)
 
     def enter_rest(self, start: int) -> int:
         """Put the rows from `start` on before what is in the ring: their turn is first. Returns how many."""
         slots = self._slots_from(start)
-        self._desk.ledger.ring.extendleft(reversed(slots))
+        self._context.ledger.ring.extendleft(reversed(slots))
         return len(slots)
 
     def _slots_from(self, start: int) -> list[Slot]:

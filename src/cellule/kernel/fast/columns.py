@@ -23,27 +23,27 @@ _EXTRAS: Final = attrgetter("extras")
 
 
 def lay_columns(
-    items: Sequence[Any], track: SchemaRoute, writer: FrameWriter
+    items: Sequence[Any], route: SchemaRoute, writer: FrameWriter
 ) -> tuple[list[Row], bytes, int] | None:
     """The rows of plain events, their records, and the size of the frame; None if they are not alike."""
     schemas, values, fields = zip(*items, strict=True)
     try:
         if None in fields:
             fields = tuple(map(decode_linked, values))
-        keys = [each[track.field].encode() for each in fields]
+        keys = [each[route.field].encode() for each in fields]
     except UNREADABLE:
         return None
-    if len(set(keys)) < len(keys) or schemas.count(track.schema) < len(items):
+    if len(set(keys)) < len(keys) or schemas.count(route.schema) < len(items):
         return None
-    entries: list[Any] = list(map(track.recent.get, keys))
-    if not all(entries) or any(map(_EXTRAS, entries)) or not track.cells.slots.keys().isdisjoint(keys):
+    entries: list[Any] = list(map(route.recent.get, keys))
+    if not all(entries) or any(map(_EXTRAS, entries)) or not route.cells.slots.keys().isdisjoint(keys):
         return None
     sizes = list(map(len, values))
     size = writer.size + len(items) * RECORD_BYTES + sum(sizes)
     if size >= FRAME_BYTES_ADMIT or max(sizes) > SHORT_MAX or LINK_MARK in b"".join(values):
         return None
-    size += track.begin(writer)
-    assert track.events is not None
+    size += route.begin(writer)
+    assert route.events is not None
     heights = range(writer.start, writer.start + len(items))
-    rows = list(zip(heights, repeat(track), keys, entries, values, fields))
-    return rows, track.events.encode_all(values, sizes, keys), size
+    rows = list(zip(heights, repeat(route), keys, entries, values, fields))
+    return rows, route.events.encode_all(values, sizes, keys), size

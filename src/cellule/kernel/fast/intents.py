@@ -3,7 +3,7 @@
 A request is plain if an adapter performs it, it has no idempotency key of its own and short params, it is
 allowed, and its module stays below its limit. A receipt is plain if an adapter handed in a short value that
 fits, for an open intent in memory that nothing else waits for, and its cell is in memory and takes it. All
-others go through `opening.py` and `settling.py`, which know every case. Both write the same records and
+others go through `decide/intents/`, which knows every case. Both write the same records and
 change the ledger alike: which way was taken is not to be seen in a frame.
 """
 
@@ -15,7 +15,8 @@ from typing import Any
 from cellule.errors import CelluleError
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
-from cellule.kernel.decide.intents.gate import EffectRequest, Requester, rule
+from cellule.kernel.decide.intents.gate import Requester, rule
+from cellule.kernel.decide.requests import EffectRequest
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import Admitted, Opening, Outcome, ReceiptItem
@@ -23,8 +24,9 @@ from cellule.kernel.journal.codes import ALLOW, AT_ONCE, Settled
 from cellule.kernel.journal.records import DecisionExtras, ReceiptExtras
 from cellule.kernel.journal.rows import decision_row, intent_row, receipt_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
-from cellule.kernel.limits import FRAME_BYTES_ADMIT, PARAMS_INLINE_MAX
-from cellule.kernel.manifest.model import TIMER_SET
+from cellule.kernel.limits import FRAME_BYTES_ADMIT, OUTPUT_BYTES_MAX, PARAMS_INLINE_MAX, STEP_EFFECTS_MAX
+from cellule.kernel.manifest.model import TIMER_SET, Module
+from cellule.kernel.program import CheckedRequest
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
 from cellule.kernel.state.intent_id import intent_digest, intent_text
@@ -38,15 +40,31 @@ _OK = int(Settled.OK)
 # Requests
 
 
+def proven_requests(era: Compiled, module: Module, effects: Sequence[Any]) -> list[EffectRequest] | None:
+    """The requests of a step if all are proven, declared and for adapters; None where one takes a look."""
+    kinds, emitted, asked = era.manifest.effects, module.effects_emitted, []
+    for request in effects:
+        if type(request) is not CheckedRequest:
+            return None
+        kind, params, slot, key = request
+        if kind not in emitted or kind == TIMER_SET or key is not None or len(params) > OUTPUT_BYTES_MAX:
+            return None
+        effect = kinds.get(kind)
+        if effect is None:
+            return None
+        asked.append(_new(EffectRequest, (effect, params, slot, None)))
+    return asked if len(asked) <= STEP_EFFECTS_MAX and module.kind != "pure" else None
+
+
 def open_plain(
-    desk: BeatContext, slot: Slot, step: int, born: int, era: int, asked: Sequence[EffectRequest]
+    context: BeatContext, slot: Slot, step: int, born: int, era: int, asked: Sequence[EffectRequest]
 ) -> int:
     """Open plain requests of the step at height `step`; returns the position of the first that is not one."""
-    entry, current, book = slot.entry, desk.eras.current, desk.ledger.book
+    entry, current, book = slot.entry, context.eras.current, context.ledger.book
     if current.number != era or book.over or entry is None or not entry.is_life(born):
         return 0
     base = slot.cells.base
-    module, rules, now_ns = current.manifest.modules[base], current.manifest.policy, desk.ledger.now_ns
+    module, rules, now_ns = current.manifest.modules[base], current.manifest.policy, context.ledger.now_ns
     is_free = not (module.cap_slots or rules.rules) and rules.default == "allow"
     waits = list(entry.get("intents", ()))
     position = 0
@@ -62,16 +80,16 @@ def open_plain(
             verdict, extras = rule(book, current, Requester(module, slot.key, len(waits)), each, now_ns)
             if verdict != ALLOW:
                 break
-        waits.append(_open(desk, slot, step, born, position, each, extras))
+        waits.append(_open(context, slot, step, born, position, each, extras))
         position += 1
     if position:
         slot.entry = entry.with_extras({**(entry.extras or {}), "intents": waits})
-        desk.ledger.touch(slot)
+        context.ledger.touch(slot)
     return position
 
 
 def _open(
-    desk: BeatContext,
+    context: BeatContext,
     slot: Slot,
     step: int,
     born: int,
@@ -81,7 +99,13 @@ def _open(
 ) -> int:
     """Write an allowed request down and hand it to the host; returns the height of its Intent record."""
     effect, params, cap_slot, _ = asked
-    writer, book, base, key, kind = desk.writer, desk.ledger.book, slot.cells.base, slot.key, effect.kind
+    writer, book, base, key, kind = (
+        context.writer,
+        context.ledger.book,
+        slot.cells.base,
+        slot.key,
+        effect.kind,
+    )
     records, at, named = writer.records, writer.names.get(base), writer.names.get(kind)
     if at is None or named is None:
         at, named = writer.name(base), writer.name(kind)
@@ -90,11 +114,11 @@ def _open(
     records.append(intent_row(step, position, at, key, born, named, held, own))
     records.append(decision_row(height, ALLOW, extras or None))
     writer.size += 2 * RECORD_BYTES + len(params)
-    kept: dict[str, Any] = {"params": held, "since_ns": desk.ledger.now_ns}
+    kept: dict[str, Any] = {"params": held, "since_ns": context.ledger.now_ns}
     limits = None
     if own or extras:
-        limits = _govern(desk, kept, own or {}, extras)
-    digest = intent_digest(desk.world, base, key, born, step, position, kind, params)
+        limits = _govern(context, kept, own or {}, extras)
+    digest = intent_digest(context.world, base, key, born, step, position, kind, params)
     book.open.insert(pair_key(height, 0), [digest, base, key, born, kind, books.OPEN, kept])
     book.counts[base] = book.counts.get(base, 0) + 1
     writer.opened.append(_new(Opening, (
@@ -104,22 +128,24 @@ def _open(
     return height
 
 
-def _govern(desk: BeatContext, kept: dict[str, Any], own: Mapping[str, Any], extras: DecisionExtras) -> Any:
+def _govern(
+    context: BeatContext, kept: dict[str, Any], own: Mapping[str, Any], extras: DecisionExtras
+) -> Any:
     """Keep and spend what a request was allowed by; returns what its adapter must keep to."""
     kept.update(own)
     kept.update((name, value) for name, value in extras.items() if name in ("grant", "rule"))
     if "period" in extras:
-        desk.ledger.book.spend(extras["grant"], extras["period"])
-    grant = desk.eras.current.manifest.grants.get(extras.get("grant", ""))
+        context.ledger.book.spend(extras["grant"], extras["period"])
+    grant = context.eras.current.manifest.grants.get(extras.get("grant", ""))
     return None if grant is None else grant.as_data()
 
 
 # Receipts
 
 
-def settle_plain(desk: BeatContext, items: Sequence[Any], start: int, outcomes: list[Outcome]) -> int:
+def settle_plain(context: BeatContext, items: Sequence[Any], start: int, outcomes: list[Outcome]) -> int:
     """Settle intents by plain receipts from `start` on; returns the position of the first other item."""
-    ledger, writer, current = desk.ledger, desk.writer, desk.eras.current
+    ledger, writer, current = context.ledger, context.writer, context.eras.current
     if ledger.book.over:
         return start
     held = ledger.book.open.held
@@ -136,7 +162,7 @@ def settle_plain(desk: BeatContext, items: Sequence[Any], start: int, outcomes: 
         slot = None if event is None else _slot(ledger, current.number, entry)
         if event is None or slot is None:
             return position
-        outcomes.append(_new(Admitted, (_settle(desk, slot, place, entry, item, event), ())))
+        outcomes.append(_new(Admitted, (_settle(context, slot, place, entry, item, event), ())))
     return len(items)
 
 
@@ -186,12 +212,12 @@ def _event(era: Compiled, intent: list[Any], item: ReceiptItem) -> bytes | None:
 
 
 def _settle(
-    desk: BeatContext, slot: Slot, place: bytes, intent: list[Any], item: ReceiptItem, event: bytes
+    context: BeatContext, slot: Slot, place: bytes, intent: list[Any], item: ReceiptItem, event: bytes
 ) -> int:
     """Write the receipt down and deliver it; returns its height."""
-    ledger, writer = desk.ledger, desk.writer
+    ledger, writer = context.ledger, context.writer
     _, base, key, born, kind, _, _ = intent
-    schema = desk.eras.current.manifest.effects[kind].event
+    schema = context.eras.current.manifest.effects[kind].event
     records, at, named = writer.records, writer.names.get(base), writer.names.get(schema)
     if at is None or named is None:
         at, named = writer.name(base), writer.name(schema)

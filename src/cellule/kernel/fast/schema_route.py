@@ -17,7 +17,7 @@ from cellule.kernel.state.ledger import Cells
 class SchemaRoute:
     """The way of one schema's events to one module.
 
-    `step` is the way of their module, None where the lane cannot take its steps. `taken` has the position of
+    `step` is the way of their module, None where the batch cannot take its steps. `taken` has the position of
     the row of each cell, for all schemas of a module. `recent` are the newest changes of its index, where an
     entry is replaced by one that weighs `grown` more; other entries wait in `changes` to be written back.
     `events` makes the records of its events, from the first one on.
@@ -38,11 +38,11 @@ class SchemaRoute:
     events: EventEncoder | None = None
 
     def begin(self, writer: FrameWriter) -> int:
-        """Begin the records of the track: its names enter the frame's table. Returns the bytes they take."""
+        """Begin the records of the route: its names enter the frame's table. Returns the bytes they take."""
         before = writer.size
         self.events = EventEncoder(writer.name(self.schema), writer.name(self.base))
         return writer.size - before
 
 
 Row = tuple[int, SchemaRoute, bytes, Any, bytes, dict[str, Any] | None]
-"""The height of an event, its track and key, the entry of its cell, its value, and that decoded or None."""
+"""The height of an event, its route and key, the entry of its cell, its value, and that decoded or None."""

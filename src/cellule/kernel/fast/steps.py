@@ -1,8 +1,8 @@
-"""The steps of a lane: a row after the other, in the order in which the ring would have them.
+"""The steps of a batch: a row after the other, in the order in which the ring would have them.
 
 A step is plain if its cell is of the current era, and it answers a short new state and nothing else: that is
 written down right here. This loop is the hot path of the whole system. `run` stops at the first row that is
-not so; `Rounds` makes a slot of it, and takes its step with what it answered, if it was called.
+not so; `FastWays` makes a slot of it, and takes its step with what it answered, if it was called.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.fast.batch import FastBatch
 from cellule.kernel.items import StepRow
 from cellule.kernel.journal.codes import OK
@@ -26,30 +25,25 @@ _NO_END: Final = 1 << 62
 
 
 class FastSteps:
-    """One walk over the rows of a lane; `answer` is that of the row it stopped at, None if not called.
+    """Goes once over the rows of a batch; `answer` is that of the row it stopped at, None if not called.
 
     `is_complete` tells that it went over all rows at once, that no event is elsewhere, and that all records
     of steps are theirs; otherwise `steps` has what was stepped.
     """
 
-    def __init__(
-        self, desk: BeatContext, stepper: Stepper, entropy: bytes, steps: list[StepRow], lane: FastBatch
-    ) -> None:
-        self._ledger = desk.ledger
-        self._writer = desk.writer
-        self._number = desk.eras.current.number
-        self._stepper = stepper
-        self._entropy = entropy
+    def __init__(self, context: BeatContext, steps: list[StepRow], batch: FastBatch) -> None:
+        self._context = context
         self._steps = steps
-        self._rows: Iterator[Any] = iter(lane.rows)
-        self._slots = lane.slots
+        self._rows: Iterator[Any] = iter(batch.rows)
+        self._slots = batch.slots
         self._position = 0
         self.answer: Answer = None
         self.is_complete = False
 
     def run(self) -> int:  # noqa: C901 - calls would cost a tenth each
         """Take plain steps, from the row after the last; returns the position of the first that is not."""
-        writer, number, now_ns = self._writer, self._number, self._ledger.now_ns
+        beat = self._context
+        writer, number, now_ns = beat.writer, beat.eras.current.number, beat.ledger.now_ns
         records, size, before, begun = writer.records, writer.size, len(writer.records), self._position
         step, most = writer.first + before, FRAME_BYTES_CLOSE if begun else _NO_END  # one step at least
         self.answer = None
@@ -63,20 +57,20 @@ class FastSteps:
         for row in self._rows:
             if row.__class__ is Slot or size >= most:
                 break
-            height, track, key, entry, value, fields = row
-            if track is not here:
-                here, call, recent, changes = track, track.step, track.recent, track.changes
-                name, context = writer.names[track.base], None
+            height, route, key, entry, value, fields = row
+            if route is not here:
+                here, call, recent, changes = route, route.step, route.recent, route.changes
+                name, context = writer.names[route.base], None
             if entry is None:
-                if track.retains:
+                if route.retains:
                     break
                 state, version, born, prev = None, 0, step, 0
             else:
                 state, version, born, prev = entry.state, entry.version, entry.born, entry.last
                 if entry.era != number or state.__class__ is not bytes or entry.extras is not None:
                     break
-            if track.takes_context:
-                context = self._stepper.context(key, track.module, number, step, self._entropy, version)
+            if route.takes_context:
+                context = beat.stepper.context(key, route.module, number, step, beat.entropy, version)
             try:
                 answer = call(state, value, fields, key, context)
             except StepFault as fault:
@@ -91,7 +85,7 @@ class FastSteps:
             size += RECORD_BYTES + length + len(key)
             if entry is not None and recent.get(key) is entry:
                 recent[key] = Entry(answer, length, version, born, number, now_ns, step, None)
-                track.grown += length - len(state)
+                route.grown += length - len(state)
             else:
                 changes[key] = Entry(answer, length, version, born, number, now_ns, step, None)
             step, most, answer = step + 1, FRAME_BYTES_CLOSE, None
@@ -106,7 +100,8 @@ class FastSteps:
 
     def _tell(self, start: int) -> None:
         """Add the plain steps whose records begin at `start` to the steps of the beat."""
-        names, first, records = list(self._writer.names), self._writer.first, self._writer.records
+        writer = self._context.writer
+        names, first, records = list(writer.names), writer.first, writer.records
         for position in range(start, len(records)):
             cause, name, key, version = step_parts(records[position])
             self._steps.append((cause, names[name], key, OK, version, first + position, None, "", ""))

@@ -15,24 +15,16 @@ from typing import Any, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.eras import Compiled
+from cellule.kernel.decide.requests import EffectRequest
 from cellule.kernel.journal.codes import ALLOW, DENY, PARK
 from cellule.kernel.journal.records import DecisionExtras
 from cellule.kernel.limits import APPROVALS_OPEN_MAX, CELL_INTENTS_MAX, ERROR_TEXT_MAX, TIMERS_OPEN_MAX
-from cellule.kernel.manifest.model import EffectKind, Grant, Module, Rule
+from cellule.kernel.manifest.model import Grant, Module, Rule
 from cellule.kernel.state.intent_book import Book
 from cellule.values.cbor import decode_trusted
 from cellule.values.expressions import ExpressionFault
 from cellule.values.hosts import BadHost, Host, host_fits, host_of, split_url
 from cellule.values.link import Link
-
-
-class EffectRequest(NamedTuple):
-    """A request that is declared and whose params fit."""
-
-    effect: EffectKind
-    params: bytes
-    slot: str | None
-    key: str | None
 
 
 class Verdict(NamedTuple):

@@ -12,7 +12,8 @@ from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
-from cellule.kernel.decide.intents.gate import EffectRequest, Verdict, check_again, grant_again
+from cellule.kernel.decide.intents.gate import Verdict, check_again, grant_again
+from cellule.kernel.decide.requests import EffectRequest, Origin
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, Settled
@@ -28,86 +29,86 @@ from cellule.kernel.state.snapshot_schema import is_dead_letter, is_failed_inten
 Record = Callable[[], Admitted]
 
 
-def perform(desk: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+def perform(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
     """Do one verb; `record` writes its Control record once it is clear that it can be done."""
     match item.verb:
         case "effect.approve":
-            return (yield from _approve(desk, item, record))
+            return (yield from _approve(context, item, record))
         case "effect.deny":
-            return (yield from _deny(desk, item, record))
+            return (yield from _deny(context, item, record))
         case "effect.cancel":
-            return (yield from _cancel(desk, item, record))
+            return (yield from _cancel(context, item, record))
         case _:
-            return (yield from _retry(desk, item, record))
+            return (yield from _retry(context, item, record))
 
 
-def _approve(desk: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
-    height, entry = yield from _intent(desk, item, parked=True)
+def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+    height, entry = yield from _intent(context, item, parked=True)
     kept = entry[6]
-    asked = yield from _asked(desk, entry[1], entry[2], entry[4], kept)
+    asked = yield from _asked(context, entry[1], entry[2], entry[4], kept)
     if "grant" in kept:
-        check_again(desk.eras.current.manifest.grants.get(kept["grant"]), asked, desk.ledger.now_ns)
+        check_again(context.eras.current.manifest.grants.get(kept["grant"]), asked, context.ledger.now_ns)
     admitted = record()
     extras: DecisionExtras = {"control": admitted.height}
     if not asked.effect.external:
-        extras["due_ns"] = opening.due_ns(asked.params, desk.ledger.now_ns)
-    elif desk.is_at_limit(entry[1]):
+        extras["due_ns"] = opening.due_ns(asked.params, context.ledger.now_ns)
+    elif context.is_at_limit(entry[1]):
         extras["over"] = True
-    desk.writer.add(DecisionRecord(height, ALLOW, extras), 0)
-    changed = yield from applying.approved(desk.ledger, height, entry, extras)
+    context.writer.add(DecisionRecord(height, ALLOW, extras), 0)
+    changed = yield from applying.approved(context.ledger, height, entry, extras)
     if asked.effect.external:
-        desk.dispatch(height, changed, asked.effect, asked.params)
+        context.dispatch(height, changed, asked.effect, asked.params)
     return admitted
 
 
 def _asked(
-    desk: BeatContext, base: str, key: bytes, kind: str, kept: Mapping[str, Any]
+    context: BeatContext, base: str, key: bytes, kind: str, kept: Mapping[str, Any]
 ) -> Generator[Need, None, EffectRequest]:
     """What was asked for, as far as a manifest still knows it."""
-    slot = yield from desk.slot(base, key)
-    known = yield from desk.effect(slot, kind)
+    slot = yield from context.slot(base, key)
+    known = yield from context.effect(slot, kind)
     if known is None:
         raise Rejected(
             "kernel.effect_unknown", "the manifest no longer has the effect {kind}", kind=kind,
             hint="Deploy a manifest that declares it.",
         )  # fmt: skip
-    params = yield from desk.value_of(kept["params"])
+    params = yield from context.value_of(kept["params"])
     return EffectRequest(known[1], params, kept.get("slot"), kept.get("key"))
 
 
-def _deny(desk: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
-    height, entry = yield from _intent(desk, item, parked=True)
+def _deny(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+    height, entry = yield from _intent(context, item, parked=True)
     admitted = record()
-    desk.writer.add(DecisionRecord(height, DENY, {"control": admitted.height}), 0)
+    context.writer.add(DecisionRecord(height, DENY, {"control": admitted.height}), 0)
     told = settling.Settlement("kernel.approval_denied", item.why or f"{item.who} denied it")
-    yield from _settle(desk, item, admitted, height, entry, Settled.DENIED, told)
+    yield from _settle(context, item, admitted, height, entry, Settled.DENIED, told)
     return admitted
 
 
-def _cancel(desk: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
-    height, entry = yield from _intent(desk, item, parked=False)
+def _cancel(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+    height, entry = yield from _intent(context, item, parked=False)
     admitted = record()
     if entry[5] == books.OPEN:
-        desk.writer.close(entry[0], height)
+        context.writer.close(entry[0], height)
     told = settling.Settlement("kernel.cancelled", item.why or f"{item.who} cancelled it")
-    yield from _settle(desk, item, admitted, height, entry, Settled.CANCELLED, told)
+    yield from _settle(context, item, admitted, height, entry, Settled.CANCELLED, told)
     return admitted
 
 
 def _settle(
-    desk: BeatContext, item: ControlItem, admitted: Admitted, height: int, entry: list[Any], status: Settled,
-    told: settling.Settlement,
+    context: BeatContext, item: ControlItem, admitted: Admitted, height: int, entry: list[Any],
+    status: Settled, told: settling.Settlement,
 ) -> Generator[Need, None, None]:  # fmt: skip
-    slot = yield from desk.slot(entry[1], entry[2])
+    slot = yield from context.slot(entry[1], entry[2])
     extra = {"who": item.who, "why": item.why, "control": admitted.height}
-    yield from settling.settle(desk, slot, height, entry, status, None, told, AT_ONCE, extra)
+    yield from settling.settle(context, slot, height, entry, status, None, told, AT_ONCE, extra)
 
 
 def _intent(
-    desk: BeatContext, item: ControlItem, *, parked: bool
+    context: BeatContext, item: ControlItem, *, parked: bool
 ) -> Generator[Need, None, tuple[int, list[Any]]]:
     height = _number(item, "intent")
-    entry = yield from desk.ledger.book.find(height)
+    entry = yield from context.ledger.book.find(height)
     if entry is None:
         raise Rejected(
             "kernel.intent_not_open", "no intent is open at height {height}", height=height,
@@ -121,33 +122,33 @@ def _intent(
     return height, entry
 
 
-def _retry(desk: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+def _retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
     """Ask again for what an adapter gave up; the outside sees the same idempotency key."""
-    letters, at = desk.ledger.dead_letters, _number(item, "letter")
+    letters, at = context.ledger.dead_letters, _number(item, "letter")
     row = yield from letters.get(pair_key(at, 1))
     if row is None or not is_dead_letter(row) or not is_failed_intent(row[4]):
         raise Rejected(
             "kernel.no_letter", "there is no dead letter of an effect at height {height}", height=at
         )
     base, key, _, _, letter = row
-    asked = yield from _asked(desk, base, key, letter["kind"], letter)
-    yield from _check_key(desk, asked)
-    slot = yield from desk.slot(base, key)
-    grant = yield from _grant(desk, slot, asked)
+    asked = yield from _asked(context, base, key, letter["kind"], letter)
+    yield from _check_key(context, asked)
+    slot = yield from context.slot(base, key)
+    grant = yield from _grant(context, slot, asked)
     admitted = record()
     letters.remove(pair_key(at, 1))
     extras: Any = {name: letter[name] for name in ("key", "slot") if name in letter}
-    step = opening.Step(admitted.height, letter["born"], 0, desk.eras.current.number)
-    intent = opening.record(desk, slot, step, 0, asked, extras)
+    origin = Origin(admitted.height, letter["born"], 0, context.eras.current.number)
+    intent = opening.record(context, slot, origin, 0, asked, extras)
     ruling = Verdict(ALLOW, {} if grant is None else {"grant": grant.name})
-    yield from opening.decide(desk, slot, intent, asked, ruling, 0)
+    yield from opening.decide(context, slot, intent, asked, ruling, 0)
     return admitted
 
 
-def _check_key(desk: BeatContext, asked: EffectRequest) -> Generator[Need, None, None]:
+def _check_key(context: BeatContext, asked: EffectRequest) -> Generator[Need, None, None]:
     """The outside is never asked twice at a time with one idempotency key."""
     assert asked.key is not None
-    known = yield from desk.ledger.book.remembered(asked.effect.kind, asked.key, desk.ledger.now_ns)
+    known = yield from context.ledger.book.remembered(asked.effect.kind, asked.key, context.ledger.now_ns)
     if known is not None and known[2] is None:
         raise Rejected(
             "kernel.key_open", "intent {height} with the same idempotency key {key!r} is open",
@@ -155,16 +156,16 @@ def _check_key(desk: BeatContext, asked: EffectRequest) -> Generator[Need, None,
         )  # fmt: skip
 
 
-def _grant(desk: BeatContext, slot: Slot, asked: EffectRequest) -> Generator[Need, None, Grant | None]:
+def _grant(context: BeatContext, slot: Slot, asked: EffectRequest) -> Generator[Need, None, Grant | None]:
     """The grant the adapter has to keep to; what it may spend is not asked again."""
-    era, base, current = (yield from desk.era_of(slot)), slot.cells.base, desk.eras.current
+    era, base, current = (yield from context.era_of(slot)), slot.cells.base, context.eras.current
     module = era.manifest.modules.get(base) or current.manifest.modules.get(base)
     if module is None:
         raise Rejected(
             "kernel.no_module", "module {module} is not in the current manifest: {key} cannot ask again",
             module=base, key=slot.key,
         )  # fmt: skip
-    return grant_again(current, module, asked, desk.ledger.now_ns)
+    return grant_again(current, module, asked, context.ledger.now_ns)
 
 
 def _number(item: ControlItem, field: str) -> int:

@@ -47,7 +47,7 @@ class Settlement(NamedTuple):
 
 
 def settle(
-    desk: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, payload: Payload,
+    context: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, payload: Payload,
     told: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Write the receipt of the intent at `height` and make it so; returns the receipt's height.
@@ -57,35 +57,35 @@ def settle(
     """
     schema = receipt_event(entry[4])
     value = _event(entry, status, payload, told)
-    if told.code == _INVALID and (yield from desk.takes(slot, entry[3], EFFECT_RECEIPT_REJECTED)):
+    if told.code == _INVALID and (yield from context.takes(slot, entry[3], EFFECT_RECEIPT_REJECTED)):
         schema, value = EFFECT_RECEIPT_REJECTED, _rejected(entry, told, extra)
-    return (yield from _write(desk, slot, height, entry, status, schema, value, told, delivery, extra))
+    return (yield from _write(context, slot, height, entry, status, schema, value, told, delivery, extra))
 
 
 def repeat(
-    desk: BeatContext, slot: Slot, height: int, entry: list[Any], receipt: list[Any], delivery: int,
+    context: BeatContext, slot: Slot, height: int, entry: list[Any], receipt: list[Any], delivery: int,
     extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Settle an intent with the receipt that another one with its idempotency key got."""
     status, schema, held = receipt
-    first: Any = decode_trusted((yield from desk.value_of(held)))
+    first: Any = decode_trusted((yield from context.value_of(held)))
     if schema == TIMER_FIRED:
         event = encode({**first, "intent_id": intent_text(entry[0])})
         return (yield from _write(
-            desk, slot, height, entry, Settled(status), schema, event, Settlement(), delivery, extra
+            context, slot, height, entry, Settled(status), schema, event, Settlement(), delivery, extra
         ))  # fmt: skip
     payload = (first["value"],) if "value" in first else None
     told = Settlement(first.get("code", ""), first.get("text", ""))
-    return (yield from settle(desk, slot, height, entry, Settled(status), payload, told, delivery, extra))
+    return (yield from settle(context, slot, height, entry, Settled(status), payload, told, delivery, extra))
 
 
 def _write(
-    desk: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, schema: str, value: bytes,
-    told: Settlement, delivery: int, extra: Mapping[str, Any],
+    context: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, schema: str,
+    value: bytes, told: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     _, base, key, born, _, _, _ = entry
     others = delivery  # how those hear of it that wait for the same receipt
-    if delivery and not (yield from desk.takes(slot, born, schema)):
+    if delivery and not (yield from context.takes(slot, born, schema)):
         delivery = NOBODY
     is_stopped = delivery != NOBODY and extra.get("depth", 0) > DEPTH_MAX
     if is_stopped:
@@ -93,55 +93,57 @@ def _write(
     extras: Any = {**extra}
     if told.code:
         extras["code"], extras["text"] = told
-    if desk.is_below(entry):
+    if context.is_below(entry):
         extras["under"] = True
-    stored = desk.hold_value(value)
+    stored = context.hold_value(value)
     record = ReceiptRecord(height, base, key, born, int(status), schema, stored, delivery, extras)
-    at = desk.writer.add(record, len(value))
+    at = context.writer.add(record, len(value))
     carried = value if isinstance(stored, list) else stored
     outcome = applying.Outcome(at, int(status), schema, carried, stored, delivery, extras)
-    waiters = yield from applying.settled(desk.ledger, slot, height, entry, outcome)
+    waiters = yield from applying.settled(context.ledger, slot, height, entry, outcome)
     if is_stopped:
-        _stop_cascade(desk, slot, outcome)
+        _stop_cascade(context, slot, outcome)
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
     for waiter in waiters:
-        yield from _pass_on(desk, waiter, [int(status), schema, stored], others, passed)
+        yield from _pass_on(context, waiter, [int(status), schema, stored], others, passed)
     return at
 
 
-def _stop_cascade(desk: BeatContext, slot: Slot, outcome: applying.Outcome) -> None:
+def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -> None:
     """Tell that a receipt was too many emits away from the outside to be delivered."""
-    writer, base = desk.writer, slot.cells.base
+    writer, base = context.writer, slot.cells.base
     value = encode({
         "module": base, "key": slot.key, "height": outcome.height, "depth": outcome.more["depth"],
         "schema": outcome.schema,
     })  # fmt: skip
     depth: int = outcome.more["depth"]
-    targets = desk.eras.current.router.targets(CASCADE_STOPPED, value, None) if depth == DEPTH_MAX + 1 else []
+    targets = (
+        context.eras.current.router.targets(CASCADE_STOPPED, value, None) if depth == DEPTH_MAX + 1 else []
+    )
     record = EmittedRecord(outcome.height, depth, CASCADE_STOPPED, writer.value(value), targets)
     at = writer.add(record, len(value))
     if targets:
         message = Message(at, EVENT_MESSAGE, CASCADE_STOPPED, value, depth, None)
-        desk.ledger.pending.append((message, targets))
+        context.ledger.pending.append((message, targets))
 
 
 def _pass_on(
-    desk: BeatContext, waiter: int, receipt: list[Any], delivery: int, extra: Mapping[str, Any]
+    context: BeatContext, waiter: int, receipt: list[Any], delivery: int, extra: Mapping[str, Any]
 ) -> Generator[Need, None, None]:
     """An intent that waited for this receipt gets the same, in the same way and at the same time."""
-    entry = yield from desk.ledger.book.find(waiter)
+    entry = yield from context.ledger.book.find(waiter)
     if entry is None:
         raise Corrupted("kernel.intent_missing", "intent {height} waits and is not open", height=waiter)
-    slot = yield from desk.slot(entry[1], entry[2])
-    yield from repeat(desk, slot, waiter, entry, receipt, delivery, extra)
+    slot = yield from context.slot(entry[1], entry[2])
+    yield from repeat(context, slot, waiter, entry, receipt, delivery, extra)
 
 
 # What comes from outside
 
 
-def expect(desk: BeatContext, items: Sequence[Any]) -> Generator[Need, None, None]:
+def expect(context: BeatContext, items: Sequence[Any]) -> Generator[Need, None, None]:
     """Read the intents and cells of all receipts among these items together."""
-    ledger, book = desk.ledger, desk.ledger.book
+    ledger, book = context.ledger, context.ledger.book
     heights = [item.height for item in items if type(item) is ReceiptItem]
     yield from book.expect(heights)
     targets: list[tuple[str, bytes]] = []
@@ -152,23 +154,23 @@ def expect(desk: BeatContext, items: Sequence[Any]) -> Generator[Need, None, Non
     yield from ledger.slots(targets)
 
 
-def admit(desk: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outcome]:
+def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outcome]:
     """Settle an intent by a receipt that was handed in, or refuse the receipt and record that."""
-    entry = yield from desk.ledger.book.find(item.height)
+    entry = yield from context.ledger.book.find(item.height)
     problem = _problem(item, entry)
     if problem is not None:
-        return _refuse(desk, item, entry, problem)
+        return _refuse(context, item, entry, problem)
     assert entry is not None
-    slot = yield from desk.slot(entry[1], entry[2])
-    status, payload, told = yield from _proven(desk, slot, entry[4], item)
+    slot = yield from context.slot(entry[1], entry[2])
+    status, payload, told = yield from _proven(context, slot, entry[4], item)
     is_letter = item.exhausted and status != Settled.OK and entry[5] == books.OPEN
     given = {
         "by": item.by, "attempts": item.attempts, "exhausted": is_letter, "who": item.who, "why": item.why,
     }  # fmt: skip
     extra = {name: value for name, value in given.items() if value}
     if item.who is not None and entry[5] == books.OPEN:
-        desk.writer.close(entry[0], item.height)
-    at = yield from settle(desk, slot, item.height, entry, status, payload, told, AT_ONCE, extra)
+        context.writer.close(entry[0], item.height)
+    at = yield from settle(context, slot, item.height, entry, status, payload, told, AT_ONCE, extra)
     return Admitted(at)
 
 
@@ -191,13 +193,15 @@ def _problem(item: ReceiptItem, entry: list[Any] | None) -> Rejected | None:
     return None
 
 
-def _refuse(desk: BeatContext, item: ReceiptItem, entry: list[Any] | None, problem: Rejected) -> RefusedItem:
+def _refuse(
+    context: BeatContext, item: ReceiptItem, entry: list[Any] | None, problem: Rejected
+) -> RefusedItem:
     if not item.durable:
         return RefusedItem(problem, 0)
     text = str(problem)
     name = f"receipt:{entry[4]}" if entry is not None else "receipt"
     record = RefusedRecord(0, _shown(item.intent), name, problem.code, text)
-    return RefusedItem(problem, desk.writer.add(record, len(text)))
+    return RefusedItem(problem, context.writer.add(record, len(text)))
 
 
 def _shown(intent: bytes) -> str:
@@ -205,13 +209,13 @@ def _shown(intent: bytes) -> str:
 
 
 def _proven(
-    desk: BeatContext, slot: Slot, kind: str, item: ReceiptItem
+    context: BeatContext, slot: Slot, kind: str, item: ReceiptItem
 ) -> Generator[Need, None, tuple[Settled, Payload, Settlement]]:
     """How the intent ends: a payload that does not fit makes it fail."""
     status = BY_NAME[item.status]
     if status != Settled.OK:
         return status, None, Settlement(_written(item.code) or f"effects.{item.status}", _written(item.text))
-    known = yield from desk.effect(slot, kind)
+    known = yield from context.effect(slot, kind)
     try:
         if item.value is None:
             raise Rejected(_INVALID, "it has no value")
@@ -237,30 +241,30 @@ def _written(text: str) -> str:
 # Timers
 
 
-def fire(desk: BeatContext, fired: bytes, value: list[Any]) -> Generator[Need, None, None]:
+def fire(context: BeatContext, fired: bytes, value: list[Any]) -> Generator[Need, None, None]:
     """A timer that belongs to an intent is due: it fires, or the wait for an approval is over."""
     what, base, key, height = value
-    entry = yield from desk.ledger.book.find(height)
+    entry = yield from context.ledger.book.find(height)
     if entry is None or entry[6].get("due") != fired:
         raise Corrupted(
             "kernel.timer_damaged", "timer {key} has no intent {height}", key=fired, height=height
         )
-    slot = yield from desk.slot(base, key)
+    slot = yield from context.slot(base, key)
     extra = {"fired": fired}
     if what == "approval":
         told = Settlement("kernel.approval_expired", "nobody approved it in time")
-        yield from settle(desk, slot, height, entry, Settled.DENIED, None, told, AT_ONCE, extra)
+        yield from settle(context, slot, height, entry, Settled.DENIED, None, told, AT_ONCE, extra)
         return
-    params: Any = decode_trusted((yield from desk.value_of(entry[6]["params"])))
+    params: Any = decode_trusted((yield from context.value_of(entry[6]["params"])))
     event: dict[str, Any] = {
         "intent_id": intent_text(entry[0]),
         "due_ns": pair_of(fired)[0],
-        "fired_ns": desk.ledger.now_ns,
+        "fired_ns": context.ledger.now_ns,
     }
     if params.get("key") is not None:
         event["key"] = params["key"]
     yield from _write(
-        desk, slot, height, entry, Settled.OK, TIMER_FIRED, encode(event), Settlement(), AT_ONCE, extra
+        context, slot, height, entry, Settled.OK, TIMER_FIRED, encode(event), Settlement(), AT_ONCE, extra
     )
 
 

@@ -1,4 +1,4 @@
-"""The lane is a way, not a rule: with it and without it, the same items give the same bytes and outcomes."""
+"""The short ways are no rules: with and without `fast`, the same items give the same bytes and outcomes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cellule.kernel.decide import rounds
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.fast import batch as lane
-from cellule.kernel.fast import columns
-from cellule.kernel.fast import steps as walk
-from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.fast import batch, columns, steps, ways
+from cellule.kernel.items import ControlItem, EventItem, Pace
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
@@ -27,10 +24,9 @@ DEEDS = ("add",) * 8 + ("ask", "delete", "grow", "link", "relay", "fan", "wrong"
 
 
 class Pair:
-    """Two worlds of one town, of which the second knows no lane."""
+    """Two worlds of one town, of which the second knows no short way."""
 
-    def __init__(self, chance, monkeypatch):
-        self._lane, self._monkeypatch = lane.FastBatch.admit, monkeypatch
+    def __init__(self, chance):
         pace = Pace(chance.choice((5, 1_000)), chance.choice((1, 64)))
         edition = town.Edition(
             takes=chance.choice(("one", "both")), upgrade=chance.choice(("pin", "follow")),
@@ -39,7 +35,7 @@ class Pair:
         budget = {"budget": NOTHING, "spill": Scratch()} if chance.chance(0.3) else {}
         self.worlds = [
             KernelWorld(town.document(edition), town.PROGRAMS, pace=pace, **options)
-            for options in (budget, {})
+            for options in (budget, {"fast": False})
         ]
         for world in self.worlds:
             world.cas[cid_of(town.BLOB)] = town.BLOB
@@ -47,35 +43,28 @@ class Pair:
 
     def both(self, act):
         """Do the same with both worlds; they must answer the same."""
-        laned = act(self.worlds[0])
-        self._monkeypatch.setattr(lane.FastBatch, "admit", no_lane)
-        plain = act(self.worlds[1])
-        self._monkeypatch.setattr(lane.FastBatch, "admit", self._lane)
-        return laned, plain
+        fast, general = self.worlds
+        return act(fast), act(general)
 
     def beat(self, items):
-        laned, plain = self.both(lambda world: world.beat(items))
-        assert laned.frame == plain.frame
-        assert told(laned) == told(plain)
-        assert len(laned.outcomes) == len(items)
-        assert laned.steps == plain.steps
-        assert (laned.more, laned.wake, laned.first, laned.last) == (
-            plain.more, plain.wake, plain.first, plain.last,
+        fast, general = self.both(lambda world: world.beat(items))
+        assert general.batch is None
+        assert fast.frame == general.frame
+        assert told(fast) == told(general)
+        assert len(fast.outcomes) == len(items)
+        assert fast.steps == general.steps
+        assert (fast.more, fast.wake, fast.first, fast.last) == (
+            general.more, general.wake, general.first, general.last,
         )  # fmt: skip
-        if items and laned.laid is None:
+        if items and fast.batch is None:
             self.met["left"] += 1
         elif items:
-            self.met["laid" if laned.laid.records is None else "straight"] += 1
+            self.met["batch" if fast.batch.records is None else "complete"] += 1
 
 
 def told(beat):
     """What is said of each item: its height, or what is wrong with it."""
     return [(type(each), *map(repr, each[:1])) for each in beat.outcomes]
-
-
-def no_lane(self, items):
-    yield from ()
-    return 0
 
 
 def item(chance, names):
@@ -94,9 +83,9 @@ def item(chance, names):
     return schema, encode(value), value if chance.chance(0.5) else None
 
 
-def live(seed, monkeypatch, beats=30):
+def live(seed, beats=30):
     chance = SeededEntropy(seed, "lane")
-    pair = Pair(chance, monkeypatch)
+    pair = Pair(chance)
     for _ in range(beats):
         names, quiet = chance.choice((4, 40, 400)), chance.chance(0.4)
         items = [item(chance, names) for _ in range(chance.choice((0, 1, 3, 12, 40)))]
@@ -115,8 +104,8 @@ def live(seed, monkeypatch, beats=30):
             for world in pair.worlds:
                 world.world.ledger.nodes.evict()
                 world.world = world.restored(len(world.snapshots) - 1)
-    laned, plain = pair.both(KernelWorld.snapshot)
-    assert laned == plain
+    fast, general = pair.both(KernelWorld.snapshot)
+    assert fast == general
     for world in pair.worlds:
         world.assert_replays()
     return pair
@@ -124,20 +113,21 @@ def live(seed, monkeypatch, beats=30):
 
 @settings(
     max_examples=EXAMPLES, deadline=None, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 @given(seed=st.integers(0, 2**32))
 @example(seed=5013)  # events for the queue of a stopped cell, beside others that all step
-def test_the_lane_changes_no_byte(seed, monkeypatch):
-    live(seed, monkeypatch)
+def test_the_short_ways_change_no_byte(seed):
+    live(seed)
 
 
 @pytest.mark.parametrize("full", [400, 4_000])
 def test_a_full_frame_is_closed_at_the_same_step(full, monkeypatch):
     monkeypatch.setattr(rounds, "FRAME_BYTES_CLOSE", full)
-    monkeypatch.setattr(walk, "FRAME_BYTES_CLOSE", full)
+    monkeypatch.setattr(steps, "FRAME_BYTES_CLOSE", full)
+    monkeypatch.setattr(ways, "FRAME_BYTES_CLOSE", full)
     for seed in range(4):
-        live(seed, monkeypatch)
+        live(seed)
 
 
 def test_events_beyond_a_full_frame_wait_for_the_next(monkeypatch):
@@ -148,7 +138,7 @@ def test_events_beyond_a_full_frame_wait_for_the_next(monkeypatch):
     ):
         monkeypatch.setattr(f"{module}.FRAME_BYTES_ADMIT", 900)
     for seed in range(4):
-        live(seed, monkeypatch)
+        live(seed)
 
 
 def test_every_way_is_met(monkeypatch):
@@ -156,13 +146,13 @@ def test_every_way_is_met(monkeypatch):
     lay = columns.lay_columns
 
     def noted(*arguments):
-        laid = lay(*arguments)
-        together.append(laid is not None)
-        return laid
+        rows = lay(*arguments)
+        together.append(rows is not None)
+        return rows
 
-    monkeypatch.setattr(lane, "lay_columns", noted)
+    monkeypatch.setattr(batch, "lay_columns", noted)
     met = Counter()
     for seed in range(10):
-        met += live(seed, monkeypatch).met
-    assert min(met[way] for way in ("left", "laid", "straight")) > 5, met
+        met += live(seed).met
+    assert min(met[way] for way in ("left", "batch", "complete")) > 5, met
     assert 5 < sum(together) < len(together) - 5

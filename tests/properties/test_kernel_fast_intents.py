@@ -1,6 +1,6 @@
-"""BareEvent requests and receipts have a quick way: whatever it takes, it writes what the general way writes.
+"""Plain requests and receipts have a short way: whatever it takes, it writes what the general way writes.
 
-Random histories of a bank run twice, once with the quick ways closed. Frames, what left and the state at the
+Random histories of a bank run twice, with and without `fast`. Frames, what left and the state at the
 end must be the same bytes. `CELLULE_EXAMPLES` sets the number of histories.
 """
 
@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellule.kernel.decide import admission, rounds
-from cellule.kernel.decide.intents import open as opening
-from cellule.kernel.decide.rounds import Pace
-from cellule.kernel.fast import intents as express
-from cellule.kernel.items import EventItem, ReceiptItem
+from cellule.kernel.fast import intents as fast_intents
+from cellule.kernel.items import EventItem, Pace, ReceiptItem
 from cellule.values.cbor import encode
 from tests.support.kernel_bank import CHARGE, HOUR, PROGRAMS, SECOND, TIMER, Edition
 from tests.support.kernel_world import KernelWorld
@@ -54,9 +50,9 @@ TURNS = st.tuples(
 )
 
 
-def lived(edition, quota, turns):
+def lived(edition, quota, turns, *, fast=True):
     """The history of a bank: its world, and what each beat told."""
-    world = KernelWorld(edition.document(), PROGRAMS, pace=Pace(quota, 64))
+    world = KernelWorld(edition.document(), PROGRAMS, pace=Pace(quota, 64), fast=fast)
     left, out = [], []
     for events, receipts, ns in turns:
         items = [
@@ -78,23 +74,21 @@ def lived(edition, quota, turns):
 @given(edition=EDITIONS, quota=st.sampled_from([2, 1_000]), turns=st.lists(TURNS, min_size=1, max_size=12))
 def test_both_ways_write_the_same(edition, quota, turns):
     quick, left = lived(edition, quota, turns)
-    with pytest.MonkeyPatch.context() as closed:
-        closed.setattr(rounds, "_bare", lambda *_given: (None, ()))
-        closed.setattr(opening, "open_plain", lambda *_given: 0)
-        closed.setattr(admission, "settle_plain", lambda _desk, _items, start, _outcomes: start)
-        general, left_generally = lived(edition, quota, turns)
+    general, left_generally = lived(edition, quota, turns, fast=False)
     assert quick.frames == general.frames
     assert left == left_generally
     assert quick.snapshot() == general.snapshot()
     quick.assert_replays()
 
 
-def test_the_quick_ways_are_taken(monkeypatch):
+def test_the_short_ways_are_taken(monkeypatch):
     """A comparison of a way with itself would prove nothing."""
     taken = []
     for name in ("_open", "_settle"):
-        whole = getattr(express, name)
-        monkeypatch.setattr(express, name, lambda *a, whole=whole, name=name: taken.append(name) or whole(*a))
+        whole = getattr(fast_intents, name)
+        monkeypatch.setattr(
+            fast_intents, name, lambda *a, whole=whole, name=name: taken.append(name) or whole(*a)
+        )
     event = {"order": "a", "asks": [[CHARGE, {"amount": 1}, None, None]], "delete": False}
     receipt = (0, "ok", encode({"id": "r"}), "key", None)
     lived(Edition(budget=None), 1_000, [([event], [], 0), ([], [receipt], 0), ([event], [], 0)])
