@@ -111,7 +111,7 @@ def written() -> dict[str, object]:
     return {
         "frames": [{"name": name, "hex": data.hex()} for name, data in museum.frames],
         "snapshot": {"root": str(root), "blocks": [told(cid, world.cas[cid]) for cid in blocks]},
-        "held": {base: len(keys) for base, keys in decode(world.cas[saved["budgets"].cid])["held"].items()},
+        "held": [base for base, _ in decode(world.cas[saved["held"][0].cid])[2]],
         "statuses": sorted(row[5] for _, row in drive(museum.rows(), world.world.ledger.nodes, world.fetch)),
         "digest": intent_digest(
             bytes(16), "bank/Order", b"o1", 3, 5, 0, "bank.charge", encode({"amount": 1})

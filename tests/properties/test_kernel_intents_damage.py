@@ -334,11 +334,10 @@ def test_a_changed_snapshot_of_intents_is_corrupted_or_works(data, junk):
     nodes = Nodes(10_000_000)
     graph = drive(reachable([root], nodes), nodes, world.fetch)
     saved = decode(world.cas[root])
-    indexes = [saved[name] for name in ("intents", "timers", "dead_letters")] + [
-        *saved["idempotency"].values()
-    ]
+    names = ("intents", "timers", "dead_letters", "pending", "ready", "held", "schedules")
+    indexes = [saved[name] for name in names] + [*saved["idempotency"].values()]
+    indexes += [saved["budgets"][name] for name in ("open", "spent")]
     parts = [root, *(index[0].cid for index in indexes if index is not None)]
-    parts += [saved[name].cid for name in ("budgets", "schedules") if saved[name] is not None]
     cid = data.draw(st.sampled_from(parts))
     value = decode(world.cas[cid])
     path = data.draw(st.sampled_from(list(walk(value))))

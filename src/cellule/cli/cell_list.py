@@ -31,7 +31,7 @@ async def list_cells(session: Session, module: str | None, limit: int, after: st
         bases = [only] if only is not None else sorted({*manifest.modules, *listing.counts})
         wanted = [each for each in bases if base is None or each >= base]
         found, following = await _page(listing, wanted, position if base in wanted else START, limit)
-        cells = [await _cell(listing, teller, each) for each in found]
+        cells = [await _cell(teller, each) for each in found]
         total = sum(count for name, count in listing.counts.items() if only in (None, name))
         fresh = {"height": listing.height, "time": time_text(listing.now_ns)}
         data = {"world": world.name, "as_of": fresh, "total": total, "cells": cells, "next": following}
@@ -59,12 +59,12 @@ async def _page(
     return found, None
 
 
-async def _cell(listing: Listing, teller: RecordRenderer, cell: Listed) -> dict[str, Any]:
+async def _cell(teller: RecordRenderer, cell: Listed) -> dict[str, Any]:
     entry = cell.entry
     return {
         "module": cell.base, "key": await teller.key(cell.base, cell.key, entry.era),
         "version": entry.version, "size": entry.size, "era": entry.era, "status": cell.status,
-        "queue": await listing.queue_length(entry), "height": entry.last,
+        "queue": len(entry.get("queue", ())), "height": entry.last,
         "active": time_text(entry.active_ns),
     }  # fmt: skip
 

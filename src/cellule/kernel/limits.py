@@ -32,7 +32,8 @@ RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control t
 STATE_INLINE_RECORD_MAX = 4_096  # format: longer states are blocks of their own, linked from the record
 PARAMS_INLINE_MAX = 1_024  # format: longer params and remembered receipts are linked blocks
 STATE_INLINE_INDEX_MAX = 512  # format: longer states are linked from the cell entry
-QUEUE_INLINE_MAX = 8  # format: longer queues are linked from the cell entry
+QUEUE_INLINE_MAX = 8  # format: longer queues are indexes of their own, linked from the cell entry
+MESSAGE_INLINE_MAX = 1_024  # format: longer values of messages at rest are linked blocks
 LOG_CHUNK_BYTES = 32_768  # format: a log state's tail is sealed into a chunk at this size
 
 DEDUPE_WINDOW_NS = 7 * 86_400 * 1_000_000_000  # format

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from cellule.kernel.items import EventItem, Pace
-from cellule.kernel.need import Need, Pause
+from cellule.kernel.need import Need, Pause, drive
 from cellule.kernel.state import snapshot
 from cellule.kernel.state.ledger import Budget
 from cellule.values.cbor import decode, encode
+from cellule.values.cid import cid_of
 from tests.support.kernel_world import START_NS
 
 
@@ -108,6 +109,59 @@ def test_a_snapshot_with_a_queue_a_ring_and_pending_events_restores(make_world):
     world.snapshot()
     world.settle()
     assert world.state("shop/Pinger", b"p0xx") == {"count": 10}
+
+
+def saved_blocks(world):
+    """The blocks of a snapshot, which is kept."""
+    before = set(world.cas)
+    root = world.snapshot()
+    return decode(world.cas[root]), {cid: data for cid, data in world.cas.items() if cid not in before}
+
+
+def test_nothing_in_a_snapshot_is_one_big_block(make_world):
+    world = make_world(pace=Pace(quota=1, burst=1))
+    why = "because " * 300
+    halted = EventItem("shop/Failed@1", encode({"order": "o", "why": "stop"}))
+    world.beat(
+        [halted, *(EventItem("shop/Failed@1", encode({"order": "o", "why": why})) for _ in range(300))]
+    )
+    for turn in range(3):
+        world.beat(events(700, f"ready-{turn}-"))
+    whole, blocks = saved_blocks(world)
+    assert whole["ready"][1] > 2_000
+    assert len(blocks) > 80
+    assert max(map(len, blocks.values())) < 64_000
+    queue = world.entry("shop/Order", b"o").get("queue")
+    assert len(queue) == 301
+    restored = world.restored(len(world.snapshots) - 1)
+    assert [slot.key for slot in restored.ledger.ring] == [slot.key for slot in world.world.ledger.ring]
+
+
+def test_a_long_queue_is_an_index_and_comes_back_in_its_order(make_world):
+    world = make_world(pace=Pace(quota=1, burst=1))
+    world.beat([EventItem("shop/Ping@1", encode({"to": "p", "left": 0})) for _ in range(400)])
+    whole, _ = saved_blocks(world)
+    link, count = whole["modules"]["shop/Pinger"]
+    assert count == 1
+    [entry] = decode(world.cas[link.cid])[2]
+    assert entry[-1]["queue"]["count"] == 399
+    restored = world.restored(len(world.snapshots) - 1)
+    drive(restored.ledger.slots([("shop/Pinger", b"p")]), restored.ledger.nodes, world.fetch)
+    heights = [message.height for message in restored.ledger.cells("shop/Pinger").slots[b"p"].queue]
+    assert heights == sorted(heights)
+    assert len(heights) == 399
+
+
+def test_a_long_value_of_a_message_is_a_block_that_the_step_reads(make_world):
+    world = make_world(pace=Pace(quota=1, burst=1))
+    long = "x" * 2_000
+    world.beat([EventItem("shop/Failed@1", encode({"order": f"o{at}", "why": long})) for at in range(3)])
+    value = encode({"order": "o2", "why": long})
+    _, blocks = saved_blocks(world)
+    assert blocks[cid_of(value)] == value
+    world.world = world.restored(len(world.snapshots) - 1)
+    world.settle()
+    assert world.entry("shop/Order", b"o2").get("text") == long
 
 
 def test_idle_cells_cost_a_snapshot_nothing(make_world):

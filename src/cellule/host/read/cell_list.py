@@ -18,9 +18,7 @@ from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Entry, unpack
 from cellule.kernel.world import World
 from cellule.store import keys
-from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
-from cellule.values.link import Link
 
 START = b""
 PAGE_MAX = 1_000
@@ -129,14 +127,6 @@ class Listing:
         begin, end = keys.inbox_range(info.universe, info.id)
         page = await self._follower.loader.engine.scan(begin, end, limit=INBOX_COUNT_MAX)
         return len(page.items)
-
-    async def queue_length(self, entry: Entry) -> int:
-        """How many messages wait at a cell."""
-        queue = entry.get("queue", ())
-        if isinstance(queue, Link):
-            rows: Any = decode_trusted(await self._follower.cas.get(queue.cid))
-            return len(rows)
-        return len(queue)
 
 
 async def list_world(follower: Follower, progress: Progress | None = None) -> Listing:

@@ -15,8 +15,8 @@ from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.index.layer import MISSING, Spill
 from cellule.kernel.index.live import LiveIndex
 from cellule.kernel.index.ordered import OrderedIndex
-from cellule.kernel.index.read import lookup, scan
-from cellule.kernel.index.write import Updated, update
+from cellule.kernel.index.read import lookup, scan, scan_all
+from cellule.kernel.index.write import Updated, build, update
 
 __all__ = [
     "CELLS",
@@ -29,11 +29,13 @@ __all__ = [
     "Spill",
     "Updated",
     "Value",
+    "build",
     "check",
     "diff",
     "lookup",
     "pair_key",
     "pair_of",
     "scan",
+    "scan_all",
     "update",
 ]

@@ -51,7 +51,7 @@ class Shape(NamedTuple):
 
 LINKS: Final = Shape(ending_below=8, entries_max=256)  # format: every level above 0
 CELLS: Final = Shape(ending_below=16, entries_max=128)  # format: 16 cells on average
-LISTS: Final = Shape(ending_below=4, entries_max=512)  # format: 64 rows on average
+LISTS: Final = Shape(ending_below=4, entries_max=256)  # format: 64 rows on average
 
 
 class Span(NamedTuple):

@@ -9,7 +9,7 @@ Rejected: applying removals to the root at once. Every timer that fires would wr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -99,8 +99,13 @@ class OrderedIndex:
             self._frozen.append(self._dirty)
             self._dirty = Delta()
 
-    def materialise(self, slice_nodes: int = SLICE_CHUNKS) -> Generator[Need | Pause, None, Materialised]:
-        """Write what is frozen when the walk begins into a new root; dropped half-way, it changed nothing."""
+    def materialise(
+        self, slice_nodes: int = SLICE_CHUNKS, pack: Callable[[Any], Any] | None = None
+    ) -> Generator[Need | Pause, None, Materialised]:
+        """Write what is frozen when the walk begins into a new root; dropped half-way, it changed nothing.
+
+        `pack` makes a value as the root stores it.
+        """
         ensure(not self._writing, "kernel.materialise_twice", "an index is being materialised already")
         layers = tuple(self._frozen)
         if not layers:
@@ -109,7 +114,7 @@ class OrderedIndex:
         try:
             keys = yield from sorted_union([layer.changed() for layer in layers], slice_nodes)
             done = yield from update_from(
-                self._root, keys, lambda key: _newest(layers, key), self._nodes, LISTS,
+                self._root, keys, lambda key: _newest(layers, key, pack), self._nodes, LISTS,
                 slice_nodes=slice_nodes,
             )  # fmt: skip
         finally:
@@ -272,10 +277,11 @@ def _key(entry: Entry) -> bytes:
     return entry[0]
 
 
-def _newest(layers: Sequence[Delta], key: bytes) -> Any:
+def _newest(layers: Sequence[Delta], key: bytes, pack: Callable[[Any], Any] | None) -> Any:
     for layer in reversed(layers):
         if key in layer.added:
-            return layer.added[key]
+            value = layer.added[key]
+            return value if pack is None else pack(value)
         if key in layer.hidden:
             return None
     return None

@@ -104,6 +104,17 @@ def scan(
             return found
 
 
+def scan_all(root: Cid | None, nodes: Nodes) -> Generator[Need, None, list[Entry]]:
+    """All entries, in key order: of lists that are kept in memory as a whole."""
+    found: list[Entry] = []
+    begin: bytes | None = b""
+    while begin is not None:
+        page = yield from scan(root, begin, None, SCAN_MAX, nodes)
+        found += page
+        begin = page[-1][0] + b"\0" if len(page) == SCAN_MAX else None
+    return found
+
+
 def _collect(
     chunk: Chunk, places: range, limit: int, found: list[Entry], is_hidden: Callable[[bytes], bool] | None
 ) -> None:

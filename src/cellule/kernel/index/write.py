@@ -77,6 +77,17 @@ def update(
     return (yield from update_from(root, keys, changes.__getitem__, nodes, shape, slice_nodes=slice_nodes))
 
 
+def build(entries: Mapping[bytes, Value], shape: Shape) -> Updated:
+    """An index of these entries, made at once."""
+    walk = update(None, entries, Nodes(0), shape)
+    while True:
+        try:
+            next(walk)
+        except StopIteration as end:
+            made: Updated = end.value
+            return made
+
+
 def update_from(
     root: Cid | None, keys: Sequence[bytes], value_of: ValueOf, nodes: Nodes, shape: Shape,
     *, slice_nodes: int = SLICE_CHUNKS,

@@ -19,7 +19,8 @@ from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
-from cellule.kernel.state.cells import Entry, Extras
+from cellule.kernel.state import lists
+from cellule.kernel.state.cells import Entry, Extras, LongQueue
 from cellule.kernel.state.ledger import Budget, Ledger, Target
 from cellule.kernel.state.snapshot import load_snapshot
 from cellule.kernel.state.snapshot_schema import (
@@ -91,6 +92,7 @@ def check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, in
 
 def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, int]]:
     ledger = yield from load_snapshot(cid, nodes, Budget(), None)
+    yield from _check_lists(cid, nodes)
     ready: set[Target] = set()
     stopped: set[Target] = set()
     lives = (yield from _check_book(cid, ledger, nodes)).of_lives()
@@ -123,6 +125,15 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     return counts
 
 
+def _check_lists(cid: Cid, nodes: Nodes) -> Generator[Need, None, None]:
+    """Prove the indexes of the lists that were read whole: opening a world does not look where chunks end."""
+    found = yield from fetch(nodes, (cid,))
+    saved: Any = decode(found[cid])
+    for name, part in lists.parts_of(saved):
+        if part is not None and (yield from check(part[0].cid, nodes, LISTS)) != part[1]:
+            _damaged(cid, f"{name} does not have {part[1]} rows")
+
+
 def _check_book(cid: Cid, ledger: Ledger, nodes: Nodes) -> Generator[Need, None, BookRows]:
     """Read and prove what a snapshot tells of intents, timers and idempotency keys."""
     book = ledger.book
@@ -152,8 +163,10 @@ def _proven(cid: Cid, base: str, key: bytes, entry: Entry, ledger: Ledger) -> Ge
         _damaged(cid, f"the state of {base} {key!r} does not have {entry.size} bytes")
     more = entry.extras or {}
     queue = more.get("queue", ())
-    values = [entry.state, *(message.value for message in (queue if isinstance(queue, list) else ()))]
-    for data in values:
+    if isinstance(queue, LongQueue):
+        yield from check(queue.root, ledger.nodes, LISTS)
+        queue = yield from queue.messages(ledger.nodes)
+    for data in (entry.state, *(message.value for message in queue)):
         if isinstance(data, bytes):
             decode(data)
     return more

@@ -25,16 +25,15 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.errors import Corrupted
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.index.read import scan
-from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state import intent_book as books
+from cellule.kernel.state import lists
 from cellule.kernel.state.cells import Entry, unpack
 from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.state.ledger import Ledger
-from cellule.values.cbor import decode_trusted
 
 PAGE = 1_000
 REASONS_MAX = 10  # of one cell
@@ -180,7 +179,7 @@ def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None
                 reasons: tuple[Reason, ...] = () if reason is None else (reason,)
                 if reason is None and entry.get("queue") is None:
                     reasons = yield from indexes.reasons(entry)
-                found.append(WaitingCell(base, key, (yield from _messages(entry, nodes)), reasons))
+                found.append(WaitingCell(base, key, len(entry.get("queue", ())), reasons))
     return found
 
 
@@ -198,37 +197,15 @@ def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
 
 
 def _ready(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, set[tuple[str, bytes]]]:
-    link = snapshot["ready"]
-    if link is None:
-        return set()
-    found = yield from fetch(nodes, (link.cid,))
-    rows: Any = decode_trusted(found[link.cid])
-    return {(base, key) for base, key in rows}
+    rows = yield from lists.read("ready", snapshot["ready"], nodes)
+    return {(base, key) for base, key in rows.values()}
 
 
 def _held(
     snapshot: dict[str, Any], nodes: Nodes, *, is_moving: bool
 ) -> Generator[Need, None, set[tuple[str, bytes]]]:
     """The held cells that will run again: by receipts of their module, or beat by beat while others run."""
-    link = snapshot["budgets"]
-    if link is None:
-        return set()
-    found = yield from fetch(nodes, (link.cid,))
-    budgets: Any = decode_trusted(found[link.cid])
-    return {
-        (base, key)
-        for base, keys in budgets["held"].items()
-        if is_moving or (base in budgets["over"] and budgets["counts"].get(base))
-        for key in keys
-    }
-
-
-def _messages(entry: Entry, nodes: Nodes) -> Generator[Need, None, int]:
-    queue = entry.get("queue", ())
-    if isinstance(queue, list | tuple):
-        return len(queue)
-    found = yield from fetch(nodes, (queue.cid,))
-    rows: Any = decode_trusted(found[queue.cid])
-    if not isinstance(rows, list):
-        raise Corrupted("kernel.message_damaged", "a stored message is not a list of 6: {found}", found=rows)
-    return len(rows)
+    rows = yield from lists.read("held", snapshot["held"], nodes)
+    opened = yield from lists.read("open", snapshot["budgets"]["open"], nodes)
+    over = {name.decode() for name, (count, is_over) in opened.items() if is_over and count}
+    return {(base, key) for base, key in rows.values() if is_moving or base in over}

@@ -14,16 +14,17 @@ looks at every one of a million in each of its runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.limits import QUEUE_INLINE_MAX, STATE_INLINE_INDEX_MAX
-from cellule.kernel.state.snapshot_schema import is_heights, is_message
-from cellule.values.cbor import encode
+from cellule.kernel.index import LISTS, build, pair_key, scan_all
+from cellule.kernel.limits import MESSAGE_INLINE_MAX, QUEUE_INLINE_MAX, STATE_INLINE_INDEX_MAX
+from cellule.kernel.need import Need, Nodes
+from cellule.kernel.state.snapshot_schema import is_count, is_heights, is_message
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import open_envelope, seal
 from cellule.values.link import Link
@@ -158,6 +159,8 @@ def pack_whole(entry: Entry) -> list[Any]:
     state, extras = entry.state, entry.extras
     if extras is not None and isinstance(extras.get("queue"), list):
         extras = {**extras, "queue": [message_value(message) for message in extras["queue"]]}
+    elif extras is not None and isinstance(extras.get("queue"), LongQueue):
+        extras = _pack_extras(extras, {})
     return _fields(entry, seal(state) if isinstance(state, bytes) else state, extras)
 
 
@@ -166,7 +169,7 @@ def _fields(entry: Entry, state: Any, extras: Extras | None) -> list[Any]:
 
 
 def unpack(value: Any) -> Entry:
-    """The entry of a stored list; a queue that was linked is still a `Link` in `extras`."""
+    """The entry of a stored list; a long queue is a `LongQueue` in `extras`."""
     try:
         state, size, version, born, era, active_ns, last, extras = value
         if isinstance(state, list):
@@ -179,11 +182,11 @@ def unpack(value: Any) -> Entry:
             queue = extras.get("queue")
             if isinstance(queue, list):
                 extras = {**extras, "queue": [message_of(item) for item in queue]}
-            elif queue is not None and not isinstance(queue, Link):
-                raise TypeError("the queue is neither a list nor a link")
+            elif queue is not None:
+                extras = {**extras, "queue": _long_queue(**queue)}
             if "intents" in extras and not is_heights(extras["intents"]):
                 raise TypeError("the open intents are no heights")
-    except (TypeError, ValueError, AttributeError, Rejected) as error:
+    except (TypeError, ValueError, AttributeError, KeyError, Rejected) as error:
         raise Corrupted(
             "kernel.entry_damaged", "a cell entry is not what it should be ({what}): {found}",
             what=str(error), found=value,
@@ -191,8 +194,14 @@ def unpack(value: Any) -> Entry:
     return Entry(state, size, version, born, era, active_ns, last, extras)
 
 
+def _long_queue(count: int, root: Link) -> LongQueue:
+    if not is_count(count) or not isinstance(root, Link):
+        raise TypeError("the queue is neither a list nor the root of one")
+    return LongQueue(root.cid, count)
+
+
 def message_value(message: Message) -> list[Any]:
-    """A message as entries, pending lists and dead letters store it."""
+    """A message as dead letters and what was spilled hold it."""
     value = message.value
     held = value if isinstance(value, Link) else seal(value)
     return [message.height, message.kind, message.schema, held, message.depth, message.expected]
@@ -208,20 +217,51 @@ def message_of(value: Any) -> Message:
     )
 
 
-def queue_block(messages: Iterable[Message]) -> bytes:
-    """A long queue as a block of its own."""
-    return encode([message_value(message) for message in messages])
+def pack_message(row: list[Any], blocks: dict[Cid, bytes]) -> list[Any]:
+    """What `message_value` gave, as indexes store it: a long value is added to `blocks`."""
+    height, kind, schema, held, depth, expected = row
+    if isinstance(held, Link) or len(held[0]) <= MESSAGE_INLINE_MAX:
+        return row
+    cid = cid_of(held[0])
+    blocks[cid] = held[0]
+    return [height, kind, schema, Link(cid), depth, expected]
+
+
+class LongQueue:
+    """A queue at rest that is an index of its own: position -> message."""
+
+    __slots__ = ("count", "root")
+
+    def __init__(self, root: Cid, count: int) -> None:
+        self.root = root
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def messages(self, nodes: Nodes) -> Generator[Need, None, list[Message]]:
+        """Read all of it."""
+        rows = yield from scan_all(self.root, nodes)
+        if [key for key, _ in rows] != [pair_key(number, 0) for number in range(self.count)]:
+            raise Corrupted(
+                "kernel.queue_damaged",
+                "queue {root} is not a list of {count} messages",
+                root=str(self.root),
+                count=self.count,
+            )
+        return [message_of(row) for _, row in rows]
 
 
 def _pack_extras(extras: Extras | None, blocks: dict[Cid, bytes]) -> Extras | None:
     if extras is None or "queue" not in extras:
         return extras
     queue = extras["queue"]
-    if isinstance(queue, Link):
-        return extras
-    if len(queue) <= QUEUE_INLINE_MAX:
-        return {**extras, "queue": [message_value(message) for message in queue]}
-    data = queue_block(queue)
-    cid = cid_of(data)
-    blocks[cid] = data
-    return {**extras, "queue": Link(cid)}
+    if isinstance(queue, LongQueue):
+        return {**extras, "queue": {"count": queue.count, "root": Link(queue.root)}}
+    rows = [pack_message(message_value(message), blocks) for message in queue]
+    if len(rows) <= QUEUE_INLINE_MAX:
+        return {**extras, "queue": rows}
+    made = build({pair_key(number, 0): row for number, row in enumerate(rows)}, LISTS)
+    blocks.update(made.blocks)
+    assert made.root is not None
+    return _pack_extras({**extras, "queue": LongQueue(made.root, len(rows))}, blocks)

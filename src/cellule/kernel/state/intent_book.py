@@ -175,23 +175,6 @@ class Book:
                 self.keys.delete(place)
             self.ages.remove(age)
 
-    # The snapshot
-
-    def save(self, held: dict[str, list[bytes]]) -> dict[str, Any] | None:
-        """The small parts as one map, with the cells that wait for their module's limit; None when empty."""
-        parts: dict[str, Any] = {
-            "counts": dict(self.counts), "held": held, "over": sorted(self.over), "parked": self.parked,
-            "spent": {name: list(spent) for name, spent in self.spent.items()}, "timers": self.timers,
-        }  # fmt: skip
-        return parts if any(parts.values()) else None
-
-    def load(self, saved: dict[str, Any]) -> None:
-        """Take over what `save` gave."""
-        self.counts = dict(saved["counts"])
-        self.over = set(saved["over"])
-        self.spent = {name: list(spent) for name, spent in saved["spent"].items()}
-        self.parked, self.timers = saved["parked"], saved["timers"]
-
 
 def _is_height(height: object) -> bool:
     return type(height) is int and 0 < height < 1 << 63

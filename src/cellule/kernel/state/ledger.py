@@ -29,10 +29,10 @@ from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import (
     EVENT_MESSAGE,
     Entry,
+    LongQueue,
     Message,
     Slot,
     ghost,
-    message_of,
     message_value,
     pack,
     pack_whole,
@@ -41,7 +41,6 @@ from cellule.kernel.state.cells import (
 )  # fmt: skip
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.intent_book import Book
-from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
 
@@ -197,16 +196,10 @@ class Ledger:
                 if slot.loaded:
                     continue
                 entry = entries[key]
-                if entry is not None and isinstance(entry.get("queue"), Link):
-                    entry = yield from self._with_queue(entry)
+                if entry is not None and isinstance(entry.get("queue"), LongQueue):
+                    messages = yield from entry.get("queue").messages(self.nodes)
+                    entry = entry.with_extras({**(entry.extras or {}), "queue": messages})
                 slot.load(entry)
-
-    def _with_queue(self, entry: Entry) -> Generator[Need, None, Entry]:
-        cid = entry.get("queue").cid
-        found = yield from fetch(self.nodes, (cid,))
-        messages: Any = decode_trusted(found[cid])
-        queue = [message_of(message) for message in messages]
-        return entry.with_extras({**(entry.extras or {}), "queue": queue})
 
     def state_bytes(self, slot: Slot) -> Generator[Need, None, bytes]:
         """The state of a loaded cell that has one; a linked state is read and kept in the slot."""

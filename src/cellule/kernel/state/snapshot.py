@@ -3,13 +3,12 @@
 A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers into nodes in slices, while
 beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
 
-    {beat, dead_letters, dedupe, eras, format, frame, height, modules, now_ns, paused, pending, ready,
-     stopped, timers, budgets, idempotency, intents, schedules, and, null until it is used: heartbeat}
+    {beat, budgets, dead_letters, dedupe, eras, format, frame, height, held, idempotency, intents, modules,
+     now_ns, paused, pending, ready, schedules, stopped, timers, and, null until it is used: heartbeat}
 
-`eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; indexes are [root, count];
-`pending` and `ready` are links to lists of [message, targets] and [module, key]; `frame` is the digest of
-the frame at `height`. `intents` is the index of open intents; `idempotency` = {ages, keys}, two
-more; `budgets` and `schedules` are links to the small parts of `intents/book.py`.
+`eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; every list is an index, [root, count]
+or null. `idempotency` = {ages, keys} and `budgets` = {open, parked, spent, timers} hold two each. `frame` is
+the digest of the frame at `height`. What the rows are stands in `lists.py` and `intent_book.py`.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 from cellule.errors import CelluleError, Corrupted
-from cellule.kernel.index.live import Spill
-from cellule.kernel.index.ordered import OrderedIndex
+from cellule.kernel.index import LISTS, OrderedIndex, Spill, update
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
-from cellule.kernel.state.cells import message_of, message_value
+from cellule.kernel.state import lists
+from cellule.kernel.state.cells import pack_message
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.ledger import Budget, Cells, Era, Ledger
-from cellule.kernel.state.snapshot_schema import is_budgets, is_cell, is_pending, is_schedules, wrong_part
-from cellule.values.cbor import decode, decode_trusted, encode
+from cellule.kernel.state.snapshot_schema import wrong_part
+from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
 
@@ -34,7 +33,7 @@ SLICE_NODES = 256  # index nodes written between two beats
 _RESERVED = ("heartbeat",)
 _ORDERED = ("timers", "stopped", "dead_letters")
 _KEYS = {
-    "beat", "budgets", "dead_letters", "dedupe", "eras", "format", "frame", "height", "idempotency",
+    "beat", "budgets", "dead_letters", "dedupe", "eras", "format", "frame", "height", "held", "idempotency",
     "intents", "modules", "now_ns", "paused", "pending", "ready", "schedules", "stopped", "timers",
     *_RESERVED,
 }  # fmt: skip
@@ -62,20 +61,13 @@ class SnapshotJob:
         book = ledger.book
         for index in (ledger.timers, ledger.stopped, ledger.dead_letters, book.open, book.keys, book.ages):
             index.freeze()
-        held = {base: [slot.key for slot in slots] for base, slots in ledger.held.items()}
-        pending = [
-            [message_value(message), [list(target) for target in targets]]
-            for message, targets in ledger.pending
-        ]
-        ready = [[slot.cells.base, slot.key] for slot in ledger.ring]
+        self._rows = lists.save(ledger)
         return {
             "format": FORMAT_VERSION, "height": ledger.height, "beat": ledger.beat, "now_ns": ledger.now_ns,
             "frame": ledger.frame, "paused": ledger.paused,
             "eras": [[Link(era.manifest), era.height] for era in ledger.eras],
-            "pending": self._linked(pending), "ready": self._linked(ready),
             "dedupe": ledger.dedupe.save(self.blocks),
-            "budgets": self._linked(book.save(held)),
-            "schedules": self._linked(ledger.book.schedules),
+            "budgets": {"parked": book.parked, "timers": book.timers},
             **dict.fromkeys(_RESERVED),
         }  # fmt: skip
 
@@ -89,8 +81,13 @@ class SnapshotJob:
             if root is not None:
                 modules[base] = [Link(root), cells.live.root_count]
         whole = {**self._fixed, "modules": modules}
-        for name in _ORDERED:
+        for name in ("pending", "ready", "held", "schedules"):
+            whole[name] = yield from self._list(name)
+        for name in ("open", "spent"):
+            whole["budgets"][name] = yield from self._list(name)
+        for name in ("timers", "stopped"):
             whole[name] = yield from self._ordered(getattr(ledger, name))
+        whole["dead_letters"] = yield from self._ordered(ledger.dead_letters, self._dead_letter)
         book = ledger.book
         whole["intents"] = yield from self._ordered(book.open)
         ages = yield from self._ordered(book.ages)
@@ -115,18 +112,22 @@ class SnapshotJob:
         cells.blocks.clear()
         return root
 
-    def _ordered(self, index: OrderedIndex) -> Generator[Need | Pause, None, list[Any] | None]:
-        root, blocks = yield from index.materialise(SLICE_NODES)
+    def _ordered(
+        self, index: OrderedIndex, pack: Callable[[Any], Any] | None = None
+    ) -> Generator[Need | Pause, None, list[Any] | None]:
+        root, blocks = yield from index.materialise(SLICE_NODES, pack)
         self.blocks.update(blocks)
         return None if root is None else [Link(root), index.root_count]
 
-    def _linked(self, rows: Any) -> Link | None:
-        if not rows:
-            return None
-        data = encode(rows)
-        cid = cid_of(data)
-        self.blocks[cid] = data
-        return Link(cid)
+    def _list(self, name: str) -> Generator[Need | Pause, None, list[Any] | None]:
+        """Write a list that is kept in memory; its rows are made here, not when they were fixed."""
+        rows = {key: lists.packed(name, row, self.blocks) for key, row in self._rows.pop(name).items()}
+        made = yield from update(None, rows, self._ledger.nodes, LISTS, slice_nodes=SLICE_NODES)
+        self.blocks.update(made.blocks)
+        return None if made.root is None else [Link(made.root), len(rows)]
+
+    def _dead_letter(self, row: list[Any]) -> list[Any]:
+        return row if isinstance(row[4], dict) else [*row[:4], pack_message(row[4], self.blocks)]
 
 
 def load_snapshot(
@@ -144,25 +145,16 @@ def load_snapshot(
     for name in _ORDERED:
         setattr(ledger, name, _index(saved[name], nodes))
     ledger.dedupe = yield from Dedupe.load(saved["dedupe"], nodes)
-    for row in (yield from _list(cid, saved, "pending", is_pending, nodes)):
-        ledger.pending.append((message_of(row[0]), [(base, key) for base, key in row[1]]))
-    for base, key in (yield from _list(cid, saved, "ready", is_cell, nodes)):
-        ledger.restore_ready(base, key)
-    yield from _load_book(cid, saved, ledger)
-    return ledger
-
-
-def _load_book(cid: Cid, saved: dict[str, Any], ledger: Ledger) -> Generator[Need, None, None]:
-    book, nodes = ledger.book, ledger.nodes
+    book = ledger.book
     book.open = _index(saved["intents"], nodes)
     idempotency = saved["idempotency"] or {"ages": None, "keys": None}
     book.ages, book.keys = _index(idempotency["ages"], nodes), _index(idempotency["keys"], nodes)
-    budgets = yield from _part(cid, saved, "budgets", is_budgets, nodes)
-    if budgets is not None:
-        book.load(budgets)
-        for base, keys in budgets["held"].items():
-            ledger.restore_held(base, keys)
-    book.schedules = (yield from _part(cid, saved, "schedules", is_schedules, nodes)) or {}
+    budgets = saved["budgets"]
+    book.parked, book.timers = budgets["parked"], budgets["timers"]
+    for name, part in lists.parts_of(saved):
+        rows = yield from lists.read(name, part, nodes)
+        lists.load(name, rows, ledger)
+    return ledger
 
 
 def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
@@ -170,32 +162,6 @@ def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
         return OrderedIndex(None, nodes)
     link, count = saved
     return OrderedIndex(link.cid, nodes, count=count)
-
-
-def _part(
-    cid: Cid, saved: dict[str, Any], part: str, fits: Callable[[Any], bool], nodes: Nodes
-) -> Generator[Need, None, Any]:
-    link = saved[part]
-    if link is None:
-        return None
-    found = yield from fetch(nodes, (link.cid,))
-    value: Any = decode_trusted(found[link.cid])
-    if not fits(value):
-        _damaged(cid, f"{part} is not what it should be")
-    return value
-
-
-def _list(
-    cid: Cid, saved: dict[str, Any], part: str, fits: Callable[[Any], bool], nodes: Nodes
-) -> Generator[Need, None, list[Any]]:
-    link = saved[part]
-    if link is None:
-        return []
-    found = yield from fetch(nodes, (link.cid,))
-    rows: Any = decode_trusted(found[link.cid])
-    if not isinstance(rows, list) or not all(map(fits, rows)):
-        _damaged(cid, f"a row of {part} is not what it should be")
-    return rows
 
 
 def _checked(cid: Cid, data: bytes) -> dict[str, Any]:

@@ -16,6 +16,11 @@ from cellule.values.link import Link
 KEY_BYTES = 16  # of timers, stopped cells and dead letters: two 64-bit numbers
 
 
+_INDEXES = (
+    "timers", "stopped", "dead_letters", "intents", "pending", "ready", "held", "schedules",
+)  # fmt: skip
+
+
 def wrong_part(saved: dict[str, Any]) -> str | None:
     """The name of the first part of a snapshot's root that is not what it should be, or None."""
     frame = saved["frame"]
@@ -28,16 +33,10 @@ def wrong_part(saved: dict[str, Any]) -> str | None:
         "eras": bool(saved["eras"]) and _is_list(saved["eras"], _is_counted_link),
         "modules": isinstance(saved["modules"], dict)
         and all(map(_is_counted_link, saved["modules"].values())),
-        "timers": saved["timers"] is None or _is_counted_link(saved["timers"]),
-        "stopped": saved["stopped"] is None or _is_counted_link(saved["stopped"]),
-        "dead_letters": saved["dead_letters"] is None or _is_counted_link(saved["dead_letters"]),
-        "pending": saved["pending"] is None or isinstance(saved["pending"], Link),
-        "ready": saved["ready"] is None or isinstance(saved["ready"], Link),
+        **{name: _is_index(saved[name]) for name in _INDEXES},
         "dedupe": _is_dedupe(saved["dedupe"]),
-        "intents": saved["intents"] is None or _is_counted_link(saved["intents"]),
         "idempotency": saved["idempotency"] is None or _is_idempotency(saved["idempotency"]),
-        "budgets": saved["budgets"] is None or isinstance(saved["budgets"], Link),
-        "schedules": saved["schedules"] is None or isinstance(saved["schedules"], Link),
+        "budgets": _is_budgets(saved["budgets"]),
     }
     return next((part for part, fit in fits.items() if not fit), None)
 
@@ -77,13 +76,6 @@ def is_held(value: Any) -> bool:
     except CelluleError:
         return False
     return True
-
-
-def is_pending(value: Any) -> bool:
-    """Tell whether this is [message, targets]."""
-    return (
-        isinstance(value, list) and len(value) == 2 and is_message(value[0]) and _is_list(value[1], is_cell)
-    )
 
 
 def is_bucket(value: Any) -> bool:
@@ -185,27 +177,32 @@ def is_remembered_key(value: Any) -> bool:
     )  # fmt: skip
 
 
-def is_budgets(value: Any) -> bool:
-    """Tell whether this is what `Book.save` writes."""
-    if not isinstance(value, dict) or set(value) != {"counts", "held", "over", "parked", "spent", "timers"}:
-        return False
-    counts, held, spent = value["counts"], value["held"], value["spent"]
+def is_open(value: Any) -> bool:
+    """Tell whether this is [open intents, whether the module is at its limit]."""
     return (
-        is_count(value["parked"]) and is_count(value["timers"])
-        and isinstance(counts, dict) and all(map(is_count, counts.values()))
-        and isinstance(held, dict) and all(_is_list(keys, _is_bytes) for keys in held.values())
-        and isinstance(spent, dict)
-        and all(_is_list(row, is_count) and len(row) == 2 for row in spent.values())
-        and _is_list(value["over"], lambda name: type(name) is str)
+        isinstance(value, list) and len(value) == 2 and is_count(value[0]) and isinstance(value[1], bool)
+        and any(value)
     )  # fmt: skip
 
 
-def is_schedules(value: Any) -> bool:
-    """Tell whether this is {name: [fingerprint, due_ns, paused]}."""
-    return isinstance(value, dict) and all(
-        isinstance(row, list) and len(row) == 3 and _is_bytes(row[0]) and is_count(row[1])
-        and isinstance(row[2], bool)
-        for row in value.values()
+def is_spent(value: Any) -> bool:
+    """Tell whether this is [period, count]."""
+    return _is_list(value, is_count) and len(value) == 2
+
+
+def is_schedule(value: Any) -> bool:
+    """Tell whether this is [fingerprint, due_ns, paused]."""
+    return (
+        isinstance(value, list) and len(value) == 3 and _is_bytes(value[0]) and is_count(value[1])
+        and isinstance(value[2], bool)
+    )  # fmt: skip
+
+
+def _is_budgets(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and set(value) == {"open", "parked", "spent", "timers"}
+        and is_count(value["parked"]) and is_count(value["timers"])
+        and _is_index(value["open"]) and _is_index(value["spent"])
     )  # fmt: skip
 
 
@@ -216,12 +213,16 @@ def _is_bytes(value: Any) -> bool:
 def _is_idempotency(value: Any) -> bool:
     return (
         isinstance(value, dict) and set(value) == {"ages", "keys"}
-        and all(part is None or _is_counted_link(part) for part in value.values())
+        and all(map(_is_index, value.values()))
     )  # fmt: skip
 
 
 def _is_list(value: Any, fits: Any) -> bool:
     return isinstance(value, list) and all(map(fits, value))
+
+
+def _is_index(value: Any) -> bool:
+    return value is None or (_is_counted_link(value) and value[1] > 0)
 
 
 def _is_counted_link(value: Any) -> bool:

@@ -143,7 +143,7 @@ def test_chunks_that_are_full_shift_up_to_the_next_key_that_ends_one(store):
     before = set(store.blocks)
     inserted = changed(store, root, [(b"", [0])])
     assert inserted.root == built(store, [(b"", [0]), *entries])
-    assert 10 <= len(set(inserted.blocks) - before) <= 14
+    assert 20 <= len(set(inserted.blocks) - before) <= 24
     removed = changed(store, inserted.root, [(b"", None)])
     assert (removed.root, removed.added) == (root, -1)
     middle = [(entry[0], None) for entry in plain[1_000:1_010]]
@@ -244,7 +244,7 @@ def test_a_chunk_with_more_entries_than_it_may_have_is_corrupted(store):
     keys = [key for key, _ in entries_of(20_000) if not ending(key)][: LISTS.entries_max + 1]
     data = encode([0, keys, [1] * len(keys)])
     store.blocks[cid_of(data)] = data
-    with pytest.raises(Corrupted, match="more than 512"):
+    with pytest.raises(Corrupted, match="more than 256"):
         store.run(check(cid_of(data), store.nodes, LISTS))
 
 

@@ -136,7 +136,9 @@ def test_held_cells_of_a_module_that_no_receipt_lets_go_are_found(make_bank):
     bank.charge(order="a")
     bank.charge(order="b")
     whole = saved(bank)
-    budgets = decode(bank.world.cas[whole["budgets"].cid])
-    data = encode({**budgets, "over": []})
+    budgets = whole["budgets"]
+    level, keys, [[count, over]] = decode(bank.world.cas[budgets["open"][0].cid])
+    assert over
+    data = encode([level, keys, [[count, False]]])
     bank.world.cas[cid_of(data)] = data
-    assert stuck(bank, {**whole, "budgets": Link(cid_of(data))}) == [b"b"]
+    assert stuck(bank, {**whole, "budgets": {**budgets, "open": [Link(cid_of(data)), 1]}}) == [b"b"]
