@@ -25,6 +25,7 @@ from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.handles import Applied, CellHandle, CellView, WorldHandle
 from cellule.host.journal import Head, Progress
 from cellule.host.limits import HISTORY_MAX
+from cellule.host.manifest_document import Document, Folder
 from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import UniverseInfo, WorldInfo
@@ -34,6 +35,7 @@ from cellule.host.read.reader import Version
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.kernel.items import Stepped, Verb
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.manifest.compare import ManifestChange
 from cellule.loop_thread import Facade, LoopThread, check_may_block
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
@@ -97,9 +99,42 @@ class SyncCellule(Facade[Cellule]):
             self._thread, self._thread.call(lambda: self._inner.world(name, universe=universe, create=create))
         )
 
-    def create_world(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> WorldInfo:
-        """Make a world that runs the app."""
-        return self._thread.call(lambda: self._inner.create_world(name, universe=universe))
+    def create_world(
+        self,
+        name: str,
+        *,
+        manifest: Document | None = None,
+        code: Folder | None = None,
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> WorldInfo:
+        """Make a world that runs the app, or a manifest: a map, or the path of a JSON or YAML file.
+
+        `code` is the folder with the files of code that the manifest names.
+        """
+        return self._thread.call(
+            lambda: self._inner.create_world(name, manifest=manifest, code=code, universe=universe)
+        )
+
+    def deploy_world(
+        self,
+        name: str,
+        *,
+        manifest: Document | None = None,
+        code: Folder | None = None,
+        who: str = "cellule.deploy_world",
+        why: str = "asked for",
+        dry_run: bool = False,
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> ManifestChange:
+        """Bring a manifest, or the app, into a world; journaled with who and why. Returns what changed.
+
+        A change that its cells cannot follow is refused with the reasons; `dry_run` only returns it.
+        """
+        return self._thread.call(
+            lambda: self._inner.deploy_world(
+                name, manifest=manifest, code=code, who=who, why=why, dry_run=dry_run, universe=universe
+            )
+        )
 
     def worlds(self, universe: str = DEFAULT_UNIVERSE) -> list[WorldInfo]:
         """All worlds of a universe."""

@@ -58,3 +58,5 @@ LOOK_PASSES = 8  # beats that take what is at hand before the inbox is looked at
 READ_KEPT = 2_000  # receipts remembered that were read before their writer had its answer
 NODES_FETCH_MAX = 500  # CAS nodes read at once
 HISTORY_MAX = 10_000  # versions one history call returns
+
+DOCUMENT_BYTES_MAX = 8_000_000  # of a file with a manifest

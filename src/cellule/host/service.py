@@ -8,6 +8,7 @@ is stored.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Literal
 from uuid import UUID
 
@@ -16,12 +17,14 @@ from cellule.errors import Rejected
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
+from cellule.host.manifest_document import Document, Folder, load_document
 from cellule.host.node import DEFAULT_UNIVERSE, Node
 from cellule.host.own.directory import UniverseInfo, WorldInfo
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
-from cellule.kernel.manifest.compare import compare_manifests
+from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
 from cellule.kernel.manifest.model import Manifest
+from cellule.values.cid import Cid
 from cellule.values.link import Link
 
 Deploy = Literal["auto", "require", "never"]
@@ -68,16 +71,38 @@ class Cellule:
                 handle = self._handles[info.id] = await self._handle(info)
             return handle
 
-    async def create_world(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> WorldInfo:
-        """Make a world that runs the app."""
-        if self._built is None:
-            raise Rejected(
-                "host.no_app",
-                "a new world needs an app",
-                hint="Open the store with app=..., or name it with --app.",
-            )
+    async def create_world(
+        self, name: str, *, manifest: Document | None = None, code: Folder | None = None,
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> WorldInfo:  # fmt: skip
+        """Make a world that runs the app, or a manifest: a map, or the path of a JSON or YAML file.
+
+        `code` is the folder with the files of code that the manifest names.
+        """
         found = await self.node.universe(universe)
-        return await self.node.create_world(found, name, self._built.manifest, dict(self._built.blocks))
+        loaded, blocks = await self._loaded(manifest, code, found.id)
+        return await self.node.create_world(found, name, loaded, blocks)
+
+    async def deploy_world(
+        self, name: str, *, manifest: Document | None = None, code: Folder | None = None,
+        who: str = "cellule.deploy_world", why: str = "asked for", dry_run: bool = False,
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> ManifestChange:  # fmt: skip
+        """Bring a manifest, or the app, into a world; journaled with who and why. Returns what changed.
+
+        A change that its cells cannot follow is refused with the reasons; `dry_run` only returns it.
+        """
+        async with self._turn:
+            info = await self.node.directory.world(await self.node.universe(universe), name)
+            stored = await Reader(self.node, info).manifest()
+            loaded, blocks = await self._loaded(manifest, code, info.universe)
+            change = await self._change(info, stored, loaded)
+            if not dry_run and stored.cid != loaded.cid:
+                if any(base not in loaded.modules for base in stored.modules):
+                    await self.node.check_owner()  # only the owner knows whether a module that goes has cells
+                change.check_compatible()
+                await self._bring(info, stored, loaded, blocks, who, why)
+            return change
 
     async def worlds(self, universe: str = DEFAULT_UNIVERSE) -> list[WorldInfo]:
         """All worlds of a universe."""
@@ -145,8 +170,7 @@ class Cellule:
         """Bring the app's manifest into the world, as far as `deploy` allows."""
         if stored.cid == built.manifest.cid or self._deploy == "never":
             return
-        removed = [base for base in stored.modules if base not in built.manifest.modules]
-        change = compare_manifests(stored, built.manifest, await self._inhabited(info, removed))
+        change = await self._change(info, stored, built.manifest)
         if self._deploy == "require":
             raise Rejected(
                 "host.deploy_required", "world {world} runs another manifest than the app: {changes}",
@@ -157,9 +181,34 @@ class Cellule:
         if not self.is_owner:
             self._owed[info.id] = info
             return
-        blocks = {**built.blocks, built.manifest.cid: built.manifest.data}
-        await put_blocks(self.node.cas(info.universe), blocks)
+        await self._bring(info, stored, built.manifest, built.blocks, "cellule.open", "the app changed")
+
+    async def _loaded(
+        self, manifest: Document | None, code: Folder | None, universe: UUID
+    ) -> tuple[Manifest, dict[Cid, bytes]]:
+        """The manifest that is meant, and its blocks: the app's where none is given."""
+        if manifest is not None:
+            return await load_document(manifest, code, self.node.loader.programs, self.node.cas(universe))
+        if self._built is None:
+            raise Rejected(
+                "host.no_app", "a world runs an app or a manifest, and neither is given",
+                hint="Open the store with app=..., or give manifest=...; with the CLI: --app or --manifest.",
+            )  # fmt: skip
+        return self._built.manifest, dict(self._built.blocks)
+
+    async def _change(self, info: WorldInfo, stored: Manifest, new: Manifest) -> ManifestChange:
+        """What the new manifest would change for the world's cells."""
+        removed = [base for base in stored.modules if base not in new.modules]
+        return compare_manifests(stored, new, await self._inhabited(info, removed))
+
+    async def _bring(
+        self, info: WorldInfo, stored: Manifest, new: Manifest, blocks: Mapping[Cid, bytes], who: str,
+        why: str,
+    ) -> None:  # fmt: skip
+        """Journal the deploy of a manifest that the world's cells can follow."""
+        await put_blocks(self.node.cas(info.universe), {**blocks, new.cid: new.data})
         handle = WorldHandle(self.node, info, StoredCodecs(stored))
-        await handle.control(
-            "deploy", who="cellule.open", why="the app changed", manifest=Link(built.manifest.cid)
-        )
+        await handle.control("deploy", who=who, why=why, manifest=Link(new.cid))
+        known = self._handles.get(info.id)
+        if known is not None and isinstance(known.types, StoredCodecs):
+            known.types = StoredCodecs(new)
