@@ -27,9 +27,7 @@ from cellule.host.read.cell_list import PAGE_MAX, START, list_world
 from cellule.host.read.record_view import RecordRenderer
 from cellule.host.read.times import height_at
 from cellule.kernel.items import Verb
-from cellule.kernel.journal.codes import STEP
-from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import Record, StepRecord
 from cellule.values.schema.text_forms import time_of_text, time_text
 
 app = typer.Typer(help="Cells: one instance of a module per key.", no_args_is_help=True)
@@ -165,7 +163,7 @@ async def _tail(session: Session, module: str, key: str, count: int | None, corr
         session.output.note(f"following {cell.module} {name} in {world.name} from height {head.height}")
         story = correlations(world, correlation)
         async for frame in world.tail(head.height):
-            for told in await teller.frame(frame, _steps_of(frame, cell)):
+            for told in await teller.frame(frame, _steps_of(cell)):
                 if not await story.has(told.height):
                     continue
                 session.output.line(told.json(), record_line(told))
@@ -174,9 +172,9 @@ async def _tail(session: Session, module: str, key: str, count: int | None, corr
                     return
 
 
-def _steps_of(frame: Frame, cell: CellHandle) -> Callable[[int, Record], bool]:
+def _steps_of(cell: CellHandle) -> Callable[[int, Record], bool]:
     def is_step(_height: int, record: Record) -> bool:
-        return record[0] == STEP and (frame.names[record[2]], record[3]) == (cell.module, cell.key)
+        return isinstance(record, StepRecord) and (record.module, record.key) == (cell.module, cell.key)
 
     return is_step
 

@@ -10,7 +10,7 @@ import typer
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.correlation import Correlations
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import Record
 
 Correlation = Annotated[
     str | None, typer.Option(help="Only what follows from events with this correlation id.")

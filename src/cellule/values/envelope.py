@@ -71,6 +71,15 @@ def open_envelope(envelope: Value) -> Envelope:
     return Envelope(data, links)
 
 
+def value_of(stored: Value) -> bytes | Link:
+    """The bytes in an envelope; a value that is a block of its own stands as a link, and stays one."""
+    if isinstance(stored, Link):
+        return stored
+    if isinstance(stored, list) and len(stored) == 1 and isinstance(stored[0], bytes):
+        return stored[0]  # most are as plain as that, and a restore opens one for every record
+    return open_envelope(stored).data
+
+
 def check_envelope(envelope: Envelope) -> None:
     """Raise `Rejected` unless the links listed are those of the bytes; ciphertext cannot be checked."""
     if envelope.key_id is not None:

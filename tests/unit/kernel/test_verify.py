@@ -79,7 +79,7 @@ CASES = {
     "a step out of turn": (lambda data, _: _field(data, 1, 3, b"other"), "kernel.journal_contradicts"),
     "a step of another message": (lambda data, _: _field(data, 1, 1, 1), "kernel.journal_contradicts"),
     "a step with a wrong history": (lambda data, _: _field(data, 1, 8, 1), "kernel.journal_contradicts"),
-    "a name beyond the table": (lambda data, _: _field(data, 1, 2, 77), "kernel.journal_contradicts"),
+    "a name beyond the table": (lambda data, _: _field(data, 1, 2, 77), "kernel.frame_damaged"),
 }
 
 

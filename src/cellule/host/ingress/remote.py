@@ -16,6 +16,7 @@ from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.reader import Reader
 from cellule.kernel.items import BareEvent, ControlItem, EventItem
+from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.routes import Router
 from cellule.sources import uuid7
@@ -68,7 +69,7 @@ class Remote:
         noted = ControlItem("snapshot", who, why, {"request": given})
         height = await self._reader.await_control(noted, before.height, row)
         frame = await self._reader.frame(height)
-        arguments = frame.rows[height - frame.header.first][5]
+        arguments = frame.expect(height, ControlRecord).arguments
         return arguments["height"], arguments["snapshot"].cid
 
     def _check_edge(self, item: EventItem, manifest: Manifest, wait: Wait) -> None:

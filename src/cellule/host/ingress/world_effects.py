@@ -28,7 +28,7 @@ from cellule.host.read.effects.past import Past
 from cellule.host.read.effects.references import parse_reference, receipt_bytes, shown_reference
 from cellule.host.read.reader import Reader
 from cellule.kernel.items import Verb
-from cellule.kernel.journal.codes import INTENT
+from cellule.kernel.journal.records import IntentRecord
 from cellule.kernel.state.intent_id import intent_text
 from cellule.store import keys
 from cellule.store.engine import Batch
@@ -80,8 +80,8 @@ class WorldEffects:
         await self._reader.frame(cause)
         following = await following_of(self._node.engine, self._info, cause)
         found: list[EffectView] = []
-        for height, record in following.found:
-            if record == INTENT and len(found) < limit:
+        for height, kind_of in following.found:
+            if kind_of is IntentRecord and len(found) < limit:
                 view = (await self.at(height)).view
                 if status in (None, view.status) and kind in (None, view.kind):
                     found.append(view)

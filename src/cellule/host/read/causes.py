@@ -15,20 +15,18 @@ from cellule.host.journal import frame_at, read_frames
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
 from cellule.host.read.record_view import RecordRenderer, RecordView
-from cellule.kernel.journal.codes import (
-    DECISION,
-    EMITTED,
-    EVENT,
-    HALTED,
-    INTENT,
-    NOBODY,
-    PARKED,
-    RECEIPT,
-    STEP,
-    TIMER,
-)
+from cellule.kernel.journal.codes import HALTED, NOBODY, PARKED
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import (
+    DecisionRecord,
+    EmittedRecord,
+    EventRecord,
+    IntentRecord,
+    ReceiptRecord,
+    Record,
+    StepRecord,
+    TimerRecord,
+)
 from cellule.store.engine import Engine
 
 FRAMES_MAX = 10_000  # frames looked through for effects
@@ -49,7 +47,7 @@ class Effects:
 class Following:
     """The heights that follow from a record, with the kinds of their records."""
 
-    found: list[tuple[int, int]]
+    found: list[tuple[int, type[Record]]]
     complete: bool
     looked_to: int
 
@@ -89,11 +87,11 @@ async def _decisions(follower: Follower, height: int, until: int | None) -> list
     looked = 0
     async for frame in _frames(engine, info, height, last):
         looked += 1
-        for position, record in enumerate(frame.rows):
-            if record[0] == RECEIPT and record[1] == height:
+        for at, record in frame.numbered():
+            if record.cause == height and isinstance(record, ReceiptRecord):
                 return found
-            if record[0] == DECISION and record[1] == height:
-                found.append(frame.header.first + position)
+            if record.cause == height and isinstance(record, DecisionRecord):
+                found.append(at)
         if looked >= FRAMES_MAX:
             break
     return found
@@ -133,34 +131,33 @@ class _Walk:
     """The heights that follow from `root`, and what among them has no step or no receipt yet."""
 
     root: int
-    found: list[tuple[int, int]] = field(default_factory=list)
+    found: list[tuple[int, type[Record]]] = field(default_factory=list)
     known: set[int] = field(default_factory=set)
     open: set[tuple[int, str, bytes]] = field(default_factory=set)
 
     def take(self, frame: Frame) -> None:
         """Look through one frame."""
-        for position, record in enumerate(frame.rows):
-            height = frame.header.first + position
+        for height, record in frame.numbered():
             if height == self.root:
                 self.known.add(height)
-                self._account(frame, height, record)
-            elif record[1] in self.known and record[0] != TIMER:  # a schedule's timers follow each other
-                self.known.add(height)
-                self.found.append((height, record[0]))
-                self._account(frame, height, record)
+                self._account(height, record)
+            elif record.cause in self.known and not isinstance(record, TimerRecord):
+                self.known.add(height)  # a schedule's timers follow each other, and are no part of it
+                self.found.append((height, record.__class__))
+                self._account(height, record)
 
-    def _account(self, frame: Frame, height: int, record: Record) -> None:
-        match record[0]:
-            case kind if kind in (EVENT, EMITTED):
-                self.open.update((height, frame.names[at], key) for at, key in record[5])
-            case kind if kind == STEP and record[6] not in (HALTED, PARKED):
-                self.open.discard((record[1], frame.names[record[2]], record[3]))
-            case kind if kind == INTENT:
+    def _account(self, height: int, record: Record) -> None:
+        match record:
+            case EventRecord() | EmittedRecord():
+                self.open.update((height, base, key) for base, key in record.targets)
+            case StepRecord() if record.status not in (HALTED, PARKED):
+                self.open.discard((record.cause, record.module, record.key))
+            case IntentRecord():
                 self.open.add((height, "", b""))
-            case kind if kind == RECEIPT:
-                self.open.discard((record[1], "", b""))
-                if record[8] != NOBODY:
-                    self.open.add((height, frame.names[record[2]], record[3]))
+            case ReceiptRecord():
+                self.open.discard((record.cause, "", b""))
+                if record.delivery != NOBODY:
+                    self.open.add((height, record.module, record.key))
 
 
 def _is_schedule(told: RecordView) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from cellule.host.journal import frame_at
 from cellule.host.own.directory import WorldInfo, read_head
-from cellule.kernel.journal.codes import EVENT, TIMER
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import EventRecord, Record, TimerRecord
 from cellule.store.engine import Engine
 
 REMEMBERED_MAX = 500_000  # records whose story is remembered; beyond it everything is looked up anew
@@ -28,8 +27,7 @@ class Correlations:
 
     async def within(self, frame: Frame) -> set[int]:
         """The heights of a frame's records that belong to the id."""
-        first = frame.header.first
-        return {first + at for at in range(len(frame.rows)) if await self.has(first + at, frame)}
+        return {height for height, _ in frame.numbered() if await self.has(height, frame)}
 
     async def has(self, height: int, frame: Frame | None = None) -> bool:
         """Tell whether the record at a height belongs to the id; `frame` may hold it."""
@@ -39,13 +37,13 @@ class Correlations:
         while height not in self._known:
             if frame is None or not frame.header.first <= height <= frame.header.last:
                 frame = await self._frame(height)
-            record = frame.rows[height - frame.header.first]
+            record = frame.at(height)
             passed.append(height)
             own = _own(record)
             if own is not None:
                 self._known[height] = own == self._wanted
                 break
-            height = 0 if record[0] == TIMER else record[1]
+            height = 0 if isinstance(record, TimerRecord) else record.cause
         found = self._known[height]
         self._known.update(dict.fromkeys(passed, found))
         return found
@@ -58,5 +56,4 @@ class Correlations:
 
 def _own(record: Record) -> str | None:
     """The correlation id that a record carries itself."""
-    found: str | None = (record[6] or {}).get("correlation") if record[0] == EVENT else None
-    return found
+    return record.extras.get("correlation") if isinstance(record, EventRecord) else None

@@ -20,9 +20,17 @@ from cellule.host.read.follower import Follower
 from cellule.host.run.deliveries import stop_reason
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, Stepped
-from cellule.kernel.journal.codes import CONTROL, EVENT, OK, RECEIPT, REFUSED, STEP, Status
+from cellule.kernel.journal.codes import OK, Status
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import (
+    ControlRecord,
+    EventRecord,
+    MessageRecord,
+    ReceiptRecord,
+    Record,
+    RefusedRecord,
+    StepRecord,
+)
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
@@ -31,7 +39,7 @@ from cellule.kernel.state.dedupe import dedupe_key
 from cellule.kernel.world import World
 from cellule.store import keys
 from cellule.values.cid import Cid
-from cellule.values.envelope import open_envelope
+from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
 T = TypeVar("T")
@@ -117,24 +125,23 @@ class Reader:
         found: list[Version] = []
         while height and len(found) < limit:
             frame = await self._frame(height, head)
-            record = frame.rows[height - frame.header.first]
-            found.append(await self._version(frame, height, record, base, types, head))
-            height = record[8]
+            step = frame.expect(height, StepRecord)
+            found.append(await self._version(frame, height, step, types, head))
+            height = step.prev
         return found
 
     async def _version(
-        self, frame: Frame, height: int, record: Record, base: str, types: WorldCodecs, head: Head
+        self, frame: Frame, height: int, step: StepRecord, types: WorldCodecs, head: Head
     ) -> Version:
-        _, cause, _, _, _, era, status, version, _, held, more = record
         state = None
-        if held is not None and status == OK:
-            state = types.state(base, await self.manifest(era), await self.bytes_of(held))
-        source = await self._frame(cause, head)
-        message = source.rows[cause - source.header.first]
-        schema_at = message[6] if message[0] == RECEIPT else message[3]
+        if step.state is not None and step.status == OK:
+            manifest = await self.manifest(step.era)
+            state = types.state(step.module, manifest, await self.bytes_of(step.state))
+        message = (await self._frame(step.cause, head)).at(step.cause)
+        schema = message.schema if isinstance(message, MessageRecord) else ""
         return Version(
-            height, version, Status(status).name.lower(), source.names[schema_at], cause,
-            frame.header.now_ns, state, (more or {}).get("text", ""),
+            height, step.version, Status(step.status).name.lower(), schema, step.cause, frame.header.now_ns,
+            state, step.extras.get("text", ""),
         )  # fmt: skip
 
     async def _frame(self, height: int, head: Head) -> Frame:
@@ -151,10 +158,10 @@ class Reader:
         engine, info = self._node.engine, self._info
         head = await read_head(engine, info)
         frame = await self._frame(height, head)
-        record = frame.rows[height - frame.header.first]
-        if record[0] == REFUSED:
-            raise Rejected(record[4], "{text}", text=record[5])
-        missing = {(frame.names[at], key) for at, key in (record[5] if record[0] == EVENT else ())}
+        record = frame.at(height)
+        if isinstance(record, RefusedRecord):
+            raise _refusal(record)
+        missing = set(record.targets) if isinstance(record, EventRecord) else set()
         steps: list[Stepped] = []
         start = height
         while missing:
@@ -190,19 +197,21 @@ class Reader:
         Or, with True, where one with the same id was admitted before: then the row goes without a record.
         """
         wanted = dedupe_key(given)
-        found = await self._await(after, lambda _, record: _has_id(record, wanted), row)
+        found = await self._await(after, lambda record: _has_id(record, wanted), row)
         return (found, False) if found else (await self.find_event(given), True)
 
     async def await_control(self, item: ControlItem, after: int, row: bytes) -> int:
         """The height at which a control from an inbox row is recorded above `after`; raises its refusal."""
         refused = f"control:{item.verb}"
 
-        def is_it(frame: Frame, record: Record) -> bool:
-            if record[0] == REFUSED and record[3] is not None and frame.names[record[3]] == refused:
-                raise Rejected(record[4], "{text}", text=record[5])
-            if record[0] != CONTROL or record[2:5] != [item.verb, item.who, item.why]:
+        def is_it(record: Record) -> bool:
+            if isinstance(record, RefusedRecord) and record.schema == refused:
+                raise _refusal(record)
+            if not isinstance(record, ControlRecord):
                 return False
-            return all(record[5].get(name) == value for name, value in item.arguments.items())
+            if (record.verb, record.who, record.why) != (item.verb, item.who, item.why):
+                return False
+            return all(record.arguments.get(name) == value for name, value in item.arguments.items())
 
         return await self._await(after, is_it, row)
 
@@ -211,12 +220,14 @@ class Reader:
     ) -> int:
         """Where the intent at `height` was settled above `after` by who and why; raises the refusal."""
 
-        def is_it(frame: Frame, record: Record) -> bool:
-            name = frame.names[record[3]] if record[0] == REFUSED and record[3] is not None else ""
-            if name.partition(":")[0] == "receipt" and record[2] == intent:
-                raise Rejected(record[4], "{text}", text=record[5])
-            more = (record[9] if record[0] == RECEIPT and record[1] == height else None) or {}
-            return (more.get("who"), more.get("why")) == given
+        def is_it(record: Record) -> bool:
+            if isinstance(record, RefusedRecord):
+                if record.schema.partition(":")[0] == "receipt" and record.id == intent:
+                    raise _refusal(record)
+                return False
+            if not isinstance(record, ReceiptRecord) or record.cause != height:
+                return False
+            return (record.extras.get("who"), record.extras.get("why")) == given
 
         return await self._await(after, is_it, row)
 
@@ -232,7 +243,7 @@ class Reader:
             )  # fmt: skip
         return height
 
-    async def _await(self, after: int, matches: Callable[[Frame, Record], bool], row: bytes) -> int:
+    async def _await(self, after: int, matches: Callable[[Record], bool], row: bytes) -> int:
         """The height of the first record above `after` that matches; 0 if the row went without one."""
         engine, info = self._node.engine, self._info
         start = after + 1
@@ -242,9 +253,9 @@ class Reader:
             async for last, data in read_frames(engine, info.universe, info.id, start, head.height):
                 frame = decode_frame(data)
                 start = last + 1
-                for position, record in enumerate(frame.rows):
-                    if matches(frame, record):
-                        return frame.header.first + position
+                for height, record in frame.numbered():
+                    if matches(record):
+                        return height
             if stored is None:
                 return 0
             await engine.watch(row, stored)
@@ -268,9 +279,10 @@ class Reader:
             )  # fmt: skip
         return await self._frame(height, head)
 
-    async def bytes_of(self, held: Any) -> bytes:
+    async def bytes_of(self, stored: Any) -> bytes:
         """The bytes of a value that a record holds: its own, or those it links."""
-        return await self._cas.get(held.cid) if isinstance(held, Link) else open_envelope(held).data
+        value = value_of(stored)
+        return value if isinstance(value, bytes) else await self._cas.get(value.cid)
 
     async def _next_head(self, head: Head) -> Head:
         key = keys.world_head(self._info.universe, self._info.id)
@@ -313,19 +325,21 @@ class Reader:
 def steps_in(frame: Frame, cause: int) -> list[Stepped]:
     """The steps of one event in a frame."""
     found = []
-    for position, record in enumerate(frame.rows):
-        if record[0] == STEP and record[1] == cause:
-            _, _, at, key, _, _, status, version, _, _, more = record
-            more = more or {}
-            reply = None if "reply" not in more else open_envelope(more["reply"]).data
+    for height, step in frame.of(StepRecord):
+        if step.cause == cause:
+            reply: Any = value_of(step.extras["reply"]) if "reply" in step.extras else None
             found.append(Stepped(
-                cause, frame.names[at], key, status, version, frame.header.first + position, reply,
-                more.get("code", ""), more.get("text", ""),
+                cause, step.module, step.key, step.status, step.version, height, reply,
+                step.extras.get("code", ""), step.extras.get("text", ""),
             ))  # fmt: skip
     return found
 
 
+def _refusal(record: RefusedRecord) -> Rejected:
+    return Rejected(record.code, "{text}", text=record.text)
+
+
 def _has_id(record: Record, wanted: bytes) -> bool:
-    if record[0] == EVENT or record[0] == REFUSED:
-        return record[2] is not None and dedupe_key(record[2]) == wanted
-    return False
+    if not isinstance(record, EventRecord | RefusedRecord):
+        return False
+    return record.id is not None and dedupe_key(record.id) == wanted

@@ -6,7 +6,7 @@ under. It reads the journal only; what it cannot read by schema it shows as plai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -17,41 +17,36 @@ from cellule.host.codecs import readable
 from cellule.host.journal import frame_at
 from cellule.host.own.directory import read_head
 from cellule.host.read.follower import Follower
-from cellule.kernel.journal.codes import (
-    AT_ONCE,
-    BASELINE,
-    CONTROL,
-    DECISION,
-    EMITTED,
-    EVENT,
-    EXPIRED,
-    INTENT,
-    MANIFEST,
-    MIGRATED,
-    NEXT_BEAT,
-    NOBODY,
-    RECEIPT,
-    REFUSED,
-    SNAPSHOT,
-    STEP,
-    TIMER,
-    UPCAST,
-    Kind,
-    Settled,
-    Status,
-    VerdictCode,
-)
+from cellule.kernel.journal.codes import Delivery, Settled, Status, VerdictCode
+from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import (
+    BaselineRecord,
+    ControlRecord,
+    DecisionRecord,
+    EmittedRecord,
+    EventRecord,
+    ExpiredRecord,
+    IntentRecord,
+    ManifestRecord,
+    MigratedRecord,
+    ReceiptRecord,
+    Record,
+    RefusedRecord,
+    SnapshotRecord,
+    StepRecord,
+    TimerRecord,
+    UpcastRecord,
+)
+from cellule.kernel.journal.table import kind_name
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.intent_id import intent_digest, intent_text
 from cellule.kernel.state.ledger import Era
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
-from cellule.values.envelope import open_envelope
+from cellule.values.envelope import value_of
 from cellule.values.json_view import to_json
-from cellule.values.link import Link
 from cellule.values.schema import types as t
 from cellule.values.schema.text_forms import time_text
 
@@ -80,28 +75,28 @@ class RecordRenderer:
         self._follower = follower
         self._eras: list[Era] = []
         self._manifests: dict[Cid, Manifest] = {}
-        self._tell: dict[int, Callable[[Frame, int, Record], Any]] = {
-            EVENT: self._event, EMITTED: self._emitted, STEP: self._step, REFUSED: self._refused,
-            TIMER: self._timer, EXPIRED: self._expired, CONTROL: self._control, MANIFEST: self._manifest,
-            SNAPSHOT: self._snapshot, BASELINE: self._snapshot, MIGRATED: self._migrated,
-            UPCAST: self._upcast, INTENT: self._intent, DECISION: self._decision, RECEIPT: self._receipt,
+        self._render: dict[type[Record], Callable[[int, Any], Awaitable[dict[str, Any]]]] = {
+            EventRecord: self._event, EmittedRecord: self._emitted, StepRecord: self._step,
+            RefusedRecord: self._refused, TimerRecord: self._timer, ExpiredRecord: self._expired,
+            ControlRecord: self._control, ManifestRecord: self._manifest, SnapshotRecord: self._snapshot,
+            BaselineRecord: self._snapshot, MigratedRecord: self._migrated, UpcastRecord: self._upcast,
+            IntentRecord: self._intent, DecisionRecord: self._decision, ReceiptRecord: self._receipt,
         }  # fmt: skip
 
     async def frame(
         self, frame: Frame, only: Callable[[int, Record], bool] | None = None
     ) -> list[RecordView]:
         """The records of a frame, or `only` those that this says of a height and a record."""
-        first = frame.header.first
         self._learn(frame)
         return [
-            await self._told(frame, first + at)
-            for at, record in enumerate(frame.rows)
-            if only is None or only(first + at, record)
+            await self._view(frame, height)
+            for height, record in frame.numbered()
+            if only is None or only(height, record)
         ]
 
     async def at(self, height: int) -> RecordView:
         """The record at a height."""
-        return await self._told(await self.frame_with(height), height)
+        return await self._view(await self.frame_with(height), height)
 
     async def frame_with(self, height: int) -> Frame:
         """The frame that holds a height; `Rejected` beyond the journal."""
@@ -128,135 +123,134 @@ class RecordRenderer:
         """A key as people write it."""
         return key_text(await self.manifest(era), base, key)
 
-    async def state(self, base: str, held: Any, era: int) -> Any:
+    async def state(self, base: str, stored: Any, era: int) -> Any:
         """A state as JSON data."""
-        if held is None:
+        if stored is None:
             return None
         manifest = await self.manifest(era)
         module = manifest.modules.get(base)
         if module is None or module.log:
-            return shown(await self._bytes(held), None, manifest)
-        return shown(await self._bytes(held), module.state, manifest)
+            return shown(await self._bytes(stored), None, manifest)
+        return shown(await self._bytes(stored), module.state, manifest)
 
     # Kinds
 
-    async def _told(self, frame: Frame, height: int) -> RecordView:
-        record = frame.rows[height - frame.header.first]
-        fields = await self._tell[record[0]](frame, height, record)
-        kind = Kind(record[0]).name.lower()
-        return RecordView(height, kind, record[1], frame.header.beat, frame.header.now_ns, fields)
+    async def _view(self, frame: Frame, height: int) -> RecordView:
+        record, header = frame.at(height), frame.header
+        fields = await self._render[record.__class__](height, record)
+        return RecordView(height, kind_name(record), record.cause, header.beat, header.now_ns, fields)
 
     def _learn(self, frame: Frame) -> None:
         """A frame may begin an era: what comes after it is told by that."""
-        for position, record in enumerate(frame.rows):
-            if record[0] == MANIFEST and self._eras and record[3] == len(self._eras):
-                self._eras.append(Era(record[2].cid, frame.header.first + position))
+        for height, record in frame.of(ManifestRecord):
+            if self._eras and record.era == len(self._eras):
+                self._eras.append(Era(record.manifest.cid, height))
 
-    async def _event(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
-        _, _, given, schema_at, held, targets, more = record
-        fields = await self._message(frame, height, schema_at, held, targets)
-        return {"id": id_text(given), **fields, **(more or {})}
+    async def _event(self, height: int, record: EventRecord) -> dict[str, Any]:
+        return {"id": id_text(record.id), **await self._message(height, record), **record.extras}
 
-    async def _emitted(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
-        _, _, depth, schema_at, held, targets = record
-        return {"depth": depth, **await self._message(frame, height, schema_at, held, targets)}
+    async def _emitted(self, height: int, record: EmittedRecord) -> dict[str, Any]:
+        return {"depth": record.depth, **await self._message(height, record)}
 
-    async def _message(
-        self, frame: Frame, height: int, schema_at: int, held: Any, targets: list[Any]
-    ) -> dict[str, Any]:
-        schema, era = frame.names[schema_at], await self._era_at(height)
-        cells = [await self._cell(frame.names[at], key, era) for at, key in targets]
-        value = shown(await self._bytes(held), schema, await self.manifest(era))
+    async def _message(self, height: int, record: EventRecord | EmittedRecord) -> dict[str, Any]:
+        schema, era = record.schema, await self._era_at(height)
+        cells = [await self._cell(base, key, era) for base, key in record.targets]
+        value = shown(await self._bytes(record.value), schema, await self.manifest(era))
         return {"schema": schema, "value": value, "targets": cells}
 
-    async def _step(self, frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        _, _, module_at, key, born, era, status, version, prev, held, more = record
-        base, more = frame.names[module_at], dict(more or {})
+    async def _step(self, _height: int, record: StepRecord) -> dict[str, Any]:
+        base, era, extras = record.module, record.era, record.extras
         fields: dict[str, Any] = {
-            **await self._cell(base, key, era), "status": Status(status).name.lower(), "version": version,
-            "born": born, "era": era, "prev": prev, "state": await self.state(base, held, era),
+            **await self._cell(base, record.key, era), "status": Status(record.status).name.lower(),
+            "version": record.version, "born": record.born, "era": era, "prev": record.prev,
+            "state": await self.state(base, record.state, era),
         }  # fmt: skip
-        for name in ("reply", "ann"):
-            if more.get(name) is not None:
-                fields[name] = to_json(decode_trusted(await self._bytes(more[name])))
-        if "code" in more:
-            fields["error"] = {"code": more["code"], "text": more.get("text", "")}
+        for name, stored in (("reply", extras.get("reply")), ("ann", extras.get("ann"))):
+            if stored is not None:
+                fields[name] = to_json(decode_trusted(await self._bytes(stored)))
+        if "code" in extras:
+            fields["error"] = {"code": extras["code"], "text": extras.get("text", "")}
         return fields
 
-    async def _refused(self, frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        _, _, given, schema_at, code, text = record
-        schema = None if schema_at is None else frame.names[schema_at]
-        return {"id": id_text(given), "schema": schema, "error": {"code": code, "text": text}}
+    async def _refused(self, _height: int, record: RefusedRecord) -> dict[str, Any]:
+        error = {"code": record.code, "text": record.text}
+        return {"id": id_text(record.id), "schema": record.schema, "error": error}
 
-    async def _timer(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
-        _, _, _, due_ns, what = record
-        verb, name_at, key, paused = what
-        name = frame.names[name_at] if isinstance(name_at, int) else name_at
-        fields: dict[str, Any] = {"due": time_text(due_ns) if due_ns else None, "what": verb}
-        if verb == "schedule":  # its `key` is a fingerprint, empty once the schedule is gone
-            state = "paused" if paused else "armed" if key and due_ns else "ended"
-            return {**fields, "schedule": name, "state": state}
-        return {**fields, **await self._cell(name, key, await self._era_at(height))}
+    async def _timer(self, height: int, record: TimerRecord) -> dict[str, Any]:
+        due_ns, timer = record.due_ns, record.what
+        fields: dict[str, Any] = {"due": time_text(due_ns) if due_ns else None}
+        if timer is None:
+            return {**fields, "what": None}
+        if isinstance(timer, ScheduleTimer):
+            state = "paused" if timer.paused else "armed" if timer.fingerprint and due_ns else "ended"
+            return {**fields, "what": "schedule", "schedule": timer.name, "state": state}
+        cell = await self._cell(timer.module, timer.key, await self._era_at(height))
+        return {**fields, "what": timer.rule, **cell}
 
-    async def _intent(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
-        _, cause, position, module_at, key, born, kind_at, held, more = record
-        base, kind, era = frame.names[module_at], frame.names[kind_at], await self._era_at(height)
-        params, manifest = await self._bytes(held), await self.manifest(era)
-        digest = intent_digest(self._follower.info.id.bytes, base, key, born, cause, position, kind, params)
+    async def _intent(self, height: int, record: IntentRecord) -> dict[str, Any]:
+        base, key, born, kind = record.module, record.key, record.born, record.kind
+        era = await self._era_at(height)
+        params, manifest = await self._bytes(record.params), await self.manifest(era)
+        digest = intent_digest(
+            self._follower.info.id.bytes, base, key, born, record.cause, record.position, kind, params
+        )
         effect = manifest.effects.get(kind)
         return {
             "intent": intent_text(digest), "effect": kind, **await self._cell(base, key, era), "born": born,
             "params": shown(params, None if effect is None else effect.params, manifest),
-            "idempotency_key": (more or {}).get("key"), **_held(more, "slot"),
+            "idempotency_key": record.extras.get("key"), **_some(record.extras, "slot"),
         }  # fmt: skip
 
-    async def _decision(self, _frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        more = record[3] or {}
+    async def _decision(self, _height: int, record: DecisionRecord) -> dict[str, Any]:
+        extras = record.extras
         fields = {
-            "verdict": VerdictCode(record[2]).name.lower(),
-            **_held(more, "rule", "grant", "code", "text", "same", "over", "control"),
+            "verdict": VerdictCode(record.verdict).name.lower(),
+            **_some(extras, "rule", "grant", "code", "text", "same", "over", "control"),
         }
-        return {**fields, "due": time_text(more["due_ns"])} if "due_ns" in more else fields
+        return {**fields, "due": time_text(extras["due_ns"])} if "due_ns" in extras else fields
 
-    async def _receipt(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
-        _, _, module_at, key, born, status, schema_at, held, how, more = record
-        era = await self._era_at(height)
-        base, schema = frame.names[module_at], frame.names[schema_at]
+    async def _receipt(self, height: int, record: ReceiptRecord) -> dict[str, Any]:
+        era, schema = await self._era_at(height), record.schema
         return {
-            **await self._cell(base, key, era), "born": born, "status": Settled(status).name.lower(),
-            "schema": schema, "value": shown(await self._bytes(held), schema, await self.manifest(era)),
-            "told": _HOW[how],
-            **_held(more, "code", "text", "by", "attempts", "exhausted", "who", "why", "control"),
+            **await self._cell(record.module, record.key, era), "born": record.born,
+            "status": Settled(record.status).name.lower(), "schema": schema,
+            "value": shown(await self._bytes(record.value), schema, await self.manifest(era)),
+            "told": Delivery(record.delivery).name.lower().replace("_", " "),
+            **_some(
+                record.extras, "code", "text", "by", "attempts", "exhausted", "who", "why", "control"
+            ),
         }  # fmt: skip
 
-    async def _expired(self, frame: Frame, height: int, record: Record) -> dict[str, Any]:
-        return await self._cell(frame.names[record[3]], record[4], await self._era_at(height))
+    async def _expired(self, height: int, record: ExpiredRecord) -> dict[str, Any]:
+        return await self._cell(record.module, record.key, await self._era_at(height))
 
-    async def _control(self, _frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        _, _, verb, who, why, arguments = record
-        arguments = dict(arguments or {})
+    async def _control(self, _height: int, record: ControlRecord) -> dict[str, Any]:
+        arguments = dict(record.arguments)
         cells = arguments.pop("cells", None)
-        fields = {"verb": verb, "who": who, "why": why, "arguments": to_json(arguments)}
+        fields = {"verb": record.verb, "who": record.who, "why": record.why, "arguments": to_json(arguments)}
         if cells is not None:
             fields["cells"] = [await self._cell(base, key, -1) for base, key in cells]
         return fields
 
-    async def _manifest(self, _frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        return {"manifest": str(record[2].cid), "era": record[3]}
+    async def _manifest(self, _height: int, record: ManifestRecord) -> dict[str, Any]:
+        return {"manifest": str(record.manifest.cid), "era": record.era}
 
-    async def _snapshot(self, _frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        return {"snapshot_height": record[2], "snapshot": str(record[3].cid)}
+    async def _snapshot(self, _height: int, record: SnapshotRecord | BaselineRecord) -> dict[str, Any]:
+        return {"snapshot_height": record.height, "snapshot": str(record.snapshot.cid)}
 
-    async def _migrated(self, frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        _, _, module_at, key, _, era_from, era_to, held = record
-        base = frame.names[module_at]
-        cell = await self._cell(base, key, era_to)
-        return {**cell, "from": era_from, "to": era_to, "state": await self.state(base, held, era_to)}
+    async def _migrated(self, _height: int, record: MigratedRecord) -> dict[str, Any]:
+        base, era = record.module, record.era_to
+        cell = await self._cell(base, record.key, era)
+        return {
+            **cell,
+            "from": record.era_from,
+            "to": era,
+            "state": await self.state(base, record.state, era),
+        }
 
-    async def _upcast(self, frame: Frame, _height: int, record: Record) -> dict[str, Any]:
-        _, _, module_at, key, old, new = record
-        cell = await self._cell(frame.names[module_at], key, -1)
-        return {**cell, "from": frame.names[old], "to": frame.names[new]}
+    async def _upcast(self, _height: int, record: UpcastRecord) -> dict[str, Any]:
+        cell = await self._cell(record.module, record.key, -1)
+        return {**cell, "from": record.schema_from, "to": record.schema_to}
 
     # Parts
 
@@ -268,18 +262,14 @@ class RecordRenderer:
         await self.manifest()
         return max(number for number, era in enumerate(self._eras) if era.height <= height)
 
-    async def _bytes(self, held: Any) -> bytes:
-        if isinstance(held, Link):
-            return await self._follower.cas.get(held.cid)
-        return held if isinstance(held, bytes) else open_envelope(held).data
+    async def _bytes(self, stored: Any) -> bytes:
+        value = stored if isinstance(stored, bytes) else value_of(stored)
+        return value if isinstance(value, bytes) else await self._follower.cas.get(value.cid)
 
 
-_HOW = {NOBODY: "nobody", AT_ONCE: "at once", NEXT_BEAT: "next beat"}
-
-
-def _held(more: dict[str, Any] | None, *names: str) -> dict[str, Any]:
+def _some(extras: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Those of these fields that a record has."""
-    return {name: more[name] for name in names if name in more} if more else {}
+    return {name: extras[name] for name in names if name in extras}
 
 
 def key_text(manifest: Manifest, base: str, key: bytes) -> str:
@@ -306,9 +296,9 @@ def shown(data: bytes, schema: str | None, manifest: Manifest) -> Any:
     return to_json(value, t.Ref(schema), manifest.schemas)
 
 
-def id_text(given: Any) -> str | None:
+def id_text(event_id: Any) -> str | None:
     """An event's id as text."""
-    if given is None or isinstance(given, str):
-        return given
-    data = given.bytes if isinstance(given, UUID) else bytes(given)
+    if event_id is None or isinstance(event_id, str):
+        return event_id
+    data = event_id.bytes if isinstance(event_id, UUID) else bytes(event_id)
     return str(UUID(bytes=data)) if len(data) == 16 else f"0x{data.hex()}"

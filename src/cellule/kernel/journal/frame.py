@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 from cellule.errors import CelluleError, Corrupted
 from cellule.kernel.journal.records import Record
-from cellule.kernel.journal.table import KINDS, RESERVED, Row, read_row
+from cellule.kernel.journal.table import BY_CLASS, KINDS, RESERVED, Row, kind_name, read_row
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.state.log_state import list_head
 from cellule.values.cbor import decode, decode_trusted, encode_flat
@@ -58,14 +58,19 @@ class Frame:
     @cached_property
     def records(self) -> list[Record]:
         """All records; `records[i]` has height `header.first + i`."""
-        return [self.at(height) for height in range(self.header.first, self.header.last + 1)]
+        return _read_rows(self.cid, self.header.first, self.names, self.rows)
 
     def at(self, height: int) -> Record:
         """The record at a height of this frame."""
-        try:
-            return read_row(self.rows[height - self.header.first], self.names)
-        except _UNREADABLE as error:
-            _damaged(self.cid, f"records[{height - self.header.first}] (height {height})", str(error), error)
+        return self.records[height - self.header.first]
+
+    def expect(self, height: int, kind: type[R]) -> R:
+        """The record at a height, which is of that kind; `Corrupted` where the journal says otherwise."""
+        record = self.at(height)
+        if not isinstance(record, kind):
+            place = f"records[{height - self.header.first}] (height {height})"
+            _damaged(self.cid, place, f"it is a {kind_name(record)}, not a {BY_CLASS[kind].title.lower()}")
+        return record
 
     def numbered(self) -> Iterator[tuple[int, Record]]:
         """All records with their heights."""
@@ -124,6 +129,19 @@ def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
                 cid, f"records[{position}] (height {header.first + position}).{wrong}", "it does not fit"
             )
     return Frame(header, names, records, cid)
+
+
+def _read_rows(cid: Cid, first: int, names: list[str], rows: list[Row]) -> list[Record]:
+    height = first
+    records: list[Record] = []
+    try:
+        for row in rows:
+            records.append(read_row(row, names))
+            height += 1
+    except _UNREADABLE as error:
+        place = f"records[{height - first}] (height {height})"
+        _damaged(cid, place, f"a field does not fit: {error}", error)
+    return records
 
 
 def _header(cid: Cid, head: Any) -> Header:

@@ -260,6 +260,9 @@ Record = (
     | MigratedRecord | UpcastRecord
 )  # fmt: skip
 
+MessageRecord = EventRecord | EmittedRecord | ReceiptRecord
+"""What cells handle: the causes of steps."""
+
 RECORDS: Final[dict[Kind, type[Record] | None]] = {
     Kind.EVENT: EventRecord,
     Kind.EMITTED: EmittedRecord,

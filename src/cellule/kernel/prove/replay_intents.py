@@ -9,12 +9,11 @@ Whether a decision was right is not asked: that would run the policy again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from cellule.kernel.journal.codes import (
     ALLOW,
-    CONTROL,
     DELETED,
     DENY,
     NEXT_BEAT,
@@ -22,11 +21,19 @@ from cellule.kernel.journal.codes import (
     OK,
     PARK,
     SAME,
-    STEP,
     Settled,
 )  # fmt: skip
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import (
+    ControlRecord,
+    DecisionExtras,
+    DecisionRecord,
+    IntentRecord,
+    ReceiptExtras,
+    ReceiptRecord,
+    Record,
+    StepRecord,
+)
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import EFFECT_RECEIPT_REJECTED, TIMER_FIRED, receipt_event
 from cellule.kernel.need import Need, fetch
@@ -35,8 +42,7 @@ from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import intent_digest
 from cellule.kernel.state.ledger import Ledger
-from cellule.values.envelope import open_envelope
-from cellule.values.link import Link
+from cellule.values.envelope import value_of
 
 
 class Contradiction(ValueError):
@@ -91,25 +97,25 @@ class RecordedIntents:
 
     # Intents
 
-    def intended(self, height: int, record: Record) -> None:
+    def intended(self, height: int, record: IntentRecord) -> None:
         """An Intent record; it takes effect with its Decision."""
-        _, cause, position, module_at, key, born, kind_at, params, more = record
+        cause, position = record.cause, record.position
         if (cause, position) != self._asked:
             raise Contradiction(f"intent {position} of {cause} is not the one that follows: {self._asked}")
         self._asked = (cause, position + 1)
-        names = self._frame.names
         self._intent = applying.Intent(
-            height, b"", names[module_at], key, born, names[kind_at], params, more or {}
+            height, b"", record.module, record.key, record.born, record.kind, record.params, record.extras
         )
-        self._check_origin(self._frame.rows[cause - self._frame.header.first], record, self._intent)
+        self._check_origin(self._frame.at(cause), self._intent)
 
-    def _check_origin(self, origin: Record, record: Record, intent: applying.Intent) -> None:
-        if origin[0] == STEP:
-            if [*origin[2:5]] != [*record[3:6]] or origin[6] not in (OK, DELETED):
+    def _check_origin(self, origin: Record, intent: applying.Intent) -> None:
+        if isinstance(origin, StepRecord):
+            cell = (origin.module, origin.key, origin.born)
+            if cell != (intent.base, intent.key, intent.born) or origin.status not in (OK, DELETED):
                 raise Contradiction("the intent is not of the cell that steps")
             return
         letter, self._letter = self._letter, None
-        if origin[0] != CONTROL or letter is None:
+        if not isinstance(origin, ControlRecord) or letter is None:
             raise Contradiction("the intent follows neither a step nor a retry")
         base, key, _, _, asked = letter
         kept = {name: asked[name] for name in ("key", "slot") if name in asked}
@@ -119,36 +125,35 @@ class RecordedIntents:
 
     # Decisions
 
-    def decided(self, record: Record) -> Generator[Need, None, None]:
+    def decided(self, record: DecisionRecord) -> Generator[Need, None, None]:
         """A Decision record: the first of an intent, or what a person decided on a parked one."""
-        _, cause, verdict, more = record
-        more = more or {}
+        cause, verdict, extras = record.cause, record.verdict, record.extras
         intent, self._intent = self._intent, None
         if intent is None:
-            yield from self._decided_later(cause, verdict, more)
+            yield from self._decided_later(cause, verdict, extras)
             return
         if intent.height != cause:
             raise Contradiction(f"intent {intent.height} is followed by the decision on {cause}")
-        yield from self._check_first(intent, verdict, more)
+        yield from self._check_first(intent, verdict, extras)
         data = yield from self._bytes(intent.params)
         step, position = self._asked[0], self._asked[1] - 1
         digest = intent_digest(
             self._world, intent.base, intent.key, intent.born, step, position, intent.kind, data
         )
         slot = self._slot(intent.base, intent.key)
-        yield from applying.decided(self._ledger, slot, intent._replace(digest=digest), verdict, more)
+        yield from applying.decided(self._ledger, slot, intent._replace(digest=digest), verdict, extras)
 
     def _check_first(
-        self, intent: applying.Intent, verdict: int, more: Mapping[str, Any]
+        self, intent: applying.Intent, verdict: int, extras: DecisionExtras
     ) -> Generator[Need, None, None]:
         if verdict not in (ALLOW, DENY, PARK, SAME):
             raise Contradiction(f"there is no verdict {verdict!r}")
         is_timer = verdict == ALLOW and intent.kind == TIMER_SET
-        if verdict != PARK and ("due_ns" in more) != is_timer:
+        if verdict != PARK and ("due_ns" in extras) != is_timer:
             raise Contradiction("timers have a time when they are due, and nothing else has")
-        if "over" in more and (verdict != ALLOW or is_timer):
+        if "over" in extras and (verdict != ALLOW or is_timer):
             raise Contradiction("an intent that is not dispatched brings no module to its limit")
-        self._check_over(intent.base, more)
+        self._check_over(intent.base, extras)
         if verdict == DENY:
             self._owed.add(intent.height)
         known = None
@@ -157,7 +162,7 @@ class RecordedIntents:
                 intent.kind, intent.more["key"], self._ledger.now_ns
             )
         if verdict == SAME:
-            if known is None or known[0] != more.get("same"):
+            if known is None or known[0] != extras.get("same"):
                 raise Contradiction("no intent with its idempotency key stands for it")
             if known[2] is not None:
                 self._owed.add(intent.height)
@@ -165,62 +170,64 @@ class RecordedIntents:
             raise Contradiction(f"intent {known[0]} with its idempotency key is open")
 
     def _decided_later(
-        self, height: int, verdict: int, more: Mapping[str, Any]
+        self, height: int, verdict: int, extras: DecisionExtras
     ) -> Generator[Need, None, None]:
         entry = yield from self._open_intent(height)
-        if entry[5] != books.PARKED or verdict not in (ALLOW, DENY) or "control" not in more:
+        if entry[5] != books.PARKED or verdict not in (ALLOW, DENY) or "control" not in extras:
             raise Contradiction(f"intent {height} is {entry[5]}, and cannot be decided again")
         if verdict == DENY:
             self._owed.add(height)
             return
-        if ("due_ns" in more) != (entry[4] == TIMER_SET):
+        if ("due_ns" in extras) != (entry[4] == TIMER_SET):
             raise Contradiction("timers have a time when they are due, and nothing else has")
-        self._check_over(entry[1], more)
-        yield from applying.approved(self._ledger, height, entry, more)
+        self._check_over(entry[1], extras)
+        yield from applying.approved(self._ledger, height, entry, extras)
 
-    def _check_over(self, base: str, more: Mapping[str, Any]) -> None:
-        if "over" in more and base in self._ledger.book.over:
+    def _check_over(self, base: str, extras: DecisionExtras) -> None:
+        if "over" in extras and base in self._ledger.book.over:
             raise Contradiction(f"{base} is at its limit already")
 
     # Receipts
 
-    def received(self, height: int, record: Record) -> Generator[Need, None, None]:
+    def received(self, height: int, record: ReceiptRecord) -> Generator[Need, None, None]:
         """A Receipt record: its intent is settled."""
-        _, cause, module_at, key, born, status, schema_at, held, how, more = record
-        more, schema = more or {}, self._frame.names[schema_at]
+        cause = record.cause
         entry = yield from self._open_intent(cause)
-        if (entry[1], entry[2], entry[3]) != (self._frame.names[module_at], key, born):
+        if (entry[1], entry[2], entry[3]) != (record.module, record.key, record.born):
             raise Contradiction(f"intent {cause} is not of the cell recorded")
-        slot = self._slot(entry[1], key)
-        self._check_receipt(slot, entry, status, schema, how)
-        self._check_more(entry, status, schema, more)
-        value = held if isinstance(held, Link) else open_envelope(held).data
-        outcome = applying.Outcome(height, status, schema, value, held, how, more)
+        slot = self._slot(record.module, record.key)
+        self._check_receipt(slot, entry, record)
+        self._check_extras(entry, record.status, record.schema, record.extras)
+        outcome = applying.Outcome(
+            height, record.status, record.schema, value_of(record.value), record.value, record.delivery,
+            record.extras,
+        )  # fmt: skip
         self._owed.update((yield from applying.settled(self._ledger, slot, cause, entry, outcome)))
         self._owed.discard(cause)
 
-    def _check_receipt(self, slot: Slot, entry: list[Any], status: int, schema: str, how: int) -> None:
+    def _check_receipt(self, slot: Slot, entry: list[Any], record: ReceiptRecord) -> None:
+        status, schema, delivery = record.status, record.schema, record.delivery
         if status not in _SETTLED or (entry[5] == books.DENIED and status != Settled.DENIED):
             raise Contradiction(f"an intent that is {entry[5]} cannot end with status {status}")
         is_fired = schema == TIMER_FIRED and entry[4] == TIMER_SET and status == Settled.OK
         is_rejected = schema == EFFECT_RECEIPT_REJECTED and status == Settled.FAILED
         if schema != receipt_event(entry[4]) and not is_fired and not is_rejected:
             raise Contradiction(f"{schema} is no receipt of {entry[4]} with status {status}")
-        if not NOBODY <= how <= NEXT_BEAT:
-            raise Contradiction(f"there is no way {how!r} to tell a cell")
+        if not NOBODY <= delivery <= NEXT_BEAT:
+            raise Contradiction(f"there is no way {delivery!r} to tell a cell")
         cell = slot.entry
-        if how != NOBODY and (cell is None or not cell.is_life(entry[3])):
+        if delivery != NOBODY and (cell is None or not cell.is_life(entry[3])):
             raise Contradiction("the cell that is told is not there")
 
-    def _check_more(self, entry: list[Any], status: int, schema: str, more: Mapping[str, Any]) -> None:
+    def _check_extras(self, entry: list[Any], status: int, schema: str, extras: ReceiptExtras) -> None:
         is_waiting = entry[5] == books.WAITING
-        if "fired" in more and not is_waiting and more["fired"] != entry[6].get("due"):
+        if "fired" in extras and not is_waiting and extras["fired"] != entry[6].get("due"):
             raise Contradiction("the timer that fired is not that of the intent")
-        if schema == TIMER_FIRED and "fired" not in more and not is_waiting:
+        if schema == TIMER_FIRED and "fired" not in extras and not is_waiting:
             raise Contradiction("the intent's timer has not fired")
-        if "exhausted" in more and (status == Settled.OK or entry[5] != books.OPEN):
+        if "exhausted" in extras and (status == Settled.OK or entry[5] != books.OPEN):
             raise Contradiction("an intent that no adapter gave up leaves no dead letter")
-        if "under" in more and (entry[5] != books.OPEN or entry[1] not in self._ledger.book.over):
+        if "under" in extras and (entry[5] != books.OPEN or entry[1] not in self._ledger.book.over):
             raise Contradiction(f"{entry[1]} is not at its limit")
 
     # The ledger
@@ -234,11 +241,12 @@ class RecordedIntents:
     def _slot(self, base: str, key: bytes) -> Slot:
         return self._ledger.cells(base).slot(key)
 
-    def _bytes(self, held: Any) -> Generator[Need, None, bytes]:
-        if not isinstance(held, Link):
-            return open_envelope(held).data
-        found = yield from fetch(self._ledger.nodes, (held.cid,))
-        return found[held.cid]
+    def _bytes(self, stored: Any) -> Generator[Need, None, bytes]:
+        value = value_of(stored)
+        if isinstance(value, bytes):
+            return value
+        found = yield from fetch(self._ledger.nodes, (value.cid,))
+        return found[value.cid]
 
 
 _SETTLED = frozenset(int(status) for status in Settled)

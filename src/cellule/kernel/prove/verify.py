@@ -15,9 +15,9 @@ from uuid import UUID
 
 from cellule.errors import CelluleError
 from cellule.kernel.decide.steps import Emission, Result
-from cellule.kernel.journal.codes import EMITTED, INTENT, STEP, UPCAST, Status
+from cellule.kernel.journal.codes import Status
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import EmittedRecord, IntentRecord, StepRecord, UpcastRecord
 from cellule.kernel.need import Need
 from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.prove.replay import Witness
@@ -25,7 +25,7 @@ from cellule.kernel.state.cells import Slot
 from cellule.kernel.world import World
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import cid_of
-from cellule.values.envelope import open_envelope
+from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
 
@@ -63,31 +63,61 @@ class Verifier:
     def witness(self, world: World) -> Witness:
         """The function `Replay` calls before it applies a step."""
 
-        def look(frame: Frame, height: int, slot: Slot) -> Generator[Need, None, None]:
+        def look(frame: Frame, height: int, record: StepRecord, slot: Slot) -> Generator[Need, None, None]:
             if self.difference is None:
-                yield from self._look(world, frame, height, slot)
+                yield from self._look(world, RecordedStep.of(frame, height, record), frame, slot)
 
         return look
 
-    def _look(self, world: World, frame: Frame, height: int, slot: Slot) -> Generator[Need, None, None]:
-        position = height - frame.header.first
-        record = frame.rows[position]
-        more = record[10] or {}
-        if more.get("timed_out") or more.get("code") == CODE_UNAVAILABLE:
+    def _look(
+        self, world: World, recorded: RecordedStep, frame: Frame, slot: Slot
+    ) -> Generator[Need, None, None]:
+        extras = recorded.step.extras
+        if extras.get("timed_out") or extras.get("code") == CODE_UNAVAILABLE:
             self.skipped += 1
             return
         yield from _current_era(world)
-        upcasts = _upcasts_before(frame, position)
-        result = yield from world.stepper.compute(slot, height - len(upcasts), frame.header.entropy)
+        height = recorded.height - len(recorded.upcasts)
+        result = yield from world.stepper.compute(slot, height, frame.header.entropy)
         self.steps += 1
-        found = _differs(world, frame, position, slot, result, upcasts)
+        found = _differs(world, recorded, slot, result)
         if found is not None:
             message = slot.queue[0]
-            field, recorded, computed = found
+            field, before, computed = found
             self.difference = Difference(
-                world.world_id, height, (slot.cells.base, slot.key), (message.height, message.schema),
-                field, recorded, computed, _code(world, slot, result.era),
+                world.world_id, recorded.height, (slot.cells.base, slot.key),
+                (message.height, message.schema), field, before, computed, _code(world, slot, result.era),
             )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step as a frame has it: the upcasts before it, and the events and requests that stand behind it."""
+
+    height: int
+    step: StepRecord
+    upcasts: list[UpcastRecord]
+    emitted: list[EmittedRecord]
+    asked: list[IntentRecord]
+
+    @classmethod
+    def of(cls, frame: Frame, height: int, step: StepRecord) -> RecordedStep:
+        """The records that belong to the step at a height."""
+        found = cls(height, step, [], [], [])
+        for before in range(height - 1, frame.header.first - 1, -1):
+            record = frame.at(before)
+            if not isinstance(record, UpcastRecord):
+                break
+            found.upcasts.insert(0, record)
+        for after in range(height + 1, frame.header.last + 1):
+            match frame.at(after):
+                case StepRecord() | UpcastRecord():
+                    break
+                case EmittedRecord(cause=cause) as emitted if cause == height:
+                    found.emitted.append(emitted)
+                case IntentRecord(cause=cause) as asked if cause == height:
+                    found.asked.append(asked)
+        return found
 
 
 def _current_era(world: World) -> Generator[Need, None, None]:
@@ -97,53 +127,35 @@ def _current_era(world: World) -> Generator[Need, None, None]:
         yield from world.eras.open()
 
 
-def _upcasts_before(frame: Frame, position: int) -> list[Record]:
-    start = position
-    while start and frame.rows[start - 1][0] == UPCAST:
-        start -= 1
-    return frame.rows[start:position]
-
-
 def _differs(
-    world: World, frame: Frame, position: int, slot: Slot, result: Result, upcasts: list[Record]
+    world: World, recorded: RecordedStep, slot: Slot, result: Result
 ) -> tuple[str, object, object] | None:
-    record = frame.rows[position]
-    _, _, _, _, _, era, status, version, _, state, more = record
-    more = more or {}
-    computed_upcasts = [[step.old, step.new] for step in result.upcasts]
+    step, extras = recorded.step, recorded.step.extras
+    upcasts = [[each.schema_from, each.schema_to] for each in recorded.upcasts]
     pairs: list[tuple[str, object, object]] = [
-        ("status", Status(status).name, Status(result.status).name),
-        ("error", more.get("code", ""), result.code),
-        ("era", era, result.era),
-        ("version", version, result.version),
-        ("upcasts", [[frame.names[step[4]], frame.names[step[5]]] for step in upcasts], computed_upcasts),
-        ("state", _bytes_of(state), _as_recorded(state, result.state)),
-        ("reply", _bytes_of(more.get("reply")), result.reply),
-        ("ann", _bytes_of(more.get("ann")), result.ann),
+        ("status", Status(step.status).name, Status(result.status).name),
+        ("error", extras.get("code", ""), result.code),
+        ("era", step.era, result.era),
+        ("version", step.version, result.version),
+        ("upcasts", upcasts, [[each.old, each.new] for each in result.upcasts]),
+        ("state", _bytes_of(step.state), _as_recorded(step.state, result.state)),
+        ("reply", _bytes_of(extras.get("reply")), result.reply),
+        ("ann", _bytes_of(extras.get("ann")), result.ann),
     ]
-    for field, recorded, computed in pairs:
-        if recorded != computed:
-            return _field(field, recorded, computed)
-    return _emissions_differ(world, frame, position, slot, result) or _requests_differ(
-        frame, position, result
-    )
+    for field, before, computed in pairs:
+        if before != computed:
+            return _field(field, before, computed)
+    return _emissions_differ(world, recorded, slot, result) or _requests_differ(recorded.asked, result)
 
 
-def _requests_differ(frame: Frame, position: int, result: Result) -> tuple[str, object, object] | None:
+def _requests_differ(recorded: list[IntentRecord], result: Result) -> tuple[str, object, object] | None:
     """Whether the step asks for other effects than recorded; what was decided is not asked anew."""
-    height = frame.header.first + position
-    recorded = []
-    for record in frame.rows[position + 1 :]:
-        if record[0] in (STEP, UPCAST):
-            break
-        if record[0] == INTENT and record[1] == height:
-            recorded.append(record)
     for at in range(max(len(recorded), len(result.asked))):
-        before = _recorded_request(frame, recorded[at]) if at < len(recorded) else None
+        before = _recorded_request(recorded[at]) if at < len(recorded) else None
         after = None
         if at < len(result.asked):
             asked = result.asked[at]
-            params = recorded[at][7] if at < len(recorded) else None
+            params = recorded[at].params if at < len(recorded) else None
             after = [asked.effect.kind, _as_recorded(params, asked.params), asked.slot, asked.key]
         if before is None or after is None:
             return f"effects[{at}]", _shown_request(before), _shown_request(after)
@@ -156,9 +168,9 @@ def _requests_differ(frame: Frame, position: int, result: Result) -> tuple[str, 
 _REQUEST = ("kind", "params", "slot", "key")
 
 
-def _recorded_request(frame: Frame, record: Record) -> list[object]:
-    more = record[8] or {}
-    return [frame.names[record[6]], _bytes_of(record[7]), more.get("slot"), more.get("key")]
+def _recorded_request(record: IntentRecord) -> list[object]:
+    extras = record.extras
+    return [record.kind, _bytes_of(record.params), extras.get("slot"), extras.get("key")]
 
 
 def _shown_request(request: list[Any] | None) -> object:
@@ -170,38 +182,28 @@ def _shown_request(request: list[Any] | None) -> object:
 
 
 def _emissions_differ(
-    world: World, frame: Frame, position: int, slot: Slot, result: Result
+    world: World, recorded: RecordedStep, slot: Slot, result: Result
 ) -> tuple[str, object, object] | None:
-    height = frame.header.first + position
-    stepper = world.stepper
+    height, stepper, emitted = recorded.height, world.stepper, recorded.emitted
     expected: list[Emission] = []
     failure = stepper.failure_event(slot, slot.queue[0], height, result)
     if failure is not None:
         expected.append(failure)
     expected.extend(stepper.stopped_cascade(slot, height, event) or event for event in result.emissions)
-    recorded = []
-    for record in frame.rows[position + 1 :]:
-        if record[0] == STEP or record[0] == UPCAST:
-            break
-        if record[0] == EMITTED and record[1] == height:
-            recorded.append(record)
-    for at in range(max(len(recorded), len(expected))):
-        before = _emitted(frame, recorded[at]) if at < len(recorded) else None
+    for at in range(max(len(emitted), len(expected))):
+        before = _emission(emitted[at]) if at < len(emitted) else None
         after = list(expected[at]) if at < len(expected) else None
         if before != after:
             return f"emitted[{at}]", _shown_event(before), _shown_event(after)
     return None
 
 
-def _emitted(frame: Frame, record: Record) -> list[Any]:
-    targets = [(frame.names[position], key) for position, key in record[5]]
-    return [record[2], frame.names[record[3]], _bytes_of(record[4]), targets]
+def _emission(record: EmittedRecord) -> list[Any]:
+    return [record.depth, record.schema, _bytes_of(record.value), record.targets]
 
 
-def _bytes_of(held: Any) -> object:
-    if held is None or isinstance(held, Link):
-        return held
-    return open_envelope(held).data
+def _bytes_of(stored: Any) -> object:
+    return None if stored is None else value_of(stored)
 
 
 def _as_recorded(recorded: Any, state: bytes | None) -> object:

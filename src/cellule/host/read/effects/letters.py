@@ -8,6 +8,7 @@ from typing import Any, Final
 from cellule.host.read.effects.model import Letter
 from cellule.host.read.reader import Reader
 from cellule.kernel.index.keys import pair_key, pair_of
+from cellule.kernel.journal.records import ReceiptRecord
 from cellule.kernel.need import Need
 from cellule.kernel.world import World
 from cellule.values.cbor import decode_trusted
@@ -42,10 +43,10 @@ async def _letter(reader: Reader, height: int, row: Any) -> Letter:
     if not isinstance(what, dict):
         return Letter(height, base, key, code, text, schema=what[2], cause=what[0])
     frame = await reader.frame(height)
-    record = frame.rows[height - frame.header.first]
-    told: Any = decode_trusted(await reader.bytes_of(record[7]))
+    receipt = frame.expect(height, ReceiptRecord)
+    told: Any = decode_trusted(await reader.bytes_of(receipt.value))
     return Letter(
-        height, base, key, code, text, cause=record[1], kind=what["kind"], intent=told["intent_id"],
+        height, base, key, code, text, cause=receipt.cause, kind=what["kind"], intent=told["intent_id"],
         intent_height=what["height"],
     )  # fmt: skip
 

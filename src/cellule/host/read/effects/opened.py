@@ -17,8 +17,8 @@ from cellule.host.read.effects.model import EffectView
 from cellule.host.read.effects.reasons import Performed, attempts_of, reason_of
 from cellule.host.read.reader import Reader
 from cellule.kernel.index.keys import pair_key, pair_of
-from cellule.kernel.journal.codes import DECISION
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
 from cellule.kernel.need import Need
 from cellule.kernel.state.intent_book import OPEN, PARKED
 from cellule.kernel.state.intent_id import intent_text
@@ -106,21 +106,20 @@ class OpenIntents:
     async def view(self, intent: OpenIntent, frame: Frame) -> EffectView:
         """An open intent as it is shown; `frame` holds its record."""
         height, (digest, base, key, born, kind, status, kept) = intent
-        record = frame.rows[height - frame.header.first]
         view = EffectView(
-            intent_text(digest), height, record[1], kind, base, key, born, status, frame.header.now_ns, "",
-            kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
+            intent_text(digest), height, frame.at(height).cause, kind, base, key, born, status,
+            frame.header.now_ns, "", kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
             pair_of(kept["due"])[0] if "due" in kept else None,
         )  # fmt: skip
         if status == OPEN:
             pool = self._node.pool
             row = await find_row(self._node.engine, self._node.clock, digest, pool)
             view = replace(view, attempts=None if row is None else attempts_of(row))
-        return replace(view, reason=await self._reason(view, kept.get("same"), first_decision(frame, height)))
+        text = first_decision(frame, height).get("text", "")
+        return replace(view, reason=await self._reason(view, kept.get("same"), text))
 
-    async def _reason(self, view: EffectView, same: int | None, decision: dict[str, Any]) -> str:
-        performed = await self._performed()
-        return reason_of(view, same, decision.get("text", ""), performed, self._node.clock.now_ns())
+    async def _reason(self, view: EffectView, same: int | None, text: str) -> str:
+        return reason_of(view, same, text, await self._performed(), self._node.clock.now_ns())
 
     async def _performed(self) -> Performed:
         """Where effects are performed, as far as this process knows."""
@@ -131,13 +130,12 @@ class OpenIntents:
         return "elsewhere" if any(each.owns for each in await self._node.ownership.sessions()) else "nowhere"
 
 
-def first_decision(frame: Frame, height: int) -> dict[str, Any]:
+def first_decision(frame: Frame, height: int) -> DecisionExtras:
     """What stands in the decision right behind an Intent record."""
-    at = height + 1 - frame.header.first
-    record = frame.rows[at] if at < len(frame.rows) else None
-    if record is None or record[0] != DECISION or record[1] != height:
+    record = frame.at(height + 1) if height < frame.header.last else None
+    if not isinstance(record, DecisionRecord) or record.cause != height:
         return {}
-    return dict(record[3] or {})
+    return record.extras
 
 
 def _page(begin: bytes) -> Any:

@@ -17,9 +17,9 @@ from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.effects.model import DecisionView, EffectDetail, EffectView, ReceiptView
 from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import shown
-from cellule.kernel.journal.codes import DECISION, INTENT, NOBODY, RECEIPT, Settled, VerdictCode
+from cellule.kernel.journal.codes import NOBODY, Settled, VerdictCode
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.table import Row as Record
+from cellule.kernel.journal.records import DecisionRecord, IntentRecord, ReceiptRecord
 from cellule.kernel.state.intent_id import intent_digest, intent_text
 
 SEARCH_WINDOW: Final = 10_000  # records of one stretch of the search, which goes backwards
@@ -42,8 +42,8 @@ class Past:
         while last > least:
             first = max(least, last - SEARCH_WINDOW) + 1
             async for frame in self._frames(first, last):
-                for height, record in _of_kind(frame, INTENT):
-                    if await self._digest(frame, record) == digest:
+                for height, record in frame.of(IntentRecord):
+                    if await self._digest(record) == digest:
                         return height
             last = first - 1
             if progress is not None:
@@ -55,11 +55,11 @@ class Past:
             if not least else "Further back it is only found by its height.",
         )  # fmt: skip
 
-    async def intent(self, height: int) -> tuple[Frame, Record]:
+    async def intent(self, height: int) -> tuple[Frame, IntentRecord]:
         """The Intent record at a height, and its frame; `Rejected` where another record stands."""
         frame = await self._reader.frame(height)
-        record = frame.rows[height - frame.header.first]
-        if record[0] != INTENT:
+        record = frame.at(height)
+        if not isinstance(record, IntentRecord):
             raise Rejected(
                 "host.not_an_effect", "the record at height {height} is no request for an effect",
                 height=height, hint=f"See what it is: cellule journal show {height}.",
@@ -70,61 +70,60 @@ class Past:
         self, height: int, opened: EffectView | None, progress: Progress | None = None
     ) -> EffectDetail:
         """All that the journal says of an intent; `opened` is its view while it is open."""
-        frame, record = await self.intent(height)
+        frame, intent = await self.intent(height)
         decisions: list[DecisionView] = []
         receipt: ReceiptView | None = None
         head = await read_head(self._node.engine, self._info)
         looked = 0
         async for each in self._frames(frame.header.last, head.height):
-            decisions += [_decision(each, at, found) for at, found in _of_kind(each, DECISION, height)]
-            for at, found in _of_kind(each, RECEIPT, height):
-                receipt = await self._receipt(each, at, found)
+            for at, record in each.numbered():
+                if record.cause == height and isinstance(record, DecisionRecord):
+                    decisions.append(_decision(each, at, record))
+                elif record.cause == height and isinstance(record, ReceiptRecord):
+                    receipt = await self._receipt(each, at, record)
             looked += 1
             if receipt is not None or (opened is not None and looked >= WALK_FRAMES_MAX):
                 break
             if progress is not None:
                 progress(each.header.last - height, head.height - height)
-        view = opened or await self._settled(frame, height, record, decisions, receipt)
-        return EffectDetail(view, await self._params(frame, height, record), tuple(decisions), receipt)
+        view = opened or await self._settled(frame, height, intent, decisions, receipt)
+        return EffectDetail(view, await self._params(height, intent), tuple(decisions), receipt)
 
     async def _settled(
-        self, frame: Frame, height: int, record: Record, decisions: list[DecisionView],
+        self, frame: Frame, height: int, record: IntentRecord, decisions: list[DecisionView],
         receipt: ReceiptView | None,
     ) -> EffectView:  # fmt: skip
-        _, cause, _, base, key, born, kind, _, more = record
-        more = more or {}
+        extras = record.extras
         first = decisions[0] if decisions else None
         status = "settling" if receipt is None else receipt.status
         reason = "" if receipt is None else receipt.text
         return EffectView(
-            intent_text(await self._digest(frame, record)), height, cause, frame.names[kind],
-            frame.names[base], key, born, status, frame.header.now_ns, reason, more.get("key"),
-            more.get("slot"), None if first is None else first.grant, None if first is None else first.rule,
+            intent_text(await self._digest(record)), height, record.cause, record.kind, record.module,
+            record.key, record.born, status, frame.header.now_ns, reason, extras.get("key"),
+            extras.get("slot"), None if first is None else first.grant, None if first is None else first.rule,
         )  # fmt: skip
 
-    async def _params(self, frame: Frame, height: int, record: Record) -> Any:
+    async def _params(self, height: int, record: IntentRecord) -> Any:
         manifest = await self._reader.manifest_at(height)
-        effect = manifest.effects.get(frame.names[record[6]])
-        data = await self._reader.bytes_of(record[7])
+        effect = manifest.effects.get(record.kind)
+        data = await self._reader.bytes_of(record.params)
         return shown(data, None if effect is None else effect.params, manifest)
 
-    async def _receipt(self, frame: Frame, height: int, record: Record) -> ReceiptView:
-        _, _, _, _, _, status, schema_at, held, how, more = record
-        more, schema = more or {}, frame.names[schema_at]
-        manifest = await self._reader.manifest_at(height)
-        value = shown(await self._reader.bytes_of(held), schema, manifest)
+    async def _receipt(self, frame: Frame, height: int, record: ReceiptRecord) -> ReceiptView:
+        extras, manifest = record.extras, await self._reader.manifest_at(height)
+        value = shown(await self._reader.bytes_of(record.value), record.schema, manifest)
         return ReceiptView(
-            height, Settled(status).name.lower(), frame.header.now_ns, schema, value, how != NOBODY,
-            more.get("code", ""), more.get("text", ""), more.get("by", ""), more.get("attempts", 0),
-            more.get("exhausted", False), more.get("who"), more.get("why"), more.get("control"),
+            height, Settled(record.status).name.lower(), frame.header.now_ns, record.schema, value,
+            record.delivery != NOBODY, extras.get("code", ""), extras.get("text", ""), extras.get("by", ""),
+            extras.get("attempts", 0), extras.get("exhausted", False), extras.get("who"), extras.get("why"),
+            extras.get("control"),
         )  # fmt: skip
 
-    async def _digest(self, frame: Frame, record: Record) -> bytes:
-        _, cause, position, base, key, born, kind, held, _ = record
-        params = await self._reader.bytes_of(held)
+    async def _digest(self, record: IntentRecord) -> bytes:
         return intent_digest(
-            self._info.id.bytes, frame.names[base], key, born, cause, position, frame.names[kind], params
-        )
+            self._info.id.bytes, record.module, record.key, record.born, record.cause, record.position,
+            record.kind, await self._reader.bytes_of(record.params),
+        )  # fmt: skip
 
     async def _frames(self, first: int, last: int) -> AsyncIterator[Frame]:
         """The frames whose last heights lie in a range."""
@@ -133,18 +132,10 @@ class Past:
             yield decode_frame(data)
 
 
-def _of_kind(frame: Frame, kind: int, cause: int | None = None) -> list[tuple[int, Record]]:
-    first = frame.header.first
-    return [
-        (first + at, record)
-        for at, record in enumerate(frame.rows)
-        if record[0] == kind and cause in (None, record[1])
-    ]
-
-
-def _decision(frame: Frame, height: int, record: Record) -> DecisionView:
-    more = record[3] or {}
+def _decision(frame: Frame, height: int, record: DecisionRecord) -> DecisionView:
+    extras = record.extras
     return DecisionView(
-        height, VerdictCode(record[2]).name.lower(), frame.header.now_ns, more.get("rule"), more.get("grant"),
-        more.get("code", ""), more.get("text", ""), more.get("due_ns"), more.get("same"), more.get("control"),
+        height, VerdictCode(record.verdict).name.lower(), frame.header.now_ns, extras.get("rule"),
+        extras.get("grant"), extras.get("code", ""), extras.get("text", ""), extras.get("due_ns"),
+        extras.get("same"), extras.get("control"),
     )  # fmt: skip
