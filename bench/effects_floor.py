@@ -25,11 +25,12 @@ import msgspec
 from bench.effects_app import Answer, Ask, Job, Wanted, job, nothing
 from cellule import Receipt
 from cellule.host.ingress.handles import WorldHandle
-from cellule.kernel.journal.codes import EVENT, RECEIPT, STEP
+from cellule.kernel.journal.records import EventRecord, ReceiptRecord, Record, StepRecord
 from cellule.store import keys
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.engines.sqlite.group import Decision
 from cellule.store.engines.sqlite.writer import Waiting
+from cellule.values.envelope import value_of
 
 _UPSERT = "INSERT INTO rows (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 _DELETE = "DELETE FROM rows WHERE key = ?"
@@ -80,26 +81,33 @@ async def commits_of(world: WorldHandle, groups: Iterable[Rows], first: int) -> 
         cleared = [(key,) for key, value in rows.items() if value is None]
         heights = {keys.journal_height(key) for key, _ in written if journal[0] <= key < journal[1]}
         answers = sum(inbox[0] <= key < inbox[1] for key, _ in written)
-        records = [
-            (frames[height].names, record) for height in sorted(heights) for record in frames[height].rows
-        ]
+        records = [record for height in sorted(heights) for record in frames[height].records]
         commits.append(
             Commit(_events(records), answers, _receipts(records), written, cleared, _states(records))
         )
     return commits
 
 
-def _events(records: list[tuple[Any, Any]]) -> list[bytes]:
-    return [each[4][0] for names, each in records if each[0] == EVENT and names[each[3]] == "bench/Wanted@1"]
+def _events(records: list[Record]) -> list[bytes]:
+    events = [each for each in records if isinstance(each, EventRecord) and each.schema == "bench/Wanted@1"]
+    return [_inline(event.value) for event in events]
 
 
-def _receipts(records: list[tuple[Any, Any]]) -> list[tuple[str, bytes]]:
-    return [(each[3].decode(), each[7][0]) for _, each in records if each[0] == RECEIPT]
+def _receipts(records: list[Record]) -> list[tuple[str, bytes]]:
+    receipts = [each for each in records if isinstance(each, ReceiptRecord)]
+    return [(receipt.key.decode(), _inline(receipt.value)) for receipt in receipts]
 
 
-def _states(records: list[tuple[Any, Any]]) -> dict[str, bytes]:
+def _states(records: list[Record]) -> dict[str, bytes]:
     """The newest state of each job that stepped."""
-    return {each[3].decode(): each[9][0] for _, each in records if each[0] == STEP and each[3]}
+    steps = [each for each in records if isinstance(each, StepRecord) and each.key]
+    return {step.key.decode(): _inline(step.state) for step in steps}
+
+
+def _inline(stored: Any) -> bytes:
+    value = value_of(stored)
+    assert isinstance(value, bytes)
+    return value
 
 
 class _WireReceipt(msgspec.Struct, frozen=True):

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 from bench.ingest_jobs import Job, States
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.journal import frame_rows
-from cellule.kernel.journal.codes import STEP
-from cellule.kernel.journal.frame import Frame, decode_frame, encode_frame
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.records import StepRecord
 from cellule.store import keys
+from tests.support.frames import encode_records
 
 _UPSERT = "INSERT INTO rows (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
@@ -52,14 +53,14 @@ async def commits_since(world: WorldHandle, height: int, events: Sequence[Any], 
 async def _frames(world: WorldHandle, first: int) -> AsyncIterator[tuple[Frame, bytes, int]]:
     """Each frame with its bytes, and how many events it holds."""
     async for frame in world.frames(first):
-        data = encode_frame(frame.header, frame.names, frame.rows, linked=False)
+        data = encode_records(frame.header, frame.records, frame.names)
         assert decode_frame(data).cid == frame.cid
-        yield frame, data, len(frame.rows) // 2  # each event has its record and a step's
+        yield frame, data, len(frame.records) // 2  # each event has its record and a step's
 
 
 def _states(frame: Frame) -> dict[bytes, bytes]:
     """The newest state of each cell that stepped."""
-    return {record[3]: record[9][0] for record in frame.rows if record[0] == STEP}
+    return {step.key: step.state[0] for _, step in frame.of(StepRecord) if isinstance(step.state, list)}
 
 
 class Floor:

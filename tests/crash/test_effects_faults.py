@@ -14,6 +14,7 @@ from cellule.effects.adapter import AdapterLimits
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from cellule.errors import Unavailable
 from cellule.host.outbox.rows import rows_range
+from cellule.kernel.journal.records import IntentRecord, ReceiptRecord
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE
@@ -29,7 +30,6 @@ LANES = 2
 ORDERS = 3
 PAYMENTS = load_app(Path(__file__).parents[1] / "node_apps" / "payments.py")
 LIMITS = AdapterLimits(timeout_s=5, attempts=20, backoff_s=0.001, backoff_max_s=0.01, needs_grant=True)
-INTENT, RECEIPT = 6, 3
 
 
 async def life(folder, disk, url):
@@ -82,8 +82,10 @@ async def run_once(folder, fail_at, kind):
                 [info] = await check_store(engine, programs)
                 records = await records_of(engine, info)
                 assert (await engine.scan(*rows_range(), limit=10)).items == []
-            intents = [height for height, record in records if record[0] == INTENT]
-            assert sorted(record[1] for _, record in records if record[0] == RECEIPT) == intents
+            intents = [height for height, record in records if isinstance(record, IntentRecord)]
+            assert (
+                sorted(record.cause for _, record in records if isinstance(record, ReceiptRecord)) == intents
+            )
             assert len(intents) == 2 * ORDERS
             assert all(len(set(calls)) == 1 for calls in bank.calls.values())
     finally:

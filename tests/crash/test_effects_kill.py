@@ -16,6 +16,7 @@ from cellule.assembly import open as open_node
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from cellule.host.outbox.rows import rows_range
+from cellule.kernel.journal.records import IntentRecord, ReceiptRecord
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE
@@ -30,7 +31,6 @@ RUNS = 4 if FULL else 2
 CHILD = Path(__file__).with_name("effects_child.py")
 PAYMENTS = load_app(Path(__file__).parents[1] / "node_apps" / "payments.py")
 LIMITS = AdapterLimits(timeout_s=5, backoff_s=0.005, backoff_max_s=0.05, needs_grant=True)
-INTENT, RECEIPT = 6, 3
 
 
 def run_and_kill(folder, life, url, moments):
@@ -80,8 +80,8 @@ async def check_journal(folder):
             assert (await engine.check()).ok
             [info] = await check_store(engine, programs)
             records = await records_of(engine, info)
-            intents = [height for height, record in records if record[0] == INTENT]
-            settled = [record[1] for _, record in records if record[0] == RECEIPT]
+            intents = [height for height, record in records if isinstance(record, IntentRecord)]
+            settled = [record.cause for _, record in records if isinstance(record, ReceiptRecord)]
             assert sorted(settled) == intents
             page = await engine.scan(*rows_range(), limit=10)
             assert page.items == []

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cellule.assembly import open as open_node
 from cellule.errors import CelluleError
-from cellule.kernel.journal.codes import EVENT
+from cellule.kernel.journal.records import EventRecord
 from tests.support.nodes import load_app
 
 TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
@@ -43,7 +43,7 @@ async def tail(folder, name, count):
             if frame.header.first != height + 1:
                 sys.exit(f"a gap behind {height}")
             height = frame.header.last
-            events += sum(record[0] == EVENT for record in frame.rows)
+            events += len(list(frame.of(EventRecord)))
             if events >= int(count):
                 break
         say("contiguous", height)

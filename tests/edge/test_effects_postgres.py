@@ -12,7 +12,7 @@ from cellule.effects.adapter import AdapterLimits, FunctionAdapter
 from cellule.host.outbox.pool import PoolOptions
 from cellule.host.outbox.rows import marker_range, place_range, rows_range
 from cellule.host.outbox.signatures import NodeKey
-from cellule.kernel.journal.codes import INTENT, RECEIPT
+from cellule.kernel.journal.records import IntentRecord, ReceiptRecord
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.postgres import PostgresEngine
 from tests.support.nodes import check_store, load_app, open_node, records_of
@@ -67,9 +67,9 @@ async def test_open_effects_outlive_their_process_and_are_settled_once(postgres_
         for begin, end in (rows_range(), place_range(), marker_range()):
             assert (await engine.scan(begin, end, limit=10)).items == []
     programs.close()
-    intents = [height for height, record in records if record[0] == INTENT]
+    intents = [height for height, record in records if isinstance(record, IntentRecord)]
     assert len(intents) == 2 * ORDERS
-    assert sorted(record[1] for _, record in records if record[0] == RECEIPT) == intents
+    assert sorted(record.cause for _, record in records if isinstance(record, ReceiptRecord)) == intents
     assert [len(keys) for keys in outside.visits.values()] == [1] * ORDERS
 
 

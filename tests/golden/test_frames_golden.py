@@ -14,8 +14,15 @@ from uuid import UUID
 import pytest
 
 from cellule.kernel.items import ControlItem, EventItem, Pace
-from cellule.kernel.journal.codes import DECISION, INTENT, RECEIPT, STEP, Status
-from cellule.kernel.journal.table import KINDS
+from cellule.kernel.journal.codes import Kind, Status
+from cellule.kernel.journal.records import (
+    DecisionRecord,
+    EventRecord,
+    IntentRecord,
+    ReceiptRecord,
+    StepRecord,
+)
+from cellule.kernel.journal.table import BY_CLASS, KINDS
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
@@ -251,19 +258,11 @@ def test_the_snapshot_and_its_blocks_have_the_frozen_bytes(again, frozen):
 def test_the_frozen_frames_hold_every_kind_of_record_and_every_status(frozen):
     frames = [bytes.fromhex(row["hex"]) for row in frozen["frames"]]
     decoded = list(check_frames(frames, Position(0, None)))
-    records = [record for frame in decoded for record in frame.rows]
-    assert {record[0] for record in records} == set(KINDS) - {RECEIPT, INTENT, DECISION}  # in intents.json
-    assert {record[6] for record in records if record[0] == STEP} == {int(status) for status in Status}
-    known = {name for record in records if record[0] in (1, STEP) for name in record[-1] or ()}
-    assert known == {
-        "dedupe",
-        "correlation",
-        "expected",
-        "reply",
-        "ann",
-        "code",
-        "text",
-        "timed_out",
-        "log",
-        "size",
-    }
+    records = [record for frame in decoded for record in frame.records]
+    elsewhere = {ReceiptRecord, IntentRecord, DecisionRecord}  # in intents.json
+    assert {type(record) for record in records} == set(BY_CLASS) - elsewhere
+    statuses = {record.status for record in records if isinstance(record, StepRecord)}
+    assert statuses == {int(status) for status in Status}
+    extended = [record for record in records if isinstance(record, EventRecord | StepRecord)]
+    found = {name for record in extended for name in record.extras}
+    assert found == {*KINDS[Kind.EVENT].extras, *KINDS[Kind.STEP].extras}

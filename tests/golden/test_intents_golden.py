@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cellule.kernel.journal.codes import DECISION, INTENT, RECEIPT, TIMER, Settled, VerdictCode
+from cellule.kernel.journal.codes import Settled, VerdictCode
+from cellule.kernel.journal.fields import ScheduleTimer
+from cellule.kernel.journal.records import DecisionRecord, IntentRecord, ReceiptRecord, TimerRecord
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.prove.check import Position, check_frames, reachable
 from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, intent_text
@@ -149,20 +151,22 @@ def test_ids_and_hashes_of_keys_are_frozen(again, frozen):
 
 def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
     frames = [bytes.fromhex(row["hex"]) for row in frozen["frames"]]
-    records = [record for frame in check_frames(frames, Position(0, None)) for record in frame.rows]
-    fields = {kind: set() for kind in (INTENT, DECISION, RECEIPT)}
+    records = [record for frame in check_frames(frames, Position(0, None)) for record in frame.records]
+    fields = {kind: set() for kind in (IntentRecord, DecisionRecord, ReceiptRecord)}
     for record in records:
-        if record[0] in fields:
-            fields[record[0]] |= set(record[-1] or ())
-    assert fields[INTENT] == {"key", "slot"}
-    assert fields[DECISION] == {
+        if type(record) in fields:
+            fields[type(record)] |= set(record.extras)
+    assert fields[IntentRecord] == {"key", "slot"}
+    assert fields[DecisionRecord] == {
         "rule", "grant", "period", "due_ns", "code", "text", "same", "over", "control",
     }  # fmt: skip
-    assert fields[RECEIPT] == {
+    assert fields[ReceiptRecord] == {
         "fired", "by", "attempts", "exhausted", "who", "why", "code", "text", "under", "control", "depth",
     }  # fmt: skip
-    assert {record[2] for record in records if record[0] == DECISION} == {int(each) for each in VerdictCode}
-    ends = {record[5] for record in records if record[0] == RECEIPT}
+    verdicts = {record.verdict for record in records if isinstance(record, DecisionRecord)}
+    assert verdicts == {int(each) for each in VerdictCode}
+    ends = {record.status for record in records if isinstance(record, ReceiptRecord)}
     assert ends == {int(each) for each in Settled}
-    assert {record[8] for record in records if record[0] == RECEIPT} == {0, 1, 2}
-    assert {record[4][0] for record in records if record[0] == TIMER and record[4]} == {"schedule"}
+    assert {record.delivery for record in records if isinstance(record, ReceiptRecord)} == {0, 1, 2}
+    timers = {type(record.what) for record in records if isinstance(record, TimerRecord) and record.what}
+    assert timers == {ScheduleTimer}

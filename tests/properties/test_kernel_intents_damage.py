@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 
 from cellule.errors import Corrupted
 from cellule.kernel.items import EventItem
-from cellule.kernel.journal.codes import CONTROL, DECISION, INTENT, RECEIPT, TIMER
+from cellule.kernel.journal.fields import RetentionTimer, ScheduleTimer
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import (
+    ControlRecord,
+    DecisionRecord,
+    IntentRecord,
+    ReceiptRecord,
+    TimerRecord,
+)
 from cellule.kernel.need import Need, Nodes, drive
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.prove.verify import Verifier
@@ -25,11 +32,12 @@ from cellule.kernel.world import World
 from cellule.values.cbor import decode, encode, links_of
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.frames import fields_of, rows_of, with_change
 from tests.support.kernel_bank import HOUR, MINUTE, PROGRAMS, SECOND, Bank, document, every
 from tests.support.kernel_world import KernelWorld
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "150"))
-KINDS = {INTENT: "Intent", DECISION: "Decision", RECEIPT: "Receipt", TIMER: "Timer", CONTROL: "Control"}
+KINDS = (IntentRecord, DecisionRecord, ReceiptRecord, TimerRecord, ControlRecord)
 NOWHERE = Link(cid_of(encode("nobody has this block")))
 JUNK = [
     None,
@@ -100,21 +108,21 @@ def lived() -> Bank:
 
 
 def _is_letter(record):
-    return record[0] == RECEIPT and "exhausted" in (record[9] or {})
+    return isinstance(record, ReceiptRecord) and "exhausted" in record.extras
 
 
 def places():
-    """Where records about intents stand: (frame, record, field or field of `more`)."""
+    """Where records about intents stand: (frame, record, field or a part of it)."""
     found = []
     for at, data in enumerate(lived().world.frames):
-        for position, record in enumerate(decode_frame(data).rows):
-            if record[0] not in KINDS or (record[0] == TIMER and record[4][0] != "schedule"):
+        for position, (record, row) in enumerate(zip(decode_frame(data).records, rows_of(data), strict=True)):
+            if not isinstance(record, KINDS) or isinstance(getattr(record, "what", None), RetentionTimer):
                 continue
-            for field in range(1, len(record)):
+            for field, value in fields_of(row).items():
                 found.append((at, position, (field,)))
-                if isinstance(record[field], dict):
-                    found += [(at, position, (field, name)) for name in record[field]]
-                if record[0] == TIMER and field == 4:
+                if isinstance(value, dict):
+                    found += [(at, position, (field, name)) for name in value]
+                if field == "what" and value is not None:
                     found += [(at, position, (field, part)) for part in range(4)]
     return found
 
@@ -123,13 +131,14 @@ def lying(place, change):
     """The journal up to a frame in which one place is changed; nothing follows that could tell."""
     at, position, path = place
     frames = lived().world.frames
-    value = decode(frames[at])
-    record = value[2][position]
-    holder, name = (record, path[0]) if len(path) == 1 else (record[path[0]], path[1])
-    change(holder, name)
-    if isinstance(holder, dict) and not holder:
-        record[path[0]] = None
-    return [*frames[:at], encode(value)]
+
+    def changed(fields):
+        holder, name = (fields, path[0]) if len(path) == 1 else (fields[path[0]], path[1])
+        change(holder, name)
+        if path[0] in fields and fields[path[0]] == {} and len(path) == 2:
+            fields[path[0]] = None
+
+    return [*frames[:at], with_change(frames[at], position, changed)]
 
 
 def verdict(frames):
@@ -195,90 +204,107 @@ def test_a_record_that_is_left_out_is_found_or_the_world_is_sound(data):
 
 def _first(kind, where=lambda record: True):
     for at, data in enumerate(lived().world.frames):
-        for position, record in enumerate(decode_frame(data).rows):
-            if record[0] == kind and where(record):
-                return at, position, record
+        for height, record in decode_frame(data).of(kind):
+            if where(record):
+                return at, height - decode_frame(data).header.first
     raise AssertionError("the bank has lived through no such record")
 
 
-def _more(name):
-    return lambda record: name in (record[-1] or {})
+def _with(name):
+    return lambda record: name in record.extras
 
 
 def _put(field, value):
-    return lambda record: record.__setitem__(field, value)
+    return lambda fields: fields.update({field: value})
 
 
-def _ends(status, how=None):
-    return lambda record: record[5] == status and how in (None, record[8])
+def _extra(name, value):
+    return lambda fields: fields["extras"].update({name: value})
+
+
+def _moved(field, by):
+    return lambda fields: fields.update({field: fields[field] + by})
+
+
+def _as(field, other):
+    return lambda fields: fields.update({field: fields[other]})
+
+
+def _ends(status, delivery=None):
+    return lambda record: record.status == status and delivery in (None, record.delivery)
 
 
 def _armed(record):
-    return record[2] is not None
+    return isinstance(record.what, ScheduleTimer) and record.fired is not None
 
 
 def _verb(verb):
-    return lambda record: record[2] == verb
+    return lambda record: record.verb == verb
 
 
 def _timed(record):
-    return record[2] == 0 and "due_ns" in (record[3] or {})
+    return record.verdict == 0 and "due_ns" in record.extras
 
 
 def _kept(record):
-    return record[2] == 0 and record[3] is None
+    return record.verdict == 0 and not record.extras
 
 
 CASES = {
-    "intent: another step": (INTENT, None, lambda r: r.__setitem__(1, r[1] - 1)),
-    "intent: another place": (INTENT, None, _put(2, 5)),
-    "intent: another module": (INTENT, None, lambda r: r.__setitem__(3, r[6])),
-    "intent: another cell": (INTENT, None, _put(4, b"zz")),
-    "intent: another incarnation": (INTENT, None, lambda r: r.__setitem__(5, r[5] + 1)),
-    "intent: another kind": (INTENT, None, lambda r: r.__setitem__(6, r[3])),
-    "intent: other params": (INTENT, None, _put(7, [encode({"amount": 9})])),
-    "intent: another key": (INTENT, _more("key"), lambda r: r[8].__setitem__("key", "kk")),
-    "intent: another slot": (INTENT, _more("slot"), lambda r: r[8].__setitem__("slot", "odd")),
-    "decision: of another intent": (DECISION, None, lambda r: r.__setitem__(1, r[1] - 1)),
-    "decision: denied without a receipt": (DECISION, _kept, _put(2, 1)),
-    "decision: the same as nobody": (DECISION, _kept, _put(2, 3)),
-    "decision: unknown": (DECISION, None, _put(2, 9)),
-    "decision: a charge with a time": (DECISION, _kept, _put(3, {"due_ns": 1 << 62})),
-    "decision: a timer without": (DECISION, _timed, _put(3, None)),
-    "decision: the same as another": (DECISION, _more("same"), lambda r: r[3].__setitem__("same", 1)),
-    "decision: a period without a grant": (DECISION, _more("period"), lambda r: r[3].pop("grant")),
-    "receipt: of another intent": (RECEIPT, None, lambda r: r.__setitem__(1, r[1] - 1)),
-    "receipt: another module": (RECEIPT, None, lambda r: r.__setitem__(2, r[6])),
-    "receipt: another cell": (RECEIPT, None, _put(3, b"zz")),
-    "receipt: another incarnation": (RECEIPT, None, lambda r: r.__setitem__(4, r[4] + 1)),
-    "receipt: an unknown end": (RECEIPT, None, _put(5, 9)),
-    "receipt: a denied one that went well": (RECEIPT, _ends(4, 2), _put(5, 0)),
-    "receipt: another schema": (RECEIPT, None, lambda r: r.__setitem__(6, r[2])),
-    "receipt: no value": (RECEIPT, None, _put(7, [b"\xff"])),
-    "receipt: told in another way": (RECEIPT, _ends(0, 1), _put(8, 2)),
-    "receipt: told to nobody": (RECEIPT, _ends(0, 1), _put(8, 0)),
-    "receipt: told to a cell that is gone": (RECEIPT, _ends(5), _put(8, 1)),
-    "receipt: another timer": (RECEIPT, _more("fired"), lambda r: r[9].__setitem__("fired", b"x" * 16)),
-    "receipt: no timer": (RECEIPT, _more("fired"), _put(9, None)),
-    "receipt: a letter of what went well": (RECEIPT, _ends(0), _put(9, {"exhausted": True})),
-    "receipt: below no limit": (RECEIPT, _ends(0), _put(9, {"under": True})),
-    "schedule: another name": (TIMER, _armed, lambda r: r[4].__setitem__(1, r[4][1] + 1)),
-    "schedule: armed twice": (TIMER, _armed, _put(2, None)),
-    "schedule: another timer": (TIMER, _armed, _put(2, b"x" * 16)),
-    "retry: another letter": (CONTROL, _verb("effect.retry"), lambda r: r[5].__setitem__("letter", 1)),
-    "deploy: below no limit": (CONTROL, _verb("deploy"), lambda r: r[5].__setitem__("under", ["x"])),
+    "intent: another step": (IntentRecord, None, _moved("cause", -1)),
+    "intent: another place": (IntentRecord, None, _put("position", 5)),
+    "intent: another module": (IntentRecord, None, _as("module", "kind")),
+    "intent: another cell": (IntentRecord, None, _put("key", b"zz")),
+    "intent: another incarnation": (IntentRecord, None, _moved("born", 1)),
+    "intent: another kind": (IntentRecord, None, _as("kind", "module")),
+    "intent: other params": (IntentRecord, None, _put("params", [encode({"amount": 9})])),
+    "intent: another key": (IntentRecord, _with("key"), _extra("key", "kk")),
+    "intent: another slot": (IntentRecord, _with("slot"), _extra("slot", "odd")),
+    "decision: of another intent": (DecisionRecord, None, _moved("cause", -1)),
+    "decision: denied without a receipt": (DecisionRecord, _kept, _put("verdict", 1)),
+    "decision: the same as nobody": (DecisionRecord, _kept, _put("verdict", 3)),
+    "decision: unknown": (DecisionRecord, None, _put("verdict", 9)),
+    "decision: a charge with a time": (DecisionRecord, _kept, _put("extras", {"due_ns": 1 << 62})),
+    "decision: a timer without": (DecisionRecord, _timed, _put("extras", None)),
+    "decision: the same as another": (DecisionRecord, _with("same"), _extra("same", 1)),
+    "decision: a period without a grant": (
+        DecisionRecord, _with("period"), lambda fields: fields["extras"].pop("grant"),
+    ),
+    "receipt: of another intent": (ReceiptRecord, None, _moved("cause", -1)),
+    "receipt: another module": (ReceiptRecord, None, _as("module", "schema")),
+    "receipt: another cell": (ReceiptRecord, None, _put("key", b"zz")),
+    "receipt: another incarnation": (ReceiptRecord, None, _moved("born", 1)),
+    "receipt: an unknown end": (ReceiptRecord, None, _put("status", 9)),
+    "receipt: a denied one that went well": (ReceiptRecord, _ends(4, 2), _put("status", 0)),
+    "receipt: another schema": (ReceiptRecord, None, _as("schema", "module")),
+    "receipt: no value": (ReceiptRecord, None, _put("value", [b"\xff"])),
+    "receipt: told in another way": (ReceiptRecord, _ends(0, 1), _put("delivery", 2)),
+    "receipt: told to nobody": (ReceiptRecord, _ends(0, 1), _put("delivery", 0)),
+    "receipt: told to a cell that is gone": (ReceiptRecord, _ends(5), _put("delivery", 1)),
+    "receipt: another timer": (ReceiptRecord, _with("fired"), _extra("fired", b"x" * 16)),
+    "receipt: no timer": (ReceiptRecord, _with("fired"), _put("extras", None)),
+    "receipt: a letter of what went well": (ReceiptRecord, _ends(0), _put("extras", {"exhausted": True})),
+    "receipt: below no limit": (ReceiptRecord, _ends(0), _put("extras", {"under": True})),
+    "schedule: another name": (
+        TimerRecord, _armed, lambda fields: fields["what"].__setitem__(1, fields["what"][1] + 1),
+    ),
+    "schedule: armed twice": (TimerRecord, _armed, _put("fired", None)),
+    "schedule: another timer": (TimerRecord, _armed, _put("fired", b"x" * 16)),
+    "retry: another letter": (
+        ControlRecord, _verb("effect.retry"), lambda fields: fields["arguments"].update(letter=1),
+    ),
+    "deploy: below no limit": (
+        ControlRecord, _verb("deploy"), lambda fields: fields["arguments"].update(under=["x"]),
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_record_that_would_give_a_wrong_world_is_found(case):
     kind, where, change = CASES[case]
-    at, position, _ = _first(kind, where or (lambda record: True))
+    at, position = _first(kind, where or (lambda record: True))
     frames = lived().world.frames
-    value = decode(frames[at])
-    change(value[2][position])
-    journal = [*frames[:at], encode(value)]
-    found, what = verdict(journal)
+    found, what = verdict([*frames[:at], with_change(frames[at], position, change)])
     assert found != "sound"
     if found in ("check", "restore"):
         assert "height" in str(what)

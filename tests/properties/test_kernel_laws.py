@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from cellule.kernel.decide import admission, rounds
 from cellule.kernel.index import LiveIndex, scan
 from cellule.kernel.items import Admitted, Duplicate, EventItem, Later, Pace
-from cellule.kernel.journal.codes import EMITTED, EVENT, HALTED, PARKED, STEP
+from cellule.kernel.journal.codes import HALTED, PARKED
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EmittedRecord, EventRecord, StepRecord
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.state import dedupe
 from cellule.kernel.state.cells import pack, unpack
@@ -147,8 +148,8 @@ def test_splitting_admission_into_other_beats_never_loses_or_duplicates_an_event
         world.settle()
         world.assert_replays()
     assert len(set(heights)) == len(events)
-    steps = [record for frame in world.frames for record in decode_frame(frame).rows if record[0] == STEP]
-    assert Counter(record[1] for record in steps if record[1] in heights) == Counter(
+    steps = [step for frame in world.frames for _, step in decode_frame(frame).of(StepRecord)]
+    assert Counter(step.cause for step in steps if step.cause in heights) == Counter(
         heights * 2
     )  # two subscribers
     for who in {who for who, _ in events}:
@@ -165,11 +166,11 @@ def test_every_admitted_event_meets_each_of_its_cells_in_order(seed):
     expected: dict[tuple[str, bytes], list[int]] = {}
     consumed: dict[tuple[str, bytes], list[int]] = {}
     for frame in map(decode_frame, world.frames):
-        for height, record in enumerate(frame.rows, start=frame.header.first):
-            for at, key in record[5] if record[0] in (EVENT, EMITTED) else ():
-                expected.setdefault((frame.names[at], key), []).append(height)
-            if record[0] == STEP and record[6] not in (HALTED, PARKED):
-                consumed.setdefault((frame.names[record[2]], record[3]), []).append(record[1])
+        for height, record in frame.numbered():
+            for cell in record.targets if isinstance(record, EventRecord | EmittedRecord) else ():
+                expected.setdefault(cell, []).append(height)
+            if isinstance(record, StepRecord) and record.status not in (HALTED, PARKED):
+                consumed.setdefault((record.module, record.key), []).append(record.cause)
     pending = {message.height for message, _ in world.world.ledger.pending}
     for cell, heights in expected.items():
         entry = world.entry(*cell)

@@ -20,7 +20,7 @@ from cellule.effects.adapter import AdapterLimits, Failed, FunctionAdapter, Retr
 from cellule.errors import Fenced, Parked, Rejected, Unavailable
 from cellule.host.outbox.signatures import NodeKey
 from cellule.kernel.index.keys import pair_of
-from cellule.kernel.journal.codes import INTENT, RECEIPT
+from cellule.kernel.journal.records import IntentRecord, ReceiptRecord
 from cellule.kernel.need import Nodes, drive
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.memory import MemoryEngine
@@ -171,9 +171,11 @@ async def check(simulation: Simulation, programs, town: Town, orders: int) -> No
     engine = MemoryEngine(simulation.disk)
     [info] = await check_store(engine, programs)
     records = await records_of(engine, info)
-    intents = [height for height, record in records if record[0] == INTENT]
+    intents = [height for height, record in records if isinstance(record, IntentRecord)]
     assert len(intents) == 2 * orders
-    assert sorted(record[1] for _, record in records if record[0] == RECEIPT) == intents, "not settled once"
+    assert sorted(record.cause for _, record in records if isinstance(record, ReceiptRecord)) == intents, (
+        "not settled once"
+    )
     for visits in town.outside.visits.values():
         assert len(set(visits)) == 1, "an errand was run under two keys"
     async with open_node(engine, BUILT, programs, clock=town.clock) as node:

@@ -21,11 +21,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from cellule.kernel.items import Beat
-from cellule.kernel.journal.codes import Kind, Settled, Status, VerdictCode
+from cellule.kernel.journal.codes import Settled, Status, VerdictCode
 from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.records import (
+    ControlRecord,
+    DecisionRecord,
+    IntentRecord,
+    ReceiptRecord,
+    StepRecord,
+)
+from cellule.kernel.journal.table import kind_name
 
 Cell = tuple[str, bytes]
 
@@ -51,7 +58,7 @@ class Told:
 
     cell: Cell
     born: int
-    how: int
+    delivery: int
     steps: int = 0
 
 
@@ -94,13 +101,12 @@ class IntentAudit:
 
     def frame(self, frame: Frame) -> None:
         """Read one frame."""
-        self._names, self._now_ns = frame.names, frame.header.now_ns
+        self._now_ns = frame.header.now_ns
         deleted: list[tuple[Cell, int, int]] = []
-        for position, record in enumerate(frame.rows):
-            height, kind = frame.header.first + position, Kind(record[0])
-            if kind == Kind.STEP and record[6] == Status.DELETED:
-                deleted.append((self._cell(record[2], record[3]), record[4], height))
-            reader = getattr(self, f"_{kind.name.lower()}", None)
+        for height, record in frame.numbered():
+            if isinstance(record, StepRecord) and record.status == Status.DELETED:
+                deleted.append(((record.module, record.key), record.born, height))
+            reader = getattr(self, f"_{kind_name(record)}", None)
             if reader is not None:
                 reader(height, record)
         for height, each in self.open.items():
@@ -112,60 +118,58 @@ class IntentAudit:
 
     # Records
 
-    def _intent(self, height: int, record: list[Any]) -> None:
-        _, cause, _, module, key, born, kind, _, more = record
-        named = (more or {}).get("key")
-        self.open[height] = Account(
-            cause, self._cell(module, key), born, self._names[kind], named, self._now_ns
-        )
+    def _intent(self, height: int, record: IntentRecord) -> None:
+        cause, kind, named = record.cause, record.kind, record.extras.get("key")
+        cell = (record.module, record.key)
+        self.open[height] = Account(cause, cell, record.born, kind, named, self._now_ns)
         if named is not None and cause == self._retrying:
-            self._retried[self._names[kind], named] += 1
+            self._retried[kind, named] += 1
 
-    def _decision(self, _height: int, record: list[Any]) -> None:
-        _, cause, verdict, more = record
-        more, intent = more or {}, self.open[cause]
-        assert intent.status == "undecided" or (intent.status == "parked" and "control" in more)
-        due_ns = more.get("due_ns")
+    def _decision(self, _height: int, record: DecisionRecord) -> None:
+        extras, intent = record.extras, self.open[record.cause]
+        assert intent.status == "undecided" or (intent.status == "parked" and "control" in extras)
+        due_ns = extras.get("due_ns")
         allowed = "open" if intent.kind != "timer.set" else "timer"
         intent.status = {
             VerdictCode.ALLOW: allowed, VerdictCode.DENY: "denied",
             VerdictCode.PARK: "parked", VerdictCode.SAME: "waiting",
-        }[VerdictCode(verdict)]  # fmt: skip
+        }[VerdictCode(record.verdict)]  # fmt: skip
         intent.due_ns = due_ns if intent.status == "timer" else None
-        if "period" in more:
-            self._spent[more["grant"], more["period"]] += 1
-            most = self.budgets.get(more["grant"])
-            assert most is None or self._spent[more["grant"], more["period"]] <= most, "a budget is exceeded"
+        if "period" in extras:
+            spent = (extras["grant"], extras["period"])
+            self._spent[spent] += 1
+            limit = self.budgets.get(extras["grant"])
+            assert limit is None or self._spent[spent] <= limit, "a budget is exceeded"
 
-    def _receipt(self, height: int, record: list[Any]) -> None:
-        _, cause, module, key, born, status, _, _, how, more = record
+    def _receipt(self, height: int, record: ReceiptRecord) -> None:
+        cause, born = record.cause, record.born
         assert cause in self.open, f"intent {cause} is settled twice, or was never asked"
         intent = self.open.pop(cause)
-        assert (intent.cell, intent.born) == (self._cell(module, key), born)
-        assert intent.status != "denied" or status == Settled.DENIED
-        self.settled[cause] = status
-        self.receipts[height] = Told(intent.cell, born, how)
-        if "exhausted" in (more or {}):
+        assert (intent.cell, intent.born) == ((record.module, record.key), born)
+        assert intent.status != "denied" or record.status == Settled.DENIED
+        self.settled[cause] = record.status
+        self.receipts[height] = Told(intent.cell, born, record.delivery)
+        if "exhausted" in record.extras:
             self.letters.add(height)
 
-    def _step(self, height: int, record: list[Any]) -> None:
-        _, cause, module, key, born, _, status, *_ = record
+    def _step(self, height: int, record: StepRecord) -> None:
+        cause, status, born = record.cause, record.status, record.born
         told = self.receipts.get(cause)
         if told is None or status in (Status.HALTED, Status.PARKED):
             return
         told.steps += 1
         assert told.steps == 1, f"receipt {cause} is stepped twice, again at {height}"
-        assert told.how, f"receipt {cause} was told to nobody and is stepped at {height}"
-        assert told.cell == self._cell(module, key)
+        assert told.delivery, f"receipt {cause} was told to nobody and is stepped at {height}"
+        assert told.cell == (record.module, record.key)
         if status in (Status.OK, Status.DELETED):
             assert born == told.born, f"receipt {cause} of {told.born} reached {born} at {height}"
 
-    def _control(self, height: int, record: list[Any]) -> None:
-        _, _, verb, _, _, arguments = record
+    def _control(self, height: int, record: ControlRecord) -> None:
+        verb = record.verb
         if verb in ("pause", "resume"):
             self.paused = verb == "pause"
         if verb == "effect.retry":
-            self.letters.remove(arguments["letter"])
+            self.letters.remove(record.arguments["letter"])
             self._retrying = height
 
     # The outside
@@ -186,9 +190,6 @@ class IntentAudit:
     def _is_due(self, height: int) -> bool:
         due_ns = self.open[height].due_ns
         return due_ns is not None and due_ns <= self._now_ns
-
-    def _cell(self, module: int, key: bytes) -> Cell:
-        return self._names[module], key
 
     # What the ledger must say
 

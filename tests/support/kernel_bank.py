@@ -204,7 +204,7 @@ class Bank:
 
     def records(self) -> list[Any]:
         """All records of the journal."""
-        return [record for frame in self.world.frames for record in decode_frame(frame).rows]
+        return [record for frame in self.world.frames for record in decode_frame(frame).records]
 
     @property
     def book(self) -> Book:

@@ -9,23 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from cellule.kernel.index.keys import pair_of
-from cellule.kernel.journal.codes import Kind, Status
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal import records as journal
+from cellule.kernel.journal.codes import Status
+from cellule.kernel.journal.fields import RetentionTimer
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.table import kind_name
 from cellule.values.cbor import decode
 from cellule.values.link import Link
 from tests.support.kernel_model import STEP_FAILED, ModelWorld, Record
 from tests.support.kernel_model_steps import Address
 from tests.support.kernel_world import KernelWorld
 
-Fields = list[Any]
 Told = tuple[Any, ...]
 
 
 def records_of(kernel: KernelWorld, data: bytes) -> list[Record]:
     """The records of a frame."""
-    frame = decode_frame(data, prove=True)
-    telling = _Telling(kernel, frame)
-    return [telling.record(record) for record in frame.rows]
+    telling = _Telling(kernel)
+    return [telling.record(record) for record in decode_frame(data, prove=True).records]
 
 
 def cell_of(kernel: KernelWorld, base: str, key: bytes) -> Told | None:
@@ -53,70 +54,63 @@ def cell_told(model: ModelWorld, address: Address) -> Told | None:
 
 
 class _Telling:
-    """Tells the records of one frame."""
+    """Tells the records of one world."""
 
-    def __init__(self, kernel: KernelWorld, frame: Frame) -> None:
+    def __init__(self, kernel: KernelWorld) -> None:
         self._cas = kernel.cas
-        self._names = frame.names
 
-    def record(self, record: Fields) -> Record:
-        kind = Kind(record[0]).name.lower()
-        fields = getattr(self, f"_{kind}", tuple)(record[2:])
-        return (kind, record[1], *fields)
+    def record(self, record: journal.Record) -> Record:
+        kind = kind_name(record)
+        fields = getattr(self, f"_{kind}", _all)(record)
+        return (kind, record.cause, *fields)
 
-    def _value(self, held: Any) -> Any:
-        if held is None:
+    def _value(self, stored: Any) -> Any:
+        if stored is None:
             return None
-        return decode(self._cas[held.cid] if isinstance(held, Link) else held[0])
+        return decode(self._cas[stored.cid] if isinstance(stored, Link) else stored[0])
 
-    def _targets(self, targets: Any) -> list[Address]:
-        return [(self._names[base], key) for base, key in targets]
+    def _event(self, event: journal.EventRecord) -> Told:
+        return event.id, event.schema, self._value(event.value), event.targets, event.extras
 
-    def _event(self, fields: Fields) -> Told:
-        given, schema, value, targets, more = fields
-        return given, self._names[schema], self._value(value), self._targets(targets), more or {}
-
-    def _emitted(self, fields: Fields) -> Told:
-        depth, schema, held, targets = fields
-        value = self._value(held)
-        if self._names[schema] == STEP_FAILED:
+    def _emitted(self, emitted: journal.EmittedRecord) -> Told:
+        value = self._value(emitted.value)
+        if emitted.schema == STEP_FAILED:
             del value["text"]
-        return depth, self._names[schema], value, self._targets(targets)
+        return emitted.depth, emitted.schema, value, emitted.targets
 
-    def _step(self, fields: Fields) -> Told:
-        base, key, born, era, status, version, prev, state, more = fields
-        more = more or {}
+    def _step(self, step: journal.StepRecord) -> Told:
+        extras = step.extras
         return (
-            self._names[base], key, born, era, Status(status).name.lower(), version, prev, self._value(state),
-            self._value(more.get("reply")), self._value(more.get("ann")), more.get("code", ""),
-            more.get("log", False),
+            step.module, step.key, step.born, step.era, Status(step.status).name.lower(), step.version,
+            step.prev, self._value(step.state), self._value(extras.get("reply")),
+            self._value(extras.get("ann")), extras.get("code", ""), extras.get("log", False),
         )  # fmt: skip
 
-    def _refused(self, fields: Fields) -> Told:
-        given, schema, code, _ = fields
-        return given, self._names[schema], code
+    def _refused(self, refused: journal.RefusedRecord) -> Told:
+        return refused.id, refused.schema, refused.code
 
-    def _timer(self, fields: Fields) -> Told:
-        fired, due_ns, what = fields
-        named = None if what is None else (what[0], (self._names[what[1]], what[2]), what[3])
-        return None if fired is None else pair_of(fired), due_ns, named
+    def _timer(self, timer: journal.TimerRecord) -> Told:
+        what = timer.what
+        named = (what.rule, (what.module, what.key), what.born) if isinstance(what, RetentionTimer) else what
+        return None if timer.fired is None else pair_of(timer.fired), timer.due_ns, named
 
-    def _expired(self, fields: Fields) -> Told:
-        fired, base, key, born = fields
-        return pair_of(fired), self._names[base], key, born
+    def _expired(self, expired: journal.ExpiredRecord) -> Told:
+        return pair_of(expired.fired), expired.module, expired.key, expired.born
 
-    def _control(self, fields: Fields) -> Told:
-        verb, who, why, arguments = fields
+    def _control(self, control: journal.ControlRecord) -> Told:
+        arguments = control.arguments
         if "cells" in arguments:
             arguments = {**arguments, "cells": [tuple(cell) for cell in arguments["cells"]]}
-        return verb, who, why, arguments
+        return control.verb, control.who, control.why, arguments
 
-    def _migrated(self, fields: Fields) -> Told:
-        base, key, born, era_from, era_to, held = fields
-        state = self._value(held)
+    def _migrated(self, migrated: journal.MigratedRecord) -> Told:
+        state = self._value(migrated.state)
         told = None if isinstance(state, list) else state  # of a log, only the tail is in the record
-        return self._names[base], key, born, era_from, era_to, told
+        return (
+            migrated.module, migrated.key, migrated.born, migrated.era_from, migrated.era_to, told,
+        )  # fmt: skip
 
-    def _upcast(self, fields: Fields) -> Told:
-        base, key, old, new = fields
-        return self._names[base], key, self._names[old], self._names[new]
+
+def _all(record: journal.Record) -> Told:
+    """The fields of a record that is told as it is."""
+    return tuple(value for field, value in zip(record._fields, record, strict=True) if field != "cause")

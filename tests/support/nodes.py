@@ -32,8 +32,8 @@ from cellule.host.read.verify import verify_world
 from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.service import Cellule, Deploy
-from cellule.kernel.journal.codes import EVENT
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EventRecord, Record
 from cellule.kernel.program import Programs
 from cellule.kernel.state.ledger import Budget
 from cellule.kernel.world import World
@@ -124,21 +124,17 @@ async def events_of(engine: Engine, info: WorldInfo) -> list[Recorded]:
     head = await read_head(engine, info)
     found: list[Recorded] = []
     async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
-        frame = decode_frame(data)
-        for position, record in enumerate(frame.rows):
-            if record[0] == EVENT:
-                height = frame.header.first + position
-                found.append(Recorded(height, record[2], frame.names[record[3]], len(record[5])))
+        for height, event in decode_frame(data).of(EventRecord):
+            found.append(Recorded(height, event.id, event.schema, len(event.targets)))
     return found
 
 
-async def records_of(engine: Engine, info: WorldInfo) -> list[tuple[int, list[Any]]]:
+async def records_of(engine: Engine, info: WorldInfo) -> list[tuple[int, Record]]:
     """Every record of a world's journal with its height."""
     head = await read_head(engine, info)
-    found: list[tuple[int, list[Any]]] = []
+    found: list[tuple[int, Record]] = []
     async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
-        frame = decode_frame(data)
-        found += [(frame.header.first + at, record) for at, record in enumerate(frame.rows)]
+        found += decode_frame(data).numbered()
     return found
 
 

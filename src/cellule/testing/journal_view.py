@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from cellule.kernel.journal.codes import EMITTED, EVENT, INTENT, RECEIPT, STEP, Settled
+from cellule.kernel.journal.codes import Settled
 from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.records import (
+    EmittedRecord,
+    EventRecord,
+    IntentRecord,
+    ReceiptRecord,
+    StepRecord,
+)
 from cellule.kernel.state.intent_id import intent_digest
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
-from cellule.values.envelope import open_envelope
-from cellule.values.link import Link
+from cellule.values.envelope import value_of
 
 Target = tuple[str, bytes]
 
@@ -154,69 +160,59 @@ class JournalView:
             self._read += 1
 
     def _take(self, frame: Frame) -> None:
-        for position, record in enumerate(frame.rows):
-            height, kind = frame.header.first + position, record[0]
-            if kind == EVENT:
-                _, _, given, schema, held, targets, _ = record
-                self._take_event(frame, height, 0, given, schema, held, targets)
-            elif kind == EMITTED:
-                _, cause, _, schema, held, targets = record
-                self._emitted.append(self._take_event(frame, height, cause, None, schema, held, targets))
-            elif kind == STEP:
-                self._take_step(frame, height, record)
-            elif kind == INTENT:
-                self._take_intent(frame, height, record)
-            elif kind == RECEIPT:
-                self._take_receipt(frame, height, record)
+        now_ns = frame.header.now_ns
+        for height, record in frame.numbered():
+            match record:
+                case EventRecord():
+                    self._take_event(height, record, 0, record.id, now_ns)
+                case EmittedRecord():
+                    self._emitted.append(self._take_event(height, record, record.cause, None, now_ns))
+                case StepRecord():
+                    self._take_step(height, record, now_ns)
+                case IntentRecord():
+                    self._take_intent(height, record)
+                case ReceiptRecord():
+                    self._take_receipt(height, record, now_ns)
 
     def _take_event(
-        self, frame: Frame, height: int, cause: int, given: Any, schema: int, held: Any, targets: Any
-    ) -> EventRow:
-        names = frame.names
-        cells = tuple((names[base], key) for base, key in targets)
-        row = EventRow(height, cause, given, names[schema], self._bytes(held), cells, frame.header.now_ns)
-        self._events[height] = row
+        self, height: int, record: EventRecord | EmittedRecord, cause: int, event_id: str | bytes | None,
+        now_ns: int,
+    ) -> EventRow:  # fmt: skip
+        value, targets = self._bytes(record.value), tuple(record.targets)
+        row = self._events[height] = EventRow(height, cause, event_id, record.schema, value, targets, now_ns)
         return row
 
-    def _take_intent(self, frame: Frame, height: int, record: list[Any]) -> None:
-        _, cause, position, base, key, born, kind, params, more = record
-        more = more or {}
+    def _take_intent(self, height: int, record: IntentRecord) -> None:
         self._intents[height] = IntentRow(
-            height, cause, position, (frame.names[base], key), born, frame.names[kind], self._bytes(params),
-            more.get("key"), more.get("slot"),
+            height, record.cause, record.position, (record.module, record.key), record.born, record.kind,
+            self._bytes(record.params), record.extras.get("key"), record.extras.get("slot"),
         )  # fmt: skip
 
-    def _take_receipt(self, frame: Frame, height: int, record: list[Any]) -> None:
-        _, intent, base, key, _, status, schema, held, _, more = record
-        more = more or {}
-        event = self._bytes(held)
-        name, now_ns = frame.names[schema], frame.header.now_ns
+    def _take_receipt(self, height: int, record: ReceiptRecord, now_ns: int) -> None:
+        intent, schema, extras, event = record.cause, record.schema, record.extras, self._bytes(record.value)
         value: Any = decode(event).get("value")  # type: ignore[union-attr]
         self._receipts[intent] = ReceiptRow(
-            height, intent, Settled(status).name.lower(), name, event,
-            None if value is None else encode(value), more.get("code", ""), more.get("text", ""),
-            more.get("by", ""),
+            height, intent, Settled(record.status).name.lower(), schema, event,
+            None if value is None else encode(value), extras.get("code", ""), extras.get("text", ""),
+            extras.get("by", ""),
         )  # fmt: skip
-        self._events[height] = EventRow(
-            height, intent, None, name, event, ((frame.names[base], key),), now_ns
-        )
+        cell = (record.module, record.key)
+        self._events[height] = EventRow(height, intent, None, schema, event, (cell,), now_ns)
 
-    def _take_step(self, frame: Frame, height: int, record: list[Any]) -> None:
-        _, cause, base, key, born, era, status, version, _, held, more = record
-        more = more or {}
+    def _take_step(self, height: int, record: StepRecord, now_ns: int) -> None:
+        extras = record.extras
         state, reply, ann = (
-            None if value is None else self._bytes(value)
-            for value in (held, more.get("reply"), more.get("ann"))
+            None if stored is None else self._bytes(stored)
+            for stored in (record.state, extras.get("reply"), extras.get("ann"))
         )
         row = StepRow(
-            height, cause, (frame.names[base], key), born, era, status, version, state, reply, ann,
-            more.get("code", ""), more.get("text", ""), frame.header.now_ns,
+            height, record.cause, (record.module, record.key), record.born, record.era, record.status,
+            record.version, state, reply, ann, extras.get("code", ""), extras.get("text", ""), now_ns,
         )  # fmt: skip
         self._steps.append(row)
-        self._by_cause.setdefault(cause, []).append(row)
+        self._by_cause.setdefault(row.cause, []).append(row)
         self._by_cell.setdefault(row.cell, []).append(row)
 
-    def _bytes(self, held: Any) -> bytes:
-        if isinstance(held, Link):
-            return self._fetch((held.cid,))[held.cid]
-        return open_envelope(held).data
+    def _bytes(self, stored: Any) -> bytes:
+        value = value_of(stored)
+        return value if isinstance(value, bytes) else self._fetch((value.cid,))[value.cid]

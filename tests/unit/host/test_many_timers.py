@@ -7,12 +7,12 @@ from pathlib import Path
 
 from cellule.assembly import Options
 from cellule.assembly import open as open_node
-from cellule.kernel.journal.codes import RECEIPT
+from cellule.kernel.journal.records import ReceiptRecord
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE
 from cellule.testing import ManualClock
 from cellule.values.cbor import decode
-from cellule.values.envelope import open_envelope
+from cellule.values.envelope import value_of
 from tests.support.nodes import load_app, records_of
 
 CELLS, EACH = 1_000, 100
@@ -40,6 +40,7 @@ async def test_a_hundred_thousand_timers_outlive_a_restart_and_fire_in_order(tmp
         info = world.info
     async with await SqliteEngine.open(tmp_path / DATABASE) as engine:
         records = await records_of(engine, info)
-    fired = [decode(open_envelope(record[7]).data)["due_ns"] for _, record in records if record[0] == RECEIPT]
+    receipts = [record for _, record in records if isinstance(record, ReceiptRecord)]
+    fired = [decode(value_of(receipt.value))["due_ns"] for receipt in receipts]
     assert len(fired) == CELLS * EACH
     assert fired == sorted(fired)

@@ -10,8 +10,8 @@ import pytest
 
 from cellule.errors import Corrupted, Gone, Rejected, Unavailable
 from cellule.host.inbox.inbox import UNREADABLE
-from cellule.kernel.journal.codes import REFUSED
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import RefusedRecord
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
@@ -314,10 +314,7 @@ def test_a_row_that_is_no_item_becomes_a_refusal_and_the_next_is_taken(on_node, 
             )
             await far.send(tally.Add("a", 1))
             refused = [
-                frame.names[record[3]]
-                async for frame in world.frames()
-                for record in frame.rows
-                if record[0] == REFUSED
+                record.schema async for frame in world.frames() for _, record in frame.of(RefusedRecord)
             ]
             assert refused == [UNREADABLE] * 3
 

@@ -11,23 +11,22 @@ from cellule.errors import Unavailable
 from cellule.host.inbox.inbox import enqueue
 from cellule.host.inbox.requests import Request
 from cellule.host.own.directory import baseline_of
-from cellule.kernel.journal.codes import CONTROL, REFUSED, SNAPSHOT
+from cellule.kernel.journal.records import ControlRecord, RefusedRecord, SnapshotRecord
 from cellule.store import keys
 from cellule.store.engines.memory import MemoryEngine
 from cellule.values.link import Link
 
 
 async def records(world):
-    return [record async for frame in world.frames() for record in frame.rows]
+    return [record async for frame in world.frames() for record in frame.records]
 
 
 async def first(world, kind):
     """The first record of a kind, once it is durable."""
     async with aclosing(world.tail(after=0)) as frames:
         async for frame in frames:
-            for record in frame.rows:
-                if record[0] == kind:
-                    return record
+            for _, record in frame.of(kind):
+                return record
     raise AssertionError("the journal ended")
 
 
@@ -44,9 +43,8 @@ def test_the_owner_takes_the_snapshot_that_another_process_asks_for(on_node, tal
             [baseline] = await node.node.engine.read([keys.world_baseline(world.info.universe, world.id)])
             assert baseline_of(baseline) == (height, root)
             control, noted = (await records(world))[-2:]
-            assert control[0] == CONTROL
-            assert control[2:5] == ["snapshot", "ann", "before the update"]
-            assert (noted[0], noted[2], noted[3]) == (SNAPSHOT, height, Link(root))
+            assert (control.verb, control.who, control.why) == ("snapshot", "ann", "before the update")
+            assert noted == SnapshotRecord(noted.cause, height, Link(root))
 
     on_node(main)
 
@@ -73,7 +71,11 @@ def test_several_processes_may_ask_while_events_go_on(on_node, tally):
             events = [world.send(tally.Add("a", 1)) for _ in range(20)]
             *_, first, second = await asyncio.gather(*events, far[0].snapshot(), far[1].snapshot())
             assert await world.cell(tally.account, "a").state() == tally.Account(20, 20)
-            noted = [(record[2], record[3].cid) for record in await records(world) if record[0] == SNAPSHOT]
+            noted = [
+                (record.height, record.snapshot.cid)
+                for record in await records(world)
+                if isinstance(record, SnapshotRecord)
+            ]
             assert {first, second} == set(noted)
 
     on_node(main)
@@ -87,9 +89,9 @@ def test_a_request_that_waited_for_an_owner_is_done_when_there_is_one(on_node, t
         await ask(MemoryEngine(opened.disk), world.info, Request("ann", "later", bytes(16)).row())
         async with opened(app=None) as node:
             world = await node.world("w")
-            control = await first(world, CONTROL)
-            assert control[2:5] == ["snapshot", "ann", "later"]
-            assert control[5]["request"] == bytes(16)
+            control = await first(world, ControlRecord)
+            assert (control.verb, control.who, control.why) == ("snapshot", "ann", "later")
+            assert control.arguments["request"] == bytes(16)
 
     on_node(main)
 
@@ -127,6 +129,6 @@ def test_a_row_that_is_no_request_is_refused_in_the_journal(on_node, tally, wron
             world = await node.world("w")
             row = {**Request("ann", "x", bytes(16)).row(), **wrong}
             await ask(node.node.engine, world.info, row)
-            assert (await first(world, REFUSED))[4] == "routing.schema_unknown"
+            assert (await first(world, RefusedRecord)).code == "routing.schema_unknown"
 
     on_node(main)

@@ -9,8 +9,8 @@ import pytest
 from cellule.errors import TooOld
 from cellule.kernel import limits
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusedItem
-from cellule.kernel.journal.codes import CONTROL, REFUSED
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import ControlRecord, RefusedRecord
 from cellule.kernel.state import dedupe
 from cellule.values.cbor import encode
 from cellule.values.link import Link
@@ -104,8 +104,8 @@ def test_a_direct_item_is_refused_without_a_record_and_a_durable_one_with(world,
     assert beat.outcomes[0].error.code.startswith(code)
     item.durable = True
     beat = world.beat([item])
-    record = decode_frame(beat.frame).rows[0]
-    assert record[0] == REFUSED
+    record = decode_frame(beat.frame).records[0]
+    assert isinstance(record, RefusedRecord)
     assert beat.outcomes[0].height == beat.first
 
 
@@ -131,7 +131,7 @@ def test_a_pause_keeps_what_was_emitted(world):
 
 def test_controls_record_who_and_why(world):
     beat = world.beat([ControlItem("pause", "ada", "maintenance")])
-    assert decode_frame(beat.frame).rows == [[CONTROL, 0, "pause", "ada", "maintenance", {}]]
+    assert decode_frame(beat.frame).records == [ControlRecord(0, "pause", "ada", "maintenance", {})]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_controls_record_who_and_why(world):
 def test_a_control_that_cannot_be_done_is_refused_whole(world, verb, arguments, code):
     assert world.control(verb, **arguments).outcomes[0].error.code == code
     durable = world.beat([ControlItem(verb, "ada", "why", arguments, durable=True)])
-    assert decode_frame(durable.frame).rows[0][0] == REFUSED
+    assert isinstance(decode_frame(durable.frame).records[0], RefusedRecord)
 
 
 def test_snapshots_can_be_noted_in_the_journal(world):

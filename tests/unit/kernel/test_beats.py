@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cellule.kernel.items import Admitted, EventItem, Later, Pace, RefusedItem
-from cellule.kernel.journal.codes import EMITTED, EVENT, STEP
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EmittedRecord, EventRecord, StepRecord
 from cellule.kernel.limits import DEPTH_MAX, EVENT_BYTES_MAX
 from cellule.values.cbor import encode
 from tests.support.kernel_world import Did, FunctionPrograms
@@ -30,14 +30,14 @@ def test_heights_are_contiguous_and_frames_chained(world):
     second = world.beat([placed("o2"), placed("o3")])
     assert second.first == first.last + 1
     assert decode_frame(second.frame).header.prev == first.cid.digest
-    records = decode_frame(second.frame).rows
+    records = decode_frame(second.frame).records
     assert second.last - second.first + 1 == len(records)
 
 
 def test_what_a_step_emits_is_recorded_now_and_delivered_in_the_next_beat(world):
     beat = world.beat([ping("a", left=1)])
-    kinds = [record[0] for record in decode_frame(beat.frame).rows]
-    assert kinds == [EVENT, STEP, EMITTED]
+    kinds = [type(record) for record in decode_frame(beat.frame).records]
+    assert kinds == [EventRecord, StepRecord, EmittedRecord]
     assert world.state("shop/Pinger", b"ax") is None
     assert beat.more
     following = world.beat()
@@ -118,7 +118,7 @@ def test_an_endless_cascade_is_stopped_and_told(make_world, shop):
     world.send("shop/Ping@1", {"to": "a", "left": 0})
     world.settle()
     last = decode_frame(world.frames[-1])
-    assert last.names[last.rows[-1][3]] == "sys/CascadeStopped@1"
+    assert last.records[-1].schema == "sys/CascadeStopped@1"
     assert world.entry("shop/Pinger", b"a").version == DEPTH_MAX + 1
 
 

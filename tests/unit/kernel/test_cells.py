@@ -92,8 +92,8 @@ def test_reply_and_annotation_are_in_the_record(world):
     beat = world.send("shop/Placed@1", {"order": "o1", "total": 3})
     assert decode(beat.steps[0].reply) == {"at": beat.steps[0].height}
     paid = world.send("shop/Paid@1", {"order": "o1"})
-    more = decode_frame(paid.frame).rows[1][10]
-    assert decode(more["ann"][0]) == {"note": "paid"}
+    extras = decode_frame(paid.frame).records[1].extras
+    assert decode(extras["ann"][0]) == {"note": "paid"}
 
 
 @pytest.mark.parametrize("size", [100, 600, 5_000, 100_000])
@@ -210,8 +210,8 @@ def test_bulk_resume_releases_all_halted_cells_of_a_module(world):
     beat = world.control("cell.resume", module="shop/Order")
     assert len(beat.steps) == 5
     assert {step.status for step in beat.steps} == {HALTED}
-    record = decode_frame(beat.frame).rows[0]
-    assert [key for _, key in record[5]["cells"]] == [b"o0", b"o1", b"o2", b"o3", b"o4"]
+    record = decode_frame(beat.frame).records[0]
+    assert [key for _, key in record.arguments["cells"]] == [b"o0", b"o1", b"o2", b"o3", b"o4"]
 
 
 def test_skip_sends_the_message_to_the_dead_letters(make_world, shop):

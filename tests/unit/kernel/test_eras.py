@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.journal.codes import HALTED, MANIFEST, MIGRATED, OK, PARKED, UPCAST
+from cellule.kernel.journal.codes import HALTED, OK, PARKED
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import (
+    ControlRecord,
+    EventRecord,
+    ManifestRecord,
+    MigratedRecord,
+    StepRecord,
+    UpcastRecord,
+)
 from cellule.values.cbor import decode
 from tests.support.kernel_world import FunctionPrograms
 
@@ -83,7 +91,7 @@ def following(make_world):
 
 def test_a_deploy_is_a_record_and_begins_an_era(following):
     beat = following.deploy(v2())
-    assert [record[0] for record in decode_frame(beat.frame).rows] == [11, MANIFEST]
+    assert [type(record) for record in decode_frame(beat.frame).records] == [ControlRecord, ManifestRecord]
     assert len(following.world.ledger.eras) == 2
 
 
@@ -92,12 +100,12 @@ def test_a_following_cell_is_upcast_inside_its_next_step(following):
     following.deploy(v2())
     assert following.entry("shop/Cart", b"c1").era == 0
     beat = add(following, item="fig")
-    kinds = [record[0] for record in decode_frame(beat.frame).rows]
-    assert kinds == [1, UPCAST, 4]
+    kinds = [type(record) for record in decode_frame(beat.frame).records]
+    assert kinds == [EventRecord, UpcastRecord, StepRecord]
     assert following.state("shop/Cart", b"c1") == {"items": ["pear", "fig"], "count": 2}
     entry = following.entry("shop/Cart", b"c1")
     assert (entry.version, entry.era) == (2, 1)
-    assert UPCAST not in [record[0] for record in decode_frame(add(following).frame).rows]
+    assert UpcastRecord not in [type(record) for record in decode_frame(add(following).frame).records]
 
 
 def test_a_new_cell_starts_in_the_current_era(following):
@@ -111,7 +119,7 @@ def test_a_chain_of_upcasters_is_found(following):
     add(following)
     following.deploy(v2(upcasters=(("shop/Cart@1", "shop/Cart@3"), ("shop/Cart@3", "shop/Cart@2"))))
     beat = add(following, item="fig")
-    assert [record[0] for record in decode_frame(beat.frame).rows].count(UPCAST) == 2
+    assert [type(record) for record in decode_frame(beat.frame).records].count(UpcastRecord) == 2
     assert following.state("shop/Cart", b"c1") == {"items": ["fig"], "count": 2}
 
 
@@ -124,7 +132,7 @@ def test_without_an_upcaster_the_cell_waits_and_says_why(following):
     assert following.entry("shop/Cart", b"c1").get("status") == "needs migration"
     following.deploy(v2())
     beat = following.control("cell.migrate")
-    assert MIGRATED in [record[0] for record in decode_frame(beat.frame).rows]
+    assert MigratedRecord in [type(record) for record in decode_frame(beat.frame).records]
     assert following.state("shop/Cart", b"c1") == {"items": ["pear", "fig"], "count": 2}
 
 

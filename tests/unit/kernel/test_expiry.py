@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import EventItem
-from cellule.kernel.journal.codes import EXPIRED, TIMER
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
 from cellule.values.cbor import encode
 
 SECOND = 1_000_000_000
@@ -28,7 +28,8 @@ def test_an_idle_cell_is_removed_when_its_time_is_over(idle):
     assert idle.state("shop/Order", b"o1") is not None
     beats = idle.advance(2 * SECOND)
     assert idle.entry("shop/Order", b"o1") is None
-    assert EXPIRED in [record[0] for beat in beats if beat.frame for record in decode_frame(beat.frame).rows]
+    frames = [decode_frame(beat.frame) for beat in beats if beat.frame]
+    assert ExpiredRecord in [type(record) for frame in frames for record in frame.records]
     assert beats[-1].wake is None
 
 
@@ -36,7 +37,7 @@ def test_activity_re_arms_the_timer_only_when_it_is_due(idle):
     idle.beat([paid()])
     idle.advance(30 * SECOND)
     beat = idle.beat([paid()])
-    assert TIMER not in [record[0] for record in decode_frame(beat.frame).rows]
+    assert TimerRecord not in [type(record) for record in decode_frame(beat.frame).records]
     idle.advance(45 * SECOND)
     assert idle.state("shop/Order", b"o1")["seen"] == 2
     idle.advance(20 * SECOND)
@@ -78,10 +79,9 @@ def test_many_timers_fire_in_order_and_across_a_snapshot(idle):
     idle.snapshot()
     beats = idle.advance(120 * SECOND)
     gone = [
-        record[4]
+        expired.key
         for beat in beats
         if beat.frame
-        for record in decode_frame(beat.frame).rows
-        if record[0] == EXPIRED
+        for _, expired in decode_frame(beat.frame).of(ExpiredRecord)
     ]
     assert gone == [b"o%d" % at for at in range(50)]

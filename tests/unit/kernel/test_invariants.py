@@ -11,8 +11,9 @@ import pytest
 import cellule.kernel
 from cellule.errors import Corrupted
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Pace, RefusedItem
-from cellule.kernel.journal.codes import EMITTED, HALTED, OK, STEP
+from cellule.kernel.journal.codes import HALTED, OK
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EmittedRecord, StepRecord
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need
 from cellule.kernel.state.ledger import Budget
@@ -166,11 +167,11 @@ def test_4_what_is_emitted_is_delivered_in_the_next_beat_and_never_earlier(make_
     emitted_in: dict[int, int] = {}
     stepped_in: dict[int, int] = {}
     for frame in map(decode_frame, world.frames):
-        for height, record in enumerate(frame.rows, start=frame.header.first):
-            if record[0] == EMITTED:
+        for height, record in frame.numbered():
+            if isinstance(record, EmittedRecord):
                 emitted_in[height] = frame.header.beat
-            elif record[0] == STEP:
-                stepped_in[record[1]] = frame.header.beat
+            elif isinstance(record, StepRecord):
+                stepped_in[record.cause] = frame.header.beat
     assert len(emitted_in) == 12
     assert all(stepped_in[height] > beat for height, beat in emitted_in.items())
 
@@ -312,7 +313,7 @@ def test_10_a_step_that_fails_late_has_emitted_nothing(make_world):
     world = make_world(programs=FunctionPrograms({"shop/Pinger": late}))
     beat = world.beat([ping("a")])
     frame = decode_frame(beat.frame)
-    told = [frame.names[record[3]] for record in frame.rows if record[0] == EMITTED]
+    told = [emitted.schema for _, emitted in frame.of(EmittedRecord)]
     assert told == ["sys/StepFailed@1"]
     world.settle()
     assert world.state("shop/Pinger", b"z") is None

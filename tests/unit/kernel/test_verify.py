@@ -6,10 +6,11 @@ import pytest
 
 from cellule.errors import Corrupted
 from cellule.kernel.items import EventItem
-from cellule.kernel.journal.frame import Header, decode_frame, encode_frame
+from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.prove.check import Position, check_frames
 from cellule.kernel.world import World
 from cellule.values.cbor import decode, encode
+from tests.support.frames import with_change, with_header, with_row
 from tests.support.kernel_world import Did
 
 
@@ -53,54 +54,36 @@ def test_unchanged_code_verifies(world):
     assert world.verify() is None
 
 
-def _header(frame, **changes):
-    fields = {name: getattr(frame.header, name) for name in Header.__slots__}
-    return Header(**{**fields, **changes})
-
-
-def _tampered(data, records=None, names=None, **header):
-    frame = decode_frame(data)
-    return encode_frame(_header(frame, **header), names or frame.names, records or frame.rows, linked=False)
-
-
 CASES = {
     "a gap": (lambda data, prev: _moved(data, prev.header.last + 5), "kernel.chain_gap"),
-    "another predecessor": (lambda data, _: _tampered(data, prev=bytes(32)), "kernel.chain_broken"),
-    "time going back": (lambda data, _: _tampered(data, now_ns=1), "kernel.chain_time"),
-    "a skipped beat": (lambda data, prev: _tampered(data, beat=prev.header.beat + 2), "kernel.chain_time"),
+    "another predecessor": (lambda data, _: with_header(data, prev=bytes(32)), "kernel.chain_broken"),
+    "time going back": (lambda data, _: with_header(data, now_ns=1), "kernel.chain_time"),
+    "a skipped beat": (lambda data, prev: with_header(data, beat=prev.header.beat + 2), "kernel.chain_time"),
     "cut bytes": (lambda data, _: data[:-1], "kernel.frame_damaged"),
     "no frame": (lambda *_: encode({"a": 1}), "kernel.frame_damaged"),
     "a lying length": (lambda data, _: _longer(data), "kernel.frame_damaged"),
     "another format": (lambda data, _: data.replace(b"fformat\x00", b"fformat\x07"), "kernel.frame_format"),
-    "an unknown kind": (lambda data, _: _swap(data, 0, [99, 0, None]), "kernel.record_kind"),
-    "a reserved kind": (lambda data, _: _swap(data, 0, [5, 0, None]), "kernel.record_kind"),
-    "a short record": (lambda data, _: _swap(data, 0, [1, 0, None]), "kernel.frame_damaged"),
-    "a cause in the future": (lambda data, _: _field(data, 1, 1, 10_000), "kernel.frame_damaged"),
-    "a step out of turn": (lambda data, _: _field(data, 1, 3, b"other"), "kernel.journal_contradicts"),
-    "a step of another message": (lambda data, _: _field(data, 1, 1, 1), "kernel.journal_contradicts"),
-    "a step with a wrong history": (lambda data, _: _field(data, 1, 8, 1), "kernel.journal_contradicts"),
-    "a name beyond the table": (lambda data, _: _field(data, 1, 2, 77), "kernel.frame_damaged"),
+    "an unknown kind": (lambda data, _: with_row(data, 0, [99, 0, None]), "kernel.record_kind"),
+    "a reserved kind": (lambda data, _: with_row(data, 0, [5, 0, None]), "kernel.record_kind"),
+    "a short record": (lambda data, _: with_row(data, 0, [1, 0, None]), "kernel.frame_damaged"),
+    "a cause in the future": (lambda data, _: _field(data, 1, "cause", 10_000), "kernel.frame_damaged"),
+    "a step out of turn": (lambda data, _: _field(data, 1, "key", b"other"), "kernel.journal_contradicts"),
+    "a step of another message": (lambda data, _: _field(data, 1, "cause", 1), "kernel.journal_contradicts"),
+    "a step with a wrong history": (lambda data, _: _field(data, 1, "prev", 1), "kernel.journal_contradicts"),
+    "a name beyond the table": (lambda data, _: _field(data, 1, "module", 77), "kernel.frame_damaged"),
 }
 
 
 def _moved(data, first):
-    return _tampered(data, first=first, last=first + len(decode_frame(data).rows) - 1)
+    return with_header(data, first=first, last=first + len(decode_frame(data).records) - 1)
 
 
 def _longer(data):
-    return _tampered(data, last=decode_frame(data).header.last + 1)
-
-
-def _swap(data, position, record):
-    records = list(decode_frame(data).rows)
-    records[position] = record
-    return _tampered(data, records=records)
+    return with_header(data, last=decode_frame(data).header.last + 1)
 
 
 def _field(data, position, field, value):
-    record = list(decode_frame(data).rows[position])
-    record[field] = value
-    return _swap(data, position, record)
+    return with_change(data, position, lambda fields: fields.update({field: value}))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -11,7 +11,7 @@ import pytest
 import cellule
 from cellule.assembly import Options
 from cellule.host.outbox.listing import find_row
-from cellule.kernel.journal.codes import RECEIPT
+from cellule.kernel.journal.records import ReceiptRecord
 from cellule.kernel.state.intent_id import parse_intent
 from cellule.store import keys
 from tests.support.nodes import load_app
@@ -55,7 +55,7 @@ class Here(SimpleNamespace):
     async def settled(self, view):
         """Wait for the receipt of an effect, and return all that is known of it."""
         async for frame in self.world.tail(view.height - 1):
-            if any(record[0] == RECEIPT and record[1] == view.height for record in frame.rows):
+            if any(receipt.cause == view.height for _, receipt in frame.of(ReceiptRecord)):
                 return await self.world.effect(view.height)
         return None
 

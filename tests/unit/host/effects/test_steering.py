@@ -8,6 +8,7 @@ import pytest
 
 from cellule.errors import Rejected, Unavailable
 from cellule.host.ingress.world_effects import WorldEffects
+from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.state.intent_id import parse_intent
 from cellule.store import keys
 from cellule.store.engine import Batch
@@ -38,8 +39,8 @@ async def test_an_approved_effect_is_performed_and_the_journal_says_who_and_why(
         assert [each.verdict for each in settled.decisions] == ["park", "allow"]
         assert settled.decisions[1].control == done.height
         frame = await anext(here.world.frames(done.height, done.height + 9))
-        control = frame.rows[done.height - frame.header.first]
-        assert control[2:5] == ["effect.approve", "ann", "a good customer"]
+        control = frame.expect(done.height, ControlRecord)
+        assert (control.verb, control.who, control.why) == ("effect.approve", "ann", "a good customer")
         await here.stepped("big", "pay.charge ok")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import EventItem, ReceiptItem, RefusedItem
-from cellule.kernel.journal.codes import CONTROL, EMITTED, RECEIPT, Settled
+from cellule.kernel.journal.codes import Settled
+from cellule.kernel.journal.records import ControlRecord, EmittedRecord, ReceiptRecord
 from cellule.values.cbor import encode
 
 SECOND = 1_000_000_000
@@ -70,7 +71,7 @@ def test_those_who_wait_for_an_approval_that_ends_are_told_with_it(make_bank):
     bank.world.control("resume")
     bank.world.settle()
     assert [row[1]["status"] for row in bank.heard("b")[1:]] == ["denied"]
-    assert {record[9]["fired"] for record in bank.records() if record[0] == RECEIPT and "fired" in record[9]}
+    assert any("fired" in record.extras for record in bank.records() if isinstance(record, ReceiptRecord))
 
 
 # Dead letters
@@ -88,7 +89,7 @@ def test_a_retry_that_is_refused_is_refused_whole(letter, bank_document):
     bank, height = letter
     bank.world.deploy(bank_document(effects=NEEDY))
     assert refusal(bank.world.control("effect.retry", letter=height)) == "kernel.slot_unknown"
-    assert [record[2] for record in bank.records() if record[0] == CONTROL] == ["deploy"]
+    assert [record.verb for record in bank.records() if isinstance(record, ControlRecord)] == ["deploy"]
     bank.world.deploy(bank_document(order={"cap_slots": {"pay": "till"}}, capabilities=TILL, effects=NEEDY))
     assert bank.world.control("effect.retry", letter=height).opened
 
@@ -118,7 +119,9 @@ def test_only_a_failure_leaves_a_dead_letter(bank):
     bank.receive(first, exhausted=True)
     bank.receive(second, "failed", exhausted=True)
     assert [
-        record[9].get("exhausted") for record in bank.records() if record[0] == RECEIPT and record[9]
+        record.extras.get("exhausted")
+        for record in bank.records()
+        if isinstance(record, ReceiptRecord) and record.extras
     ] == [True]
 
 
@@ -198,8 +201,8 @@ def test_a_cascade_of_receipts_is_stopped_and_told(make_bank, monkeypatch):
     bank.ask(("bank.charge", {"amount": 1}), again=50)
     bank.world.settle()
     assert len(bank.heard()) == 4
-    [stopped] = [record for record in bank.records() if record[0] == EMITTED]
-    assert bank.records()[stopped[1] - 1][0] == RECEIPT
+    [stopped] = [record for record in bank.records() if isinstance(record, EmittedRecord)]
+    assert isinstance(bank.records()[stopped.cause - 1], ReceiptRecord)
 
 
 # Receipts
@@ -285,7 +288,7 @@ def test_a_person_may_settle_what_waits_for_an_approval(make_bank):
     entry = next_value(bank.book.find(height))
     bank.world.beat([ReceiptItem(entry[0], height, "ok", encode({"id": "x"}), who="ada", why="by hand")])
     assert bank.last()[1]["status"] == "ok"
-    assert [record[5] for record in bank.records() if record[0] == RECEIPT] == [Settled.OK]
+    assert [record.status for record in bank.records() if isinstance(record, ReceiptRecord)] == [Settled.OK]
     assert bank.world.beat().wake is None
 
 

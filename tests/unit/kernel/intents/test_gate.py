@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.decide.intents.gate import text_fits
+from cellule.kernel.journal.codes import VerdictCode
 
 HOUR = 3_600 * 1_000_000_000
 GRANTED = {"cap_slots": {"pay": "stripe"}}
@@ -135,7 +136,7 @@ def test_every_decision_is_a_record_with_its_rule(make_bank):
         policy={"rules": [{"name": "small", "when": "effect.params.amount < 10", "then": "allow"}]}
     )
     bank.charge(1)
-    assert bank.records()[-1][2:] == [0, {"rule": "small"}]
+    assert (bank.records()[-1].verdict, bank.records()[-1].extras) == (VerdictCode.ALLOW, {"rule": "small"})
 
 
 @pytest.mark.parametrize(

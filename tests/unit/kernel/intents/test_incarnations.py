@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import EventItem
-from cellule.kernel.journal.codes import CONFLICT, RECEIPT, STEP, Settled
+from cellule.kernel.journal.codes import CONFLICT, Settled
+from cellule.kernel.journal.records import ReceiptRecord, StepRecord
 from cellule.values.cbor import encode
 
 
@@ -15,7 +16,7 @@ def asked(*asks, order="o1", **more):
 
 
 def receipts(bank):
-    return [record for record in bank.records() if record[0] == RECEIPT]
+    return [record for record in bank.records() if isinstance(record, ReceiptRecord)]
 
 
 def test_a_receipt_on_its_way_to_a_deleted_cell_never_reaches_the_next_one(make_bank):
@@ -35,8 +36,8 @@ def test_a_receipt_behind_the_event_that_deletes_its_cell_makes_no_new_one(bank)
     bank.receive(opening)
     bank.world.control("resume")
     assert bank.world.entry("bank/Order", b"o1") is None
-    assert bank.records()[-1][0] == STEP
-    assert bank.records()[-1][6] == CONFLICT
+    assert isinstance(bank.records()[-1], StepRecord)
+    assert bank.records()[-1].status == CONFLICT
 
 
 def test_an_intent_that_is_opened_and_abandoned_in_one_beat_never_leaves(bank):
@@ -49,7 +50,7 @@ def test_a_deleted_cell_may_wait_for_its_own_receipt(bank):
     """The first of two intents with one key took the second with it, which was then looked for."""
     bank.ask(("bank.charge", {"amount": 1}, None, "k"), ("bank.charge", {"amount": 1}, None, "k"))
     bank.ask(delete=True)
-    assert [record[5] for record in receipts(bank)] == [Settled.ABANDONED] * 2
+    assert [record.status for record in receipts(bank)] == [Settled.ABANDONED] * 2
     assert bank.book.counts == {}
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import EventItem
-from cellule.kernel.journal.codes import RECEIPT
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import ReceiptRecord
 from cellule.values.cbor import encode
 from tests.support.kernel_bank import SECOND, document
 from tests.support.kernel_world import START_NS, Did, FunctionPrograms, KernelWorld
@@ -29,8 +29,8 @@ def sleeper(state, schema, event, ctx):
 
 def fired(frames):
     """The times at which timers were due, in the order of the journal."""
-    records = (record for frame in frames for record in decode_frame(frame).rows)
-    return [pair_of(record[9]["fired"])[0] for record in records if record[0] == RECEIPT]
+    records = (record for frame in frames for record in decode_frame(frame).records)
+    return [pair_of(record.extras["fired"])[0] for record in records if isinstance(record, ReceiptRecord)]
 
 
 @pytest.fixture

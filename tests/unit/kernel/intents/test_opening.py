@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.journal.codes import DECISION, INTENT, RECEIPT, STEP
+from cellule.kernel.journal.records import DecisionRecord, IntentRecord, ReceiptRecord, StepRecord
 from cellule.kernel.state.intent_id import intent_text
 
 
 def test_an_intent_is_opened_with_its_decision_right_after_its_step(bank):
     beat = bank.charge(5)
     [opening] = beat.opened
-    kinds = [record[0] for record in bank.records()[-3:]]
-    assert kinds == [STEP, INTENT, DECISION]
+    kinds = [type(record) for record in bank.records()[-3:]]
+    assert kinds == [StepRecord, IntentRecord, DecisionRecord]
     assert (opening.kind, opening.module, opening.cell) == ("bank.charge", "bank/Order", b"o1")
     assert opening.key == intent_text(opening.intent)
     assert opening.attempts == 3
@@ -98,4 +98,4 @@ def test_the_intent_id_names_world_cell_step_and_params(bank, make_bank):
     [other] = make_bank().charge(2).opened
     assert one.intent == same.intent
     assert one.intent != other.intent
-    assert any(record[0] == RECEIPT for record in bank.records()) is False
+    assert any(isinstance(record, ReceiptRecord) for record in bank.records()) is False

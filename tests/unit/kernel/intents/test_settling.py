@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.items import Admitted, ReceiptItem, RefusedItem
-from cellule.kernel.journal.codes import REFUSED
+from cellule.kernel.journal.records import RefusedRecord
 from cellule.kernel.limits import RECEIPT_BYTES_MAX
 from cellule.kernel.state.intent_id import intent_text
 
@@ -40,7 +40,7 @@ def test_a_second_receipt_is_refused_and_recorded(bank):
     refused = beat.outcomes[0]
     assert isinstance(refused, RefusedItem)
     assert refused.error.code == "kernel.receipt_late"
-    assert bank.records()[-1][0] == REFUSED
+    assert isinstance(bank.records()[-1], RefusedRecord)
     assert len(bank.heard()) == 2
 
 
@@ -86,7 +86,7 @@ def test_a_receipt_from_a_person_stops_the_adapter_and_says_who(bank):
     [opening] = bank.charge().opened
     beat = bank.receive(opening, who="ada", why="the bank called", by="k1")
     assert beat.closed == [opening.intent]
-    assert bank.records()[-2][9] == {"by": "k1", "who": "ada", "why": "the bank called"}
+    assert bank.records()[-2].extras == {"by": "k1", "who": "ada", "why": "the bank called"}
 
 
 def test_long_receipts_are_linked(bank):

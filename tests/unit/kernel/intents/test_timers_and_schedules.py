@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.kernel.journal.records import EventRecord
 from cellule.values.cbor import encode
 from tests.support.kernel_world import START_NS
 
@@ -100,7 +101,9 @@ def test_a_cron_schedule_follows_its_zone(make_bank):
     bank = make_bank(schedules=schedules)
     bank.world.advance(86_400 * SECOND)
     assert len(bank.heard("s")) == 1
-    ids = [record[2] for record in bank.records() if record[0] == 1 and record[2] is not None]
+    ids = [
+        record.id for record in bank.records() if isinstance(record, EventRecord) and record.id is not None
+    ]
     due_ns = int(ids[0].removeprefix("schedule:daily:"))
     assert due_ns % (86_400 * SECOND) == 2 * 3_600 * SECOND
 

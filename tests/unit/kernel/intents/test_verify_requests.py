@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.journal.codes import INTENT
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import IntentRecord
 from cellule.values.cbor import encode
 from tests.support.kernel_world import Did, FunctionPrograms
 
@@ -86,6 +86,6 @@ def test_what_was_decided_is_not_asked_again(make_bank):
     bank = make_bank(policy={"rules": [], "default": "deny"})
     bank.charge()
     bank.world.settle()
-    kinds = [record[0] for frame in bank.world.frames for record in decode_frame(frame).rows]
-    assert INTENT in kinds
+    kinds = [type(record) for frame in bank.world.frames for record in decode_frame(frame).records]
+    assert IntentRecord in kinds
     assert bank.world.verify() is None
