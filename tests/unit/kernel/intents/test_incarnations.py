@@ -43,7 +43,7 @@ def test_a_receipt_behind_the_event_that_deletes_its_cell_makes_no_new_one(bank)
 def test_an_intent_that_is_opened_and_abandoned_in_one_beat_never_leaves(bank):
     beat = bank.world.beat([asked(("bank.charge", {"amount": 1})), asked(delete=True)])
     assert (beat.opened, beat.closed) == ([], [])
-    assert receipts(bank)[-1][5] == Settled.ABANDONED
+    assert receipts(bank)[-1].status == Settled.ABANDONED
 
 
 def test_a_deleted_cell_may_wait_for_its_own_receipt(bank):
@@ -123,5 +123,5 @@ def test_a_receipt_of_an_effect_that_no_manifest_has_any_more_is_a_value_at_leas
         "effects_emitted": ["timer.set"], "event": ["bank/Ask@1", "bank/Tick@1", "sys/TimerFired@1"],
     }, effects={}))  # fmt: skip
     bank.world.beat([ReceiptItem(opening.intent, opening.height, "ok", value)])
-    assert receipts(bank)[-1][5] == status
+    assert receipts(bank)[-1].status == status
     assert bank.book.counts == {}
