@@ -32,10 +32,10 @@ from cellule.kernel.journal.codes import Settled
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.prove.check import check_snapshot
-from cellule.kernel.prove.wait_reasons import find_stuck, find_waiting
 from cellule.kernel.state import cells, ledger, snapshot
 from cellule.kernel.state import intent_book as book
 from cellule.kernel.state.cells import EVENT_MESSAGE
+from cellule.kernel.state.wait_reasons import find_stuck, find_waiting
 from cellule.values.cbor import decode, encode
 from cellule.values.link import Link
 from tests.support.kernel_audit import IntentAudit

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.prove.wait_reasons import (
+from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.wait_reasons import (
     APPROVAL,
     OVER_BUDGET,
     REASONS_MAX,
@@ -14,7 +15,6 @@ from cellule.kernel.prove.wait_reasons import (
     find_waiting,
     reasons_in,
 )
-from cellule.kernel.state.intent_id import intent_text
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
