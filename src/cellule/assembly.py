@@ -25,6 +25,7 @@ from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.registry import built_in_adapters
 from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
+from cellule.errors import Rejected
 from cellule.host.limits import (
     COLLECT_EVERY,
     IDLE_S,
@@ -35,8 +36,8 @@ from cellule.host.limits import (
 )
 from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool
-from cellule.host.outbox.signatures import NodeKey, folder_key, shared_key
-from cellule.host.own.folder import FolderOwnership, make_folder
+from cellule.host.outbox.signatures import NodeKey, copy_key, folder_key, shared_key
+from cellule.host.own.folder import FolderLock, FolderOwnership, make_folder
 from cellule.host.own.ownership import Alone, Ownership
 from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
@@ -47,6 +48,7 @@ from cellule.kernel.state.ledger import Budget
 from cellule.modules.python import PythonPrograms, check_not_loading
 from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy, uuid7
 from cellule.store.address import StoreAddress, parse_address
+from cellule.store.copy import Copied, Progress, copy_store
 from cellule.store.store import DATABASE, Store, StoreOptions, check_data, open_store
 
 CACHE = "cache"
@@ -143,6 +145,34 @@ async def _reigning(node: Node, store: Store, built: Built | None, options: Opti
             yield
         finally:
             node.pool = node.loader.dispatch.pool = None
+
+
+async def copy(
+    source: StoreAddress,
+    target: StoreAddress,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Copied:
+    """Copy a whole store to an empty address, while nodes work on it; see `store/copy.py`.
+
+    A node may run on the source; nobody may use the target before it is whole.
+    """
+    options = options or Options()
+    async with AsyncExitStack() as stack:
+        from_ = await stack.enter_async_context(open_store(source, options.store, create=False))
+        if target.folder is not None:
+            make_folder(target.folder)
+            _lock(stack.enter_context(FolderLock(target.folder)), target)
+        to = await stack.enter_async_context(open_store(target, options.store, entropy=options.entropy))
+        return await copy_store(from_, to, progress, lambda: copy_key(from_, to, options.entropy))
+
+
+def _lock(lock: FolderLock, target: StoreAddress) -> None:
+    if not lock.acquire():
+        raise Rejected(
+            "store.in_use", "a node works on {target}, so nothing can be copied there", target=str(target),
+            hint="Name an empty place.",
+        )  # fmt: skip
 
 
 def _check_folder(address: StoreAddress, options: Options) -> None:

@@ -38,17 +38,33 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(params=["folder", "folder and objects", "postgres", "postgres and s3"])
+KINDS = ("folder", "folder and objects", "postgres", "postgres and s3")
+
+
+@pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An address of each kind that outlives a node, with nothing there yet."""
+    return place_of(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def another_place(place: Place, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An address of another kind than `place` is."""
+    kind = KINDS[(KINDS.index(place.kind) + 3) % len(KINDS)]
+    return place_of(kind, request, tmp_path / "another")
+
+
+def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
+    """An address of this kind."""
     number = next(numbers)
-    match request.param:
+    folder.mkdir(exist_ok=True)
+    match kind:
         case "folder":
-            return Place("folder", str(tmp_path / "data"))
+            return Place(kind, str(folder / "data"))
         case "folder and objects":
-            return Place("folder and objects", str(tmp_path / "data"), str(tmp_path / "objects"))
+            return Place(kind, str(folder / "data"), str(folder / "objects"))
     dsn = f"{request.getfixturevalue('postgres_server').dsn}?schema=place_{number}"
-    if request.param == "postgres":
-        return Place("postgres", dsn)
+    if kind == "postgres":
+        return Place(kind, dsn)
     s3 = request.getfixturevalue("s3_server")
-    return Place("postgres and s3", dsn, s3.url(f"place{number}"), StoreOptions(credentials=s3.credentials))
+    return Place(kind, dsn, s3.url(f"place{number}"), StoreOptions(credentials=s3.credentials))

@@ -1,4 +1,4 @@
-"""`cellule check`: proves the file, the journals and every block they need, without running anything."""
+"""`cellule check`: proves the rows, the journals and every block they need, without running anything."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from cellule.host.read.check import check_world
 from cellule.host.service import Cellule
 from cellule.store.engines.sqlite import CheckReport
 from cellule.store.engines.sqlite import check as check_file
+from cellule.store.engines.sqlite.check import Problem, Progress
 from cellule.store.store import DATABASE, check_data
 
 PROBLEMS_SHOWN = 20
 
 
 def check(context: typer.Context) -> None:
-    """Prove the whole folder: pages and rows of the file, all frames, all snapshots, all blocks."""
+    """Prove the whole store: its file and rows, all frames, all snapshots, all blocks."""
     session = session_of(context)
     session.run(_check(session))
 
 
 async def _check(session: Session) -> None:
     check_data(session.address)
-    folder = session.address.folder
-    assert folder is not None
     with session.output.progress("rows") as step:
-        report = await check_file(folder / DATABASE, progress=lambda rows: step(rows, rows))
+        report = await _rows(session, lambda rows: step(rows, rows))
     worlds: list[dict[str, Any]] = []
     if report.ok:
         async with session.reading() as node:
@@ -43,6 +42,23 @@ async def _check(session: Session) -> None:
     session.output.document(data, _shown(report), *map(_line, worlds))
     if not ok:
         raise typer.Exit(Exit.DAMAGED)
+
+
+async def _rows(session: Session, progress: Progress) -> CheckReport:
+    """Prove every row: of a folder the whole file, of other stores what their engine reads."""
+    folder = session.address.folder
+    if folder is not None:
+        return await check_file(folder / DATABASE, progress=progress)
+    report = CheckReport(str(session.address))
+    async with session.reading() as node:
+        try:
+            async for page in node.node.engine.rows():
+                report.rows += len(page)
+                report.bytes += sum(len(key) + len(value) for key, value in page)
+                progress(report.rows)
+        except Corrupted as error:
+            report.add(Problem("row", str(error)))
+    return report
 
 
 async def _world(session: Session, node: Cellule, info: WorldInfo, universe: str) -> dict[str, Any]:
@@ -73,7 +89,7 @@ def _shown(report: CheckReport) -> Text:
     text.append(f"{report.problem_count} problems", style="bold red")
     for each in report.problems[:PROBLEMS_SHOWN]:
         text.append(f"\n  {each.kind}: {each.text}")
-    return text.append("\nKeep a copy of the folder before anything else.")
+    return text.append("\nKeep a copy of the store before anything else.")
 
 
 def _line(row: dict[str, Any]) -> Text:

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import cellule
 from cellule.cli import cell, effect, event, journal, receipt, schedule, secret, universe, world
+from cellule.cli.backup import backup, restore
 from cellule.cli.bench import bench
 from cellule.cli.check import check
 from cellule.cli.dev import dev
@@ -78,7 +79,7 @@ app.add_typer(effect.app, name="effect")
 app.add_typer(receipt.app, name="receipt")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(secret.app, name="secret")
-for command in (init, dev, why, stuck, verify, check, bench, doctor):
+for command in (init, dev, why, stuck, verify, check, backup, restore, bench, doctor):
     app.command()(command)
 
 

@@ -1,6 +1,6 @@
 """The engine contract: an ordered key-value store with atomic conditional batches.
 
-Everything durable is a layer over these four methods. Implementations live in `store/engines/`; one
+Everything durable is a layer over these few methods. Implementations live in `store/engines/`; one
 conformance suite (`cellule.testing.conformance`) runs against each of them, differentially against memory.
 The engine never retries: the caller knows whether the same bytes may be submitted again.
 
@@ -13,7 +13,7 @@ Rejected: retrying conflicts here. Only the layer that chose the expected values
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NewType, Protocol, Self
@@ -30,6 +30,9 @@ PAGE_BYTES_MAX = 4_000_000
 STAMP_BYTES = 12
 COUNTER = b"\x01"
 _COUNTER_BYTE = COUNTER[0]
+
+Row = tuple[bytes, bytes]
+"""A key and the value under it."""
 
 Stamp = NewType("Stamp", bytes)
 """10 bytes of commit order, then 2 bytes of position in the batch: compares as bytes."""
@@ -58,7 +61,7 @@ class Batch:
 class Page:
     """One slice of a scan: `items` in scan order; `more` tells that the range holds further keys."""
 
-    items: list[tuple[bytes, bytes]]
+    items: list[Row]
     more: bool
 
 
@@ -78,6 +81,13 @@ class Engine(Protocol):
 
         A page may end early at `PAGE_BYTES_MAX`; `more` then says so. Continue from the last key
         (`last + b"\\0"`, or `end=last` in reverse).
+        """
+
+    def rows(self) -> AsyncGenerator[list[Row], None]:
+        """Yield every row of the store, page by page, all of one snapshot; in key order inside each family.
+
+        The snapshot holds every batch acknowledged before the first page was asked for. It is kept until the
+        generator ends: close it where it is left early. For copies and checks of whole stores.
         """
 
     async def commit(self, batch: Batch) -> list[Stamp]:

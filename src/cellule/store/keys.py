@@ -17,7 +17,14 @@ from uuid import UUID
 
 from cellule.errors import Rejected
 from cellule.store.engine import STAMP_BYTES, Stamp
-from cellule.store.families import WORLD_BYTES, universe_prefix, world_prefix
+from cellule.store.families import (
+    UNIVERSE_BYTES,
+    UNIVERSE_HEAD,
+    WORLD_BYTES,
+    WORLD_HEAD,
+    universe_prefix,
+    world_prefix,
+)
 from cellule.store.tuples import INT_MAX, STAMP_CODE, Position, pack, pack_bytes, prefix_range, unpack
 
 NAME_BYTES_MAX = 255
@@ -41,6 +48,11 @@ def format_version() -> bytes:
 def store_objects() -> bytes:
     """`objects`: which object store belongs to this store; absent where it has none."""
     return pack("objects")
+
+
+def copy_underway() -> bytes:
+    """`copy`: this store is being made from a copy of another, and is not whole."""
+    return pack("copy")
 
 
 def node_key() -> bytes:
@@ -91,6 +103,15 @@ def erasure_key(universe: UUID, key_id: bytes) -> bytes:
 def cas(universe: UUID, cid: bytes) -> bytes:
     """`u/<universe>/cas/<cid>`: one object's row; `cid` is the binary CID."""
     return universe_prefix(universe) + pack("cas", _sized("cid", cid, 1, CID_BYTES_MAX))
+
+
+def cas_of(key: bytes) -> tuple[UUID, bytes] | None:
+    """Return the universe and the CID that a CAS row's key names; None for any other key."""
+    if not (key.startswith(UNIVERSE_HEAD) and key.startswith(b"\x02cas\0", UNIVERSE_BYTES)):
+        return None
+    cid = unpack(key[UNIVERSE_BYTES:])[1]
+    assert isinstance(cid, bytes)
+    return UUID(bytes=key[UNIVERSE_BYTES - 16 : UNIVERSE_BYTES]), cid
 
 
 def cas_range(universe: UUID) -> Range:
@@ -202,6 +223,13 @@ def inbox_range(universe: UUID, world: UUID) -> Range:
     return prefix_range(world_prefix(universe, world) + b"\x02inbox\0")
 
 
+def inbox_prefix_of(key: bytes) -> bytes | None:
+    """Return the prefix of an inbox key, without its stamp; None for any other key."""
+    if key.startswith(WORLD_HEAD) and key.startswith(b"\x02inbox\0", WORLD_BYTES):
+        return key[:-STAMP_BYTES]
+    return None
+
+
 def inbox_stamp(key: bytes) -> Stamp:
     """Return the stamp an inbox key ends with."""
     return Stamp(key[-STAMP_BYTES:])
@@ -271,6 +299,16 @@ def bell(shard: int) -> bytes:
 def session(node: UUID) -> bytes:
     """`session/<node>`: a node's lease."""
     return pack("session", node)
+
+
+def session_node(key: bytes) -> UUID:
+    """Return the node a session key names."""
+    return UUID(bytes=key[-16:])
+
+
+def store_owner() -> bytes:
+    """`owner`: which node's session has the claim on the store."""
+    return pack("owner")
 
 
 def session_range() -> Range:

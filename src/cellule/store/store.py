@@ -16,6 +16,7 @@ from typing import assert_never
 
 from cellule.errors import Rejected, Unavailable
 from cellule.sources import Entropy, SystemEntropy
+from cellule.store import keys
 from cellule.store.address import (
     BucketAddress,
     FolderAddress,
@@ -85,6 +86,7 @@ async def open_store(
             await stack.enter_async_context(objects)
             if objects.remote and options.cache is not None:
                 disk = await DiskCache.open(options.cache, bytes_max=options.cache_bytes, entropy=entropy)
+        await _check_whole(engine)
         await _bound(engine, objects, address, entropy, create=create)
         yield Store(address, engine, objects, disk)
 
@@ -132,6 +134,16 @@ async def _objects(
             return RemoteObjects.open(address, options=options.remote)
         case _:
             assert_never(address)
+
+
+async def _check_whole(engine: Engine) -> None:
+    """Refuse a store whose making from a copy did not end."""
+    [underway] = await engine.read([keys.copy_underway()])
+    if underway is not None:
+        raise Rejected(
+            "store.half_copied", "this store is being restored, or a restore into it did not end",
+            hint="Wait for the restore, or remove the store and restore again.",
+        )  # fmt: skip
 
 
 async def _bound(

@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from typing import NoReturn, Self
 
 from cellule.errors import CelluleError, OutcomeUnknown, Unavailable
-from cellule.store.engine import Batch, Engine, Page, Stamp, check_batch
+from cellule.store.engine import Batch, Engine, Page, Row, Stamp, check_batch
 from cellule.store.families import check_one_family
 from cellule.testing.entropy import SeededEntropy
 from cellule.testing.faults import CALM, Fate, Fault, FaultPlan, Faults, Operation
@@ -71,6 +71,13 @@ class FaultyEngine:
         page = await self.engine.scan(begin, end, limit=limit, reverse=reverse)
         await self._travel(fault.after_ns)
         return page
+
+    async def rows(self) -> AsyncGenerator[list[Row], None]:
+        """See `Engine.rows`."""
+        fault = await self._begin("scan")
+        async for page in self.engine.rows():
+            await self._travel(fault.after_ns)
+            yield page
 
     async def commit(self, batch: Batch) -> list[Stamp]:
         """See `Engine.commit`. If the caller is cancelled, the seed decides whether it is still applied."""

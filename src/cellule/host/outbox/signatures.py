@@ -29,6 +29,7 @@ from cellule.host.own.folder import folder_error
 from cellule.sources import Entropy
 from cellule.store import keys
 from cellule.store.engine import Batch, Engine
+from cellule.store.store import Store
 from cellule.values.cbor import encode, encode_flat
 
 KEY_BYTES = 32
@@ -120,7 +121,7 @@ def folder_key(folder: Path, entropy: Entropy) -> NodeKey:
     try:
         found = _read(path)
         if found is None:
-            _make(path, entropy)
+            _make(path, entropy.bytes(KEY_BYTES), entropy)
             found = _read(path)
     except OSError as error:
         raise folder_error(folder, error) from error
@@ -145,6 +146,21 @@ async def shared_key(engine: Engine, entropy: Entropy) -> NodeKey:
     return NodeKey(stored)
 
 
+async def copy_key(source: Store, target: Store, entropy: Entropy) -> None:
+    """Give a copy of a store the key of the store: receipts that wait in its inboxes stay believed."""
+    folder = source.address.folder
+    if folder is None:
+        [secret] = await source.engine.read([keys.node_key()])
+    else:
+        secret = _read(folder / KEY_FILE)
+    if secret is None:
+        return
+    if target.address.folder is None:
+        await target.engine.commit(Batch(set={keys.node_key(): secret}))
+    else:
+        _make(target.address.folder / KEY_FILE, secret, entropy)
+
+
 def _read(path: Path) -> bytes | None:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -162,13 +178,13 @@ def _read(path: Path) -> bytes | None:
     return data
 
 
-def _make(path: Path, entropy: Entropy) -> None:
+def _make(path: Path, secret: bytes, entropy: Entropy) -> None:
     """Write the key aside and link it into place: there is a whole key of ours, or somebody else's."""
     aside = path.with_name(f"{KEY_FILE}.{entropy.bytes(_TEMPORARY_BYTES).hex()}")
     file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         try:
-            os.write(file, entropy.bytes(KEY_BYTES))
+            os.write(file, secret)
             os.fsync(file)
         finally:
             os.close(file)

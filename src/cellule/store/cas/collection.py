@@ -80,7 +80,7 @@ class Collection:
         if after is not None:
             begin = keys.cas(self._universe, after) + b"\0"
         page = await self._engine.scan(begin, end, limit=limit)
-        found = [(_cid_in(key), stored) for key, stored in page.items]
+        found = [(_cid_of(key), stored) for key, stored in page.items]
         return [Entry(cid, decode_row(cid, stored).generation) for cid, stored in found]
 
     async def remove_if(self, cid: Cid, generation: int) -> bool:
@@ -204,10 +204,10 @@ def _parsed(name: str, folder: str) -> tuple[Cid, bytes] | None:
     return (cid, body) if len(body) == BODY_BYTES else None
 
 
-def _cid_in(key: bytes) -> Cid:
-    cid = unpack(key[UNIVERSE_BYTES:])[1]
-    assert isinstance(cid, bytes)
-    return Cid.of_bytes(cid)
+def _cid_of(key: bytes) -> Cid:
+    named = keys.cas_of(key)
+    assert named is not None
+    return Cid.of_bytes(named[1])
 
 
 def _check_limit(limit: int) -> None:

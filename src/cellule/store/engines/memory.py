@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -24,6 +24,7 @@ from cellule.store.engine import (
     PAGE_BYTES_MAX,
     Batch,
     Page,
+    Row,
     Stamp,
     check_batch,
     check_key,
@@ -34,6 +35,7 @@ from cellule.store.rows import add_counter, open_row, seal_row
 
 ORDER_BYTES = 10
 MERGE_SINGLY_MAX = 32
+PAGE_ROWS = 1_000
 
 
 class MemoryDisk:
@@ -169,6 +171,14 @@ class MemoryEngine:
         page = self.disk.page(begin, end, limit, reverse)
         await _turn()
         return page
+
+    async def rows(self) -> AsyncGenerator[list[Row], None]:
+        """See `Engine.rows`; the snapshot is a copy."""
+        self._check_open()
+        found = list(self.disk.dump().items())
+        for start in range(0, len(found), PAGE_ROWS):
+            await _turn()
+            yield found[start : start + PAGE_ROWS]
 
     async def commit(self, batch: Batch) -> list[Stamp]:
         """See `Engine.commit`. Cancelled in its first turn it is not applied, in its last it is."""

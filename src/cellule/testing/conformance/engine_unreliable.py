@@ -10,7 +10,7 @@ history has a store, a loop and a seed of its own, so that it replays and shrink
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
 from cellule.errors import Conflict, OutcomeUnknown, Unavailable
-from cellule.store.engine import STAMP_BYTES, Batch, Engine, Page, Stamp
+from cellule.store.engine import STAMP_BYTES, Batch, Engine, Page, Row, Stamp
 from cellule.testing.conformance.engine_machine import EXAMPLES, STEPS, EngineMachine, run_machine
 from cellule.testing.conformance.engine_model import Applied, Read, Rows, serial_order
 from cellule.testing.conformance.engine_space import dump
@@ -133,6 +133,9 @@ class _Patient:
 
     async def scan(self, begin: bytes, end: bytes, *, limit: int, reverse: bool = False) -> Page:
         return await _repeated(lambda: self.engine.scan(begin, end, limit=limit, reverse=reverse))
+
+    def rows(self) -> AsyncGenerator[list[Row], None]:
+        return self.engine.rows()
 
     async def watch(self, key: bytes, seen: bytes | None) -> None:
         await _repeated(lambda: self.engine.watch(key, seen))

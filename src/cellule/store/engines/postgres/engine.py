@@ -15,15 +15,16 @@ Rejected: drawing the number inside the function. PostgreSQL computes CRC-32 onl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from types import TracebackType
 from typing import Self
 
 from cellule.errors import CelluleError, Conflict, OutcomeUnknown
 from cellule.sources import Entropy, SystemEntropy
-from cellule.store.engine import Batch, Page, Stamp, check_batch, check_key, check_scan
-from cellule.store.engines.postgres.connection import Connections, Limits, closed
+from cellule.store.engine import Batch, Page, Row, Stamp, check_batch, check_key, check_scan
+from cellule.store.engines.postgres.connection import Connections, Limits, closed, ended
+from cellule.store.engines.postgres.errors import DRIVER_ERRORS, mapped
 from cellule.store.engines.postgres.install import check_schema_name, ensure_installed
 from cellule.store.engines.postgres.layout import commit_statement
 from cellule.store.engines.postgres.listen import Listener
@@ -103,6 +104,20 @@ class PostgresEngine:
             return await self._connections.use(
                 lambda connection: self._reads.scan(connection, kind, begin, end, limit, reverse)
             )
+
+    async def rows(self) -> AsyncGenerator[list[Row], None]:
+        """See `Engine.rows`; one transaction on a connection of its own, as a dump of the database is."""
+        self._check_open()
+        with self._call():
+            connection = await self._connections.connect("cellule copy")
+            try:
+                async with aclosing(self._reads.every_row(connection)) as pages:
+                    async for page in pages:
+                        yield page
+            except DRIVER_ERRORS as error:
+                raise mapped(error) from error
+            finally:
+                await ended(connection)
 
     async def commit(self, batch: Batch) -> list[Stamp]:
         """See `Engine.commit`. A cancelled commit may have been applied, whole."""

@@ -5,9 +5,9 @@ The statements are made once per engine, so that the driver prepares each of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
-from cellule.store.engine import KEY_BYTES_MAX, PAGE_BYTES_MAX, VALUE_BYTES_MAX, Page
+from cellule.store.engine import KEY_BYTES_MAX, PAGE_BYTES_MAX, SCAN_LIMIT_MAX, VALUE_BYTES_MAX, Page, Row
 from cellule.store.engines.postgres.connection import Connection
 from cellule.store.engines.postgres.layout import TABLES
 from cellule.store.families import Family, family
@@ -15,6 +15,8 @@ from cellule.store.rows import CHECKSUM_BYTES, open_row
 
 SMALL_PAGE_ROWS = PAGE_BYTES_MAX // (KEY_BYTES_MAX + VALUE_BYTES_MAX) - 1
 """So few rows fit a page whatever their size, the one row more that is asked for included."""
+
+_BEHIND_ALL = b"\xff"  # keys begin with 01 or 02
 
 _READ = "SELECT key, {value} AS value FROM {schema}.{table} WHERE key = ANY (${place}::bytea[])"
 _SCAN = """
@@ -73,6 +75,17 @@ class Reads:
             more = len(rows) > limit or (bool(rows) and rows[-1]["follows"])
         items = [(row["key"], open_row(row["key"], _stored(kind, row["value"]))) for row in rows[:limit]]
         return Page(items, more)
+
+    async def every_row(self, connection: Connection) -> AsyncGenerator[list[Row], None]:
+        """Yield all rows of one snapshot, family by family."""
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            for kind in TABLES:
+                page, begin = Page([], more=True), b""
+                while page.more:
+                    page = await self.scan(connection, kind, begin, _BEHIND_ALL, SCAN_LIMIT_MAX, False)
+                    if page.items:
+                        begin = page.items[-1][0] + b"\0"
+                        yield page.items
 
 
 def _read(schema: str, kind: Family, place: int) -> str:

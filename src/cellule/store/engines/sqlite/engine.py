@@ -12,15 +12,17 @@ Rejected: an exception inside the future. A cancelled waiter would leave it unre
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cellule.errors import CelluleError, Unavailable
-from cellule.store.engine import Batch, Page, Stamp, check_key, check_scan
+from cellule.store.engine import Batch, Page, Row, Stamp, check_key, check_scan
 from cellule.store.engines.sqlite.check import CheckReport, Progress, check
 from cellule.store.engines.sqlite.connection import Connect, Settings, absolute_path, connect_sqlite3
+from cellule.store.engines.sqlite.dump import every_row
 from cellule.store.engines.sqlite.errors import told
 from cellule.store.engines.sqlite.group import Decision, Outcome, prepare
 from cellule.store.engines.sqlite.reader import ReadQueue, ReadRequest, ScanRequest, serve_reads, serve_scans
@@ -30,7 +32,7 @@ from cellule.store.families import check_one_family
 from cellule.store.format import check_format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from types import TracebackType
 
 BUSY_MS = 5_000
@@ -113,6 +115,13 @@ class SqliteEngine:
         answer: asyncio.Future[Page | CelluleError] = self._loop.create_future()
         self._scans.submit(ScanRequest(begin, end, limit, reverse, answer))
         return _value(await answer)
+
+    async def rows(self) -> AsyncGenerator[list[Row], None]:
+        """Yield every row of one snapshot; while it is kept, the log cannot start over and grows."""
+        self._check_open()
+        async with contextlib.aclosing(every_row(self._settings)) as pages:
+            async for page in pages:
+                yield page
 
     async def commit(self, batch: Batch) -> list[Stamp]:
         """Apply `batch` as a whole, durably, and return one stamp per `ordered` entry.
