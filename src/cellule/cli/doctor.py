@@ -1,4 +1,4 @@
-"""`cellule doctor`: looks at the machine, the folder and every world, and says what is wrong with them."""
+"""`cellule doctor`: looks at the machine, the store and every world, and says what is wrong with them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 import cellule
-from cellule.cli.errors import Exit, exit_code, message_of
+from cellule.cli.errors import Exit
+from cellule.cli.findings import Finding, Status
 from cellule.cli.output import table
+from cellule.cli.probe import probe
 from cellule.cli.session import Session, session_of
 from cellule.errors import CelluleError, Corrupted
 from cellule.host.journal import frame_at
@@ -27,40 +29,31 @@ from cellule.host.own.folder import FolderLock
 from cellule.host.run.loader import Loader
 from cellule.host.service import Cellule
 from cellule.kernel.journal.frame import decode_frame
+from cellule.store.format import FORMAT_VERSION
 from cellule.store.store import DATABASE
 
 DISK_FREE_LEAST = 1_000_000_000  # bytes; below this the disk is called nearly full
 QUICK_BYTES_MAX = 256_000_000  # larger files are left to `cellule check`
 
-Status = Literal["ok", "warn", "fail"]
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    what: str
-    status: Status
-    text: str
-    exit: Exit = Exit.OK
-
-    def json(self) -> dict[str, str]:
-        """The finding as JSON data."""
-        return {"what": self.what, "status": self.status, "text": self.text}
-
-
-def doctor(context: typer.Context) -> None:
-    """Check Python, versions, the folder, the disk, the lock, the format, and the end of every journal."""
+def doctor(
+    context: typer.Context,
+    address: Annotated[
+        str | None, typer.Argument(help="The store to look at; that of --data if it is not given.")
+    ] = None,
+) -> None:
+    """Check Python, the store (reach, rights, speed, owner, clock, format), and the end of every journal."""
     session = session_of(context)
-    session.run(_doctor(session))
+    session.run(_doctor(session if address is None else replace(session, data=address)))
 
 
 async def _doctor(session: Session) -> None:
     folder = session.address.folder
-    assert folder is not None
-    findings = [*_machine(), *_folder(folder)]
-    if (folder / DATABASE).is_file() and not any(each.exit for each in findings):
+    findings = [*_machine(), *([] if folder is None else _folder(folder))]
+    has_data = folder is None or (folder / DATABASE).is_file()
+    if has_data and not any(each.exit for each in findings):
         findings += await _store(session)
     worst = max((each.exit for each in findings), default=Exit.OK)
     data = {"ok": worst == Exit.OK, "findings": [each.json() for each in findings]}
@@ -108,12 +101,13 @@ async def _store(session: Session) -> list[Finding]:
         if session.address.folder is not None:
             found.append(_quick(session.address.folder / DATABASE))
         async with session.reading() as node:
-            found.append(Finding("format", "ok", "this version reads it"))
+            found.append(Finding("format", "ok", f"version {FORMAT_VERSION}, which this Cellule reads"))
+            found += await probe(node.node, is_shared=session.address.folder is None)
             for universe in await node.universes():
                 for info in await node.node.directory.worlds(universe.id):
-                    found.append(await _world(node, info, universe.name))  # noqa: PERF401 - awaits
+                    found.append(await _world(node, info, universe.name))
     except CelluleError as error:
-        found.append(Finding("format", "fail", message_of(error), exit_code(error)))
+        found.append(Finding.of_error("store", error))
     return found
 
 
@@ -139,7 +133,7 @@ async def _world(node: Cellule, info: WorldInfo, universe: str) -> Finding:
     try:
         return Finding(name, "ok", await _journal_end(node.node.loader, info))
     except CelluleError as error:
-        return Finding(name, "fail", message_of(error), exit_code(error))
+        return Finding.of_error(name, error)
 
 
 async def _journal_end(loader: Loader, info: WorldInfo) -> str:

@@ -181,8 +181,8 @@ async def _proven(pieces: AsyncIterator[bytes], body: _Body) -> AsyncIterator[by
 
 def _is_local(key: bytes) -> bool:
     """Tell whether a row belongs to running nodes or to the place, and not to what is copied."""
-    begin, end = keys.session_range()
-    return key in _LOCAL or begin <= key < end
+    return key in _LOCAL or key.startswith(_LOCAL_PREFIXES)
 
 
+_LOCAL_PREFIXES = (keys.session_range()[0], keys.probe_prefix())
 _LOCAL = {keys.store_objects(), keys.copy_underway(), keys.node_key(), keys.store_owner()}

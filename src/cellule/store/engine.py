@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NewType, Protocol, Self
+from typing import NewType, Protocol, Self, runtime_checkable
 
 from cellule.errors import Rejected
 
@@ -111,6 +111,14 @@ class Engine(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class ServerClock(Protocol):
+    """An engine behind a server, whose clock may differ from this machine's."""
+
+    async def server_time_ns(self) -> int:
+        """Return what the server's clock shows."""
 
 
 def is_counter(key: bytes) -> bool:

@@ -55,6 +55,16 @@ def copy_underway() -> bytes:
     return pack("copy")
 
 
+def probe(ident: UUID) -> bytes:
+    """`probe/<id>`: written and removed again by whoever tries out a store."""
+    return probe_prefix() + pack(ident)
+
+
+def probe_prefix() -> bytes:
+    """What the keys `probe/...` begin with."""
+    return pack("probe")
+
+
 def node_key() -> bytes:
     """`node_key`: what vouches for receipts, where nodes on many machines share the store."""
     return pack("node_key")

@@ -226,7 +226,7 @@ def test_every_code_of_the_command_line_is_documented() -> None:
 
 def test_every_command_and_exit_code_is_in_the_reference() -> None:
     text = (ROOT / "docs/reference/cli.md").read_text()
-    for command in ("init", "dev", "why", "stuck", "verify", "check", "bench", "doctor"):
+    for command in ("init", "dev", "why", "stuck", "verify", "check", "backup", "restore", "bench", "doctor"):
         assert f"cellule {command}" in text
     for noun, verbs in {
         "universe": ("create", "list", "show", "delete"),

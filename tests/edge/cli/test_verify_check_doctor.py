@@ -142,6 +142,7 @@ def test_the_doctor_finds_a_healthy_folder_healthy(shop: Cellule) -> None:
         "lock",
         "integrity",
         "format",
+        "commits",
         "default/main",
     ]
     assert whats == wanted

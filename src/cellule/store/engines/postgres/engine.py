@@ -37,6 +37,7 @@ from cellule.store.format import check_format
 from cellule.store.rows import open_row
 
 LOOK_MS = 5_000
+_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
 class PostgresEngine:
@@ -149,6 +150,13 @@ class PostgresEngine:
                 await watch.woken
         finally:
             self._watches.remove(watch)
+
+    async def server_time_ns(self) -> int:
+        """See `ServerClock`."""
+        self._check_open()
+        with self._call():
+            micros: int = await self._connections.use(lambda connection: connection.fetchval(_TIME))
+        return micros * 1_000
 
     async def close(self) -> None:
         """See `Engine.close`."""
