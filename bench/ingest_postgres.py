@@ -3,7 +3,8 @@
 A real server with `fsync` on. As in `ingest`, typed events go in and are acknowledged when they are durable;
 a round does the same events on both sides, one right after the other, and a ratio is the median of rounds.
 
-Ours    a node on the server: 1,000 keys, read-add-write; epoch and head are expected by every commit.
+Ours    `cellule.open("postgresql://...", objects=folder)`: 1,000 keys, read-add-write; every commit expects
+        epoch and head.
 Bare    one connection, one statement a batch: it inserts the frame's rows and the head, with the bytes and in
         the batches of ours, read back from the journal outside the clock. Nothing is decoded, stepped,
         encoded, compared or told.
@@ -12,14 +13,15 @@ Bare    one connection, one statement a batch: it inserts the frame's rows and t
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from statistics import median
 from typing import Any
 
 import asyncpg
 
+import cellule
 from bench.ingest_floor import Commit, commits_since
 from bench.ingest_jobs import JOBS, Job
 from bench.ingest_sends import Send, in_halves, one_by_one, windowed
@@ -55,20 +57,21 @@ async def _measure(*, quick: bool) -> AsyncGenerator[Row, None]:
         try:
             await connection.execute(_TABLE)
             bare = _Bare(await connection.prepare(_INSERT))
-            for job in JOBS:
-                async for row in _job(server.dsn, bare, job, quick=quick):
-                    yield row
+            with tempfile.TemporaryDirectory() as objects:
+                for job in JOBS:
+                    async for row in _job(server.dsn, objects, bare, job, quick=quick):
+                        yield row
         finally:
             await connection.close()
     finally:
         await asyncio.to_thread(server.close)
 
 
-async def _job(dsn: str, bare: _Bare, job: Job, *, quick: bool) -> AsyncGenerator[Row, None]:
+async def _job(dsn: str, objects: str, bare: _Bare, job: Job, *, quick: bool) -> AsyncGenerator[Row, None]:
     share, rounds = (50, 1) if quick else (1, ROUNDS)
     keys, events = KEYS // share, EVENTS // share
-    async with _opened(dsn, job) as world:
-        turns = _Turns(world, bare, keys, job)
+    async with cellule.open(dsn, job.app, objects=objects) as node:
+        turns = _Turns(await node.world(job.app.namespace), bare, keys, job)
         await turns.one(windowed(keys), keys)
         for name, send, count in (
             (f"{keys:,} in flight", windowed(keys), events),
@@ -128,17 +131,3 @@ class _Turns:
         start = time.perf_counter()
         await self._bare.run(commits)
         return ours_s, time.perf_counter() - start, len(commits)
-
-
-@asynccontextmanager
-async def _opened(dsn: str, job: Job) -> AsyncGenerator[WorldHandle, None]:
-    from bench.timing import as_in_a_node
-    from cellule.modules.python import PythonPrograms
-    from cellule.store.engines.postgres import PostgresEngine
-    from tests.support.nodes import open_node
-
-    async with await PostgresEngine.open(dsn) as engine:
-        programs = PythonPrograms()
-        with as_in_a_node():
-            async with open_node(engine, job.app.build(), programs) as node:
-                yield await node.world(job.app.namespace)

@@ -1,8 +1,9 @@
 """The authoring API: an `App` collects events, reducers and upcasters and builds a manifest of them.
 
-Reading order: `app` (the decorators), `declared` (what they check at once), `keys` (which cell an event goes
-to), `modules` (a reducer as a module); `effects`, `builtin`, `rules`, `outside`, `sections` (what concerns
-the outside); `build`, `built` (names, codecs and keys for whoever hosts the app).
+Reading order: `app` (the decorators), `declarations` (what they check at once), `keys` (which cell an event
+goes to), `modules` (a reducer as a module); `effects`, `standard_effects`, `rules`, `effects_config`,
+`sections` (what concerns the outside); `builder`, `built_app` (names, codecs and keys for
+whoever hosts the app).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar, overload
 
 from cellule.app import builder as building
 from cellule.app.built_app import Built
-from cellule.app.declared import (
+from cellule.app.declarations import (
     DeclaredClass,
     DeclaredEvent,
     DeclaredReducer,

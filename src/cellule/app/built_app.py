@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.app.declared import DeclaredEvent, shown_value
+from cellule.app.declarations import DeclaredEvent, shown_value
 from cellule.app.keys import TypedKey, key_codec
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected

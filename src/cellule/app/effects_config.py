@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
-from cellule.app.declared import bad_option, is_redefined, taken
+from cellule.app.declarations import bad_option, is_redefined, taken
 from cellule.app.effects import DeclaredEffect, EffectLike, is_effect
 from cellule.app.rules import Policies
 from cellule.app.spans import duration_ns, time_ns

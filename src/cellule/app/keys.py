@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cellule.app.declared import DeclaredEvent, DeclaredReducer, field_names, is_path, shown_value
+from cellule.app.declarations import DeclaredEvent, DeclaredReducer, field_names, is_path, shown_value
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.manifest.fit import is_same_kind
 from cellule.kernel.manifest.keys import KeyForm

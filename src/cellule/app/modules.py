@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from cellule.app.declared import DeclaredReducer, apps_of
+from cellule.app.declarations import DeclaredReducer, apps_of
 from cellule.app.keys import check_paths, key_paths
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from cellule.app import standard_effects as builtin
-from cellule.app.declared import DeclaredReducer, taken
+from cellule.app.declarations import DeclaredReducer, taken
 from cellule.app.effects import EffectLike, form_of
 from cellule.app.effects_config import DeclaredSchedule, Listed
 from cellule.effects.adapter import Adapter

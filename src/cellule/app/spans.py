@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from cellule.app.declared import bad_option
+from cellule.app.declarations import bad_option
 from cellule.values.schema.scalars import EPOCH, MICROSECOND
 
 

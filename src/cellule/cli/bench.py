@@ -19,7 +19,7 @@ import typer
 
 from cellule.app import App
 from cellule.assembly import open as open_node
-from cellule.cli.app_loading import load_app
+from cellule.cli.app_file import load_app
 from cellule.cli.output import Step, facts
 from cellule.cli.session import Session, session_of
 from cellule.errors import Rejected

@@ -13,11 +13,11 @@ from rich.json import JSON
 from cellule.cli.cell_list import list_cells
 from cellule.cli.cell_versions import history_json, version_line
 from cellule.cli.controls import Timeout, Why, perform_on
-from cellule.cli.correlated import Correlation, correlations
+from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
 from cellule.cli.output import facts
-from cellule.cli.session import Session, cell_of, session_of, teller_of
+from cellule.cli.session import Session, cell_of, renderer_of, session_of
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.handles import CellHandle, CellView, WorldHandle
@@ -115,13 +115,13 @@ def migrate(
 async def _show(session: Session, module: str, key: str, at: str | None) -> None:
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
-        cell = await _cell(world, teller, module, key)
-        height = None if at is None else await _height(world, teller, at)
+        renderer = renderer_of(world)
+        cell = await _cell(world, renderer, module, key)
+        height = None if at is None else await _height(world, renderer, at)
         view = await cell.view(at=height)
         if view is None:
-            raise await _no_cell(world, teller, cell, height)
-        data = {"world": world.name, **await _view_json(teller, cell, view)}
+            raise await _no_cell(world, renderer, cell, height)
+        data = {"world": world.name, **await _view_json(renderer, cell, view)}
         if height is not None:
             data["at"] = height
         pairs = {
@@ -139,15 +139,15 @@ async def _show(session: Session, module: str, key: str, at: str | None) -> None
 async def _history(session: Session, module: str, key: str, limit: int, correlation: str | None) -> None:
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
-        cell = await _cell(world, teller, module, key)
+        renderer = renderer_of(world)
+        cell = await _cell(world, renderer, module, key)
         versions = await cell.history(limit=limit + 1 if correlation is None else HISTORY_MAX)
         if not versions:
-            raise await _no_cell(world, teller, cell, None)
+            raise await _no_cell(world, renderer, cell, None)
         story = correlations(world, correlation)
         rows = [each for each in history_json(versions) if await story.has(each["height"])]
         shown = rows[:limit]
-        name = {"module": cell.module, "key": await teller.key(cell.module, cell.key)}
+        name = {"module": cell.module, "key": await renderer.key(cell.module, cell.key)}
         data = {"world": world.name, **name, "versions": shown, "more": len(rows) > limit}
         session.output.document(data, *(version_line(each) for each in shown))
 
@@ -155,15 +155,15 @@ async def _history(session: Session, module: str, key: str, limit: int, correlat
 async def _tail(session: Session, module: str, key: str, count: int | None, correlation: str | None) -> None:
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
-        cell = await _cell(world, teller, module, key)
-        name = await teller.key(cell.module, cell.key)
+        renderer = renderer_of(world)
+        cell = await _cell(world, renderer, module, key)
+        name = await renderer.key(cell.module, cell.key)
         left = count
         head = await world.head()
         session.output.note(f"following {cell.module} {name} in {world.name} from height {head.height}")
         story = correlations(world, correlation)
         async for frame in world.tail(head.height):
-            for told in await teller.frame(frame, _steps_of(cell)):
+            for told in await renderer.frame(frame, _steps_of(cell)):
                 if not await story.has(told.height):
                     continue
                 session.output.line(told.json(), record_line(told))
@@ -182,13 +182,13 @@ def _steps_of(cell: CellHandle) -> Callable[[int, Record], bool]:
 async def _export(session: Session, module: str, key: str, output: Path | None) -> None:
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
-        cell = await _cell(world, teller, module, key)
+        renderer = renderer_of(world)
+        cell = await _cell(world, renderer, module, key)
         view = await cell.view()
         if view is None:
-            raise await _no_cell(world, teller, cell, None)
+            raise await _no_cell(world, renderer, cell, None)
         versions = history_json(await cell.history())
-        data = {"world": world.name, "world_id": str(world.id), **await _view_json(teller, cell, view)}
+        data = {"world": world.name, "world_id": str(world.id), **await _view_json(renderer, cell, view)}
         data["history"] = versions
         text = json.dumps(data, ensure_ascii=False, indent=2)
         if output is None:
@@ -215,25 +215,25 @@ async def _control(
         world = await session.world(node)
         arguments: dict[str, Any] = {}
         if module is not None:
-            manifest = await teller_of(world).manifest()
+            manifest = await renderer_of(world).manifest()
             arguments["module"] = StoredCodecs(manifest).module(module)
             if key or manifest.modules[arguments["module"]].key is None:
                 arguments["key"] = cell_of(manifest, module, key)[1]
         await perform_on(session, world, verb, why, timeout_s, **arguments)
 
 
-async def _cell(world: WorldHandle, teller: RecordRenderer, module: str, key: str) -> CellHandle:
-    base, stored = cell_of(await teller.manifest(), module, key)
+async def _cell(world: WorldHandle, renderer: RecordRenderer, module: str, key: str) -> CellHandle:
+    base, stored = cell_of(await renderer.manifest(), module, key)
     return CellHandle(world, base, stored)
 
 
-async def _height(world: WorldHandle, teller: RecordRenderer, at: str) -> int:
+async def _height(world: WorldHandle, renderer: RecordRenderer, at: str) -> int:
     """The end of the beat that holds a height, or of the last one at or before a time.
 
     A beat happens as a whole: between two of its records there is no state to show.
     """
     if at.isascii() and at.isdigit():
-        return (await teller.frame_with(int(at))).header.last if int(at) else 0
+        return (await renderer.frame_with(int(at))).header.last if int(at) else 0
     try:
         moment = time_of_text(at)
     except Exception:  # noqa: BLE001 - whatever makes it no time, the person sees both forms
@@ -243,9 +243,9 @@ async def _height(world: WorldHandle, teller: RecordRenderer, at: str) -> int:
     return await height_at(world.follower.loader.engine, world.info, moment)
 
 
-async def _view_json(teller: RecordRenderer, cell: CellHandle, view: CellView) -> dict[str, Any]:
+async def _view_json(renderer: RecordRenderer, cell: CellHandle, view: CellView) -> dict[str, Any]:
     return {
-        "module": cell.module, "key": await teller.key(cell.module, cell.key), "version": view.version,
+        "module": cell.module, "key": await renderer.key(cell.module, cell.key), "version": view.version,
         "born": view.born, "era": view.era, "status": view.status, "reason": view.reason,
         "queue": view.queue, "size": view.size, "height": view.height, "active": time_text(view.active_ns),
         "state": view.state,
@@ -253,12 +253,12 @@ async def _view_json(teller: RecordRenderer, cell: CellHandle, view: CellView) -
 
 
 async def _no_cell(
-    world: WorldHandle, teller: RecordRenderer, cell: CellHandle, height: int | None
+    world: WorldHandle, renderer: RecordRenderer, cell: CellHandle, height: int | None
 ) -> Rejected:
     """There is no such cell: name those with keys like it."""
-    name = await teller.key(cell.module, cell.key)
+    name = await renderer.key(cell.module, cell.key)
     page = await (await list_world(world.follower)).page(cell.module, START, PAGE_MAX)
-    known = [await teller.key(cell.module, each.key) for each in page.cells]
+    known = [await renderer.key(cell.module, each.key) for each in page.cells]
     return Rejected(
         "cli.no_cell", "there is no cell {module} {key} in world {world}{when}",
         module=cell.module, key=name, world=world.name,

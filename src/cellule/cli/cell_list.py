@@ -9,7 +9,7 @@ from typing import Any
 
 from cellule.cli.errors import usage
 from cellule.cli.output import table
-from cellule.cli.session import Session, teller_of
+from cellule.cli.session import Session, renderer_of
 from cellule.host.codecs import StoredCodecs
 from cellule.host.read.cell_list import START, Listed, Listing, list_world
 from cellule.host.read.record_view import RecordRenderer
@@ -22,8 +22,8 @@ async def list_cells(session: Session, module: str | None, limit: int, after: st
     """Show the page behind the cursor `after`."""
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
-        manifest = await teller.manifest()
+        renderer = renderer_of(world)
+        manifest = await renderer.manifest()
         only = None if module is None else StoredCodecs(manifest).module(module)
         base, position = _cursor(after, only)
         with session.output.progress("reading the world") as step:
@@ -31,7 +31,7 @@ async def list_cells(session: Session, module: str | None, limit: int, after: st
         bases = [only] if only is not None else sorted({*manifest.modules, *listing.counts})
         wanted = [each for each in bases if base is None or each >= base]
         found, following = await _page(listing, wanted, position if base in wanted else START, limit)
-        cells = [await _cell(teller, each) for each in found]
+        cells = [await _cell(renderer, each) for each in found]
         total = sum(count for name, count in listing.counts.items() if only in (None, name))
         fresh = {"height": listing.height, "time": time_text(listing.now_ns)}
         data = {"world": world.name, "as_of": fresh, "total": total, "cells": cells, "next": following}
@@ -59,10 +59,10 @@ async def _page(
     return found, None
 
 
-async def _cell(teller: RecordRenderer, cell: Listed) -> dict[str, Any]:
+async def _cell(renderer: RecordRenderer, cell: Listed) -> dict[str, Any]:
     entry = cell.entry
     return {
-        "module": cell.base, "key": await teller.key(cell.base, cell.key, entry.era),
+        "module": cell.base, "key": await renderer.key(cell.base, cell.key, entry.era),
         "version": entry.version, "size": entry.size, "era": entry.era, "status": cell.status,
         "queue": len(entry.get("queue", ())), "height": entry.last,
         "active": time_text(entry.active_ns),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.lines import cell_text
-from cellule.cli.session import Session, operator, patience, teller_of
+from cellule.cli.session import Session, operator, renderer_of, within
 from cellule.host.ingress.handles import WorldHandle
 from cellule.kernel.items import Verb
 
@@ -28,9 +28,9 @@ async def perform_on(
     session: Session, world: WorldHandle, verb: Verb, why: str, timeout_s: float, **arguments: Any
 ) -> None:
     """Do one verb on an open world."""
-    async with patience(timeout_s, f"the outcome of {verb}"):
+    async with within(timeout_s, f"the outcome of {verb}"):
         done = await world.control(verb, who=operator(), why=why, **arguments)
-    told = await teller_of(world).at(done.height)
+    told = await renderer_of(world).at(done.height)
     text = f"{verb} of world {world.name} at height {done.height}"
     if "cells" in told.fields:
         cells = ", ".join(cell_text(each) for each in told.fields["cells"][:20])

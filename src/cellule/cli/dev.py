@@ -24,11 +24,11 @@ from watchfiles import PythonFilter, awatch
 from watchfiles.main import FileChange
 
 from cellule.assembly import open as open_node
-from cellule.cli.app_loading import folder_of, load_app
+from cellule.cli.app_file import folder_of, load_app
 from cellule.cli.dev_effects import watch_effects
 from cellule.cli.errors import Exit, usage
 from cellule.cli.lines import record_line
-from cellule.cli.session import Session, session_of, teller_of
+from cellule.cli.session import Session, renderer_of, session_of
 from cellule.host.service import DEFAULT_WORLD
 
 APP_FILE = "app.py"
@@ -53,8 +53,8 @@ async def _serve(session: Session) -> None:
     async with _with_parent(), open_node(session.data, app, objects=session.objects) as node:
         await node.node.check_owner()
         world = await node.world(session.world_name or DEFAULT_WORLD, universe=session.universe_name)
-        head, teller = await world.head(), teller_of(world)
-        manifest = await teller.manifest()
+        head, renderer = await world.head(), renderer_of(world)
+        manifest = await renderer.manifest()
         events = sorted(name for name in manifest.routes if not name.startswith("sys/"))
         ready = {
             "kind": "ready", "world": world.name, "data": str(session.address), "height": head.height,
@@ -67,7 +67,7 @@ async def _serve(session: Session) -> None:
             watching = tasks.create_task(watch_effects(session, world))
             try:
                 async for frame in world.tail(head.height):
-                    for told in await teller.frame(frame):
+                    for told in await renderer.frame(frame):
                         session.output.line(told.json(), record_line(told))
             finally:
                 watching.cancel()

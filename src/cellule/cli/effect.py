@@ -9,7 +9,7 @@ import typer
 from cellule.cli.controls import Timeout, Why
 from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effect_line
 from cellule.cli.output import facts
-from cellule.cli.session import Session, operator, patience, session_of, teller_of
+from cellule.cli.session import Session, operator, renderer_of, session_of, within
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.world_effects import LIST_MAX
 from cellule.host.outbox.repair import Report
@@ -92,9 +92,9 @@ async def _list(
 ) -> None:
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
+        renderer = renderer_of(world)
         found = await world.effects(status=status, kind=kind, cause=cause, limit=limit, after=after)
-        effects = [await effect_json(teller, each) for each in found]
+        effects = [await effect_json(renderer, each) for each in found]
         following = found[-1].height if len(found) == limit and cause is None else None
         head = await world.head()
         data = {
@@ -112,14 +112,14 @@ async def _show(session: Session, intent: str) -> None:
         world = await session.world(node)
         with session.output.progress("reading the journal") as step:
             detail = await world.effect(intent, progress=step)
-        data = {"world": world.name, **await detail_json(teller_of(world), detail)}
+        data = {"world": world.name, **await detail_json(renderer_of(world), detail)}
         session.output.document(data, *detail_facts(data))
 
 
 async def _act(session: Session, verb: str, intent: str, why: str, timeout_s: float) -> None:
     async with session.working() as node:
         world = await session.world(node)
-        async with patience(timeout_s, f"the outcome of effect {verb}"):
+        async with within(timeout_s, f"the outcome of effect {verb}"):
             done = await getattr(world, verb)(intent, who=operator(), why=why)
         await _tell(session, world, verb, intent, done.height)
 
@@ -129,7 +129,7 @@ async def _tell(session: Session, world: WorldHandle, verb: str, intent: str, he
         data: dict[str, Any] = {"world": world.name, "intent": intent, "height": None, "due": "now"}
         session.output.document(data, f"the next attempt of {intent} is due now")
         return
-    told = await teller_of(world).at(height)
+    told = await renderer_of(world).at(height)
     session.output.document(
         {"world": world.name, "intent": intent, **told.json()},
         f"effect {verb} of {intent} in world {world.name} at height {height}",

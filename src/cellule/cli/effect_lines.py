@@ -18,12 +18,12 @@ _STYLES = {
 }  # fmt: skip
 
 
-async def effect_json(teller: RecordRenderer, view: EffectView) -> dict[str, Any]:
+async def effect_json(renderer: RecordRenderer, view: EffectView) -> dict[str, Any]:
     """One effect as JSON data; what it does not have is left out."""
     attempts = view.attempts
     data: dict[str, Any] = {
         "id": view.id, "height": view.height, "kind": view.kind, "module": view.module,
-        "key": await teller.key(view.module, view.key), "status": view.status,
+        "key": await renderer.key(view.module, view.key), "status": view.status,
         "since": time_text(view.since_ns), "reason": view.reason, "cause": view.cause, "born": view.born,
         "idempotency_key": view.idempotency_key, "slot": view.slot, "grant": view.grant, "rule": view.rule,
         "due": None if view.due_ns is None else time_text(view.due_ns),
@@ -36,20 +36,20 @@ async def effect_json(teller: RecordRenderer, view: EffectView) -> dict[str, Any
     return {name: value for name, value in data.items() if value is not None}
 
 
-async def detail_json(teller: RecordRenderer, detail: EffectDetail) -> dict[str, Any]:
+async def detail_json(renderer: RecordRenderer, detail: EffectDetail) -> dict[str, Any]:
     """All that is known of one effect, as JSON data."""
     return {
-        **await effect_json(teller, detail.view), "params": detail.params,
+        **await effect_json(renderer, detail.view), "params": detail.params,
         "decisions": [_decision_json(each) for each in detail.decisions],
         "receipt": None if detail.receipt is None else _receipt_json(detail.receipt),
     }  # fmt: skip
 
 
-async def letter_json(teller: RecordRenderer, letter: Letter) -> dict[str, Any]:
+async def letter_json(renderer: RecordRenderer, letter: Letter) -> dict[str, Any]:
     """A dead letter as JSON data."""
     data: dict[str, Any] = {
         "height": letter.height, "module": letter.module,
-        "key": await teller.key(letter.module, letter.key), "code": letter.code, "text": letter.text,
+        "key": await renderer.key(letter.module, letter.key), "code": letter.code, "text": letter.text,
         "event": letter.schema, "cause": letter.cause, "kind": letter.kind, "intent": letter.intent,
     }  # fmt: skip
     return {name: value for name, value in data.items() if value is not None}

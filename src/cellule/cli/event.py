@@ -12,7 +12,7 @@ import typer
 from cellule.cli.controls import Timeout
 from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
-from cellule.cli.session import Session, patience, session_of, teller_of
+from cellule.cli.session import Session, renderer_of, session_of, within
 from cellule.errors import Rejected
 from cellule.host.inbox.sends import Wait
 from cellule.host.ingress.handles import Applied, WorldHandle
@@ -63,7 +63,7 @@ class _Options:
 
 async def _send(session: Session, name: str, value: str, options: _Options) -> None:
     event = (name, _parsed(value))
-    async with patience(options.timeout, "the outcome of the event"), session.working() as node:
+    async with within(options.timeout, "the outcome of the event"), session.working() as node:
         world = await session.world(node)
         applied = await world.send(
             event, id=options.id, key=await _key(world, event, options.key), wait=options.wait,
@@ -77,7 +77,7 @@ async def _key(world: WorldHandle, event: tuple[str, Any], text: str | None) -> 
     if text is None:
         return None
     schema, _ = world.types.event(event)
-    manifest = await teller_of(world).manifest()
+    manifest = await renderer_of(world).manifest()
     return key_of_text(manifest, manifest.routes[schema][0].base, text)
 
 
@@ -98,10 +98,10 @@ def _no_number(text: str) -> Any:
 
 
 async def _tell(session: Session, world: WorldHandle, applied: Applied, wait: Wait) -> None:
-    teller = teller_of(world)
+    renderer = renderer_of(world)
     steps = [
         {
-            "module": step.module, "key": await teller.key(step.module, step.key),
+            "module": step.module, "key": await renderer.key(step.module, step.key),
             "status": Status(step.status).name.lower(), "version": step.version, "height": step.height,
         }
         for step in applied.steps

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cellule.cli.correlated import Correlation, among, correlations
+from cellule.cli.correlation import Correlation, among, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
-from cellule.cli.session import Session, session_of, teller_of
+from cellule.cli.session import Session, renderer_of, session_of
 from cellule.errors import Rejected
 
 app = typer.Typer(help="The journal: every record of a world, in order.", no_args_is_help=True)
@@ -50,7 +50,7 @@ async def _tail(
 ) -> None:  # fmt: skip
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
+        renderer = renderer_of(world)
         head = await world.head()
         start = max(0, head.height - lines) if after is None else after
         left = count
@@ -58,7 +58,7 @@ async def _tail(
         frames = world.tail(start) if follow else world.frames(start + 1)
         async for frame in frames:
             wanted = {height for height in await story.within(frame) if height > start}
-            for told in await teller.frame(frame, among(wanted)):
+            for told in await renderer.frame(frame, among(wanted)):
                 session.output.line(told.json(), record_line(told))
                 left = None if left is None else left - 1
                 if left == 0:
@@ -69,19 +69,19 @@ async def _show(session: Session, heights: str, correlation: str | None) -> None
     first, last = _range(heights)
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
+        renderer = renderer_of(world)
         head = await world.head()
         if not 1 <= first <= last <= head.height:
             raise Rejected(
                 "host.height", "{heights} is not in the journal of world {world}, which has 1..{height}",
                 heights=heights, world=world.name, height=head.height,
             )  # fmt: skip
-        end = (await teller.frame_with(last)).header.last  # frames are found by their last height
+        end = (await renderer.frame_with(last)).header.last  # frames are found by their last height
         records = []
         story = correlations(world, correlation)
         async for frame in world.frames(first, end):
             wanted = {height for height in await story.within(frame) if first <= height <= last}
-            records += await teller.frame(frame, among(wanted))
+            records += await renderer.frame(frame, among(wanted))
         data = {"world": world.name, "records": [told.json() for told in records]}
         session.output.document(data, Text("\n").join(record_line(told) for told in records))
 

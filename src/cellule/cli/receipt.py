@@ -10,7 +10,7 @@ import typer
 
 from cellule.cli.controls import Timeout
 from cellule.cli.effect import Intent
-from cellule.cli.session import Session, operator, patience, session_of, teller_of
+from cellule.cli.session import Session, operator, renderer_of, session_of, within
 from cellule.errors import Rejected
 
 app = typer.Typer(help="Receipts: what became of effects.", no_args_is_help=True)
@@ -43,11 +43,11 @@ async def _inject(
     given = None if value is None else _parsed(value)
     async with session.working() as node:
         world = await session.world(node)
-        async with patience(timeout_s, "the outcome of the receipt"):
+        async with within(timeout_s, "the outcome of the receipt"):
             done = await world.inject_receipt(
                 intent, status, given, who=operator(), why=why, code=code, text=text
             )
-        told = await teller_of(world).at(done.height)
+        told = await renderer_of(world).at(done.height)
         session.output.document(
             {"world": world.name, **told.json()},
             f"effect {intent} settled as {told.fields['status']} at height {done.height}",

@@ -11,7 +11,7 @@ from cellule.cli.controls import Timeout, Why
 from cellule.cli.effect_lines import next_text, schedule_text
 from cellule.cli.errors import usage
 from cellule.cli.output import compact, table
-from cellule.cli.session import Session, operator, patience, session_of, teller_of
+from cellule.cli.session import Session, operator, renderer_of, session_of, within
 from cellule.host.read.effects.model import ScheduleView
 from cellule.host.read.effects.schedules import PREVIEW_MAX
 from cellule.values.schema.text_forms import duration_text, time_of_text, time_text
@@ -89,9 +89,9 @@ async def _steer(session: Session, verb: str, name: str, why: str, timeout_s: fl
     async with session.working() as node:
         world = await session.world(node)
         method = world.pause_schedule if verb == "pause" else world.resume_schedule
-        async with patience(timeout_s, f"the outcome of schedule {verb}"):
+        async with within(timeout_s, f"the outcome of schedule {verb}"):
             done = await method(name, who=operator(), why=why)
-        told = await teller_of(world).at(done.height)
+        told = await renderer_of(world).at(done.height)
         text = f"schedule {name} of world {world.name}: {verb} at height {done.height}"
         session.output.document({"world": world.name, **told.json()}, text)
 

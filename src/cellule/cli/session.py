@@ -22,7 +22,7 @@ import typer
 from cellule.app import App
 from cellule.assembly import Options
 from cellule.assembly import open as open_node
-from cellule.cli.app_loading import load_app
+from cellule.cli.app_file import load_app
 from cellule.cli.errors import Exit, cellule_error, exit_code
 from cellule.cli.output import Output, close_broken_pipe, while_read
 from cellule.errors import Rejected, Unavailable
@@ -124,7 +124,7 @@ class Session:
         chosen = await self._chosen(node, name)
         world = await node.world(chosen, universe=self.universe_name, create=False)
         if self.app is not None:
-            world.types = StoredCodecs(await teller_of(world).manifest())  # people and programs write JSON
+            world.types = StoredCodecs(await renderer_of(world).manifest())  # people and programs write JSON
         return world
 
     async def _chosen(self, node: Cellule, name: str | None) -> str:
@@ -216,7 +216,7 @@ def operator() -> str:
 
 
 @asynccontextmanager
-async def patience(seconds: float, what: str) -> AsyncIterator[None]:
+async def within(seconds: float, what: str) -> AsyncIterator[None]:
     """Give up after a while; whatever was sent stays sent."""
     try:
         async with asyncio.timeout(seconds):
@@ -228,6 +228,6 @@ async def patience(seconds: float, what: str) -> AsyncIterator[None]:
         ) from None  # fmt: skip
 
 
-def teller_of(world: WorldHandle) -> RecordRenderer:
-    """A teller of the world's records."""
+def renderer_of(world: WorldHandle) -> RecordRenderer:
+    """A renderer of the world's records."""
     return RecordRenderer(world.follower)

@@ -8,7 +8,7 @@ import typer
 
 from cellule.cli.effect_lines import effect_json, effect_line, letter_json
 from cellule.cli.output import table
-from cellule.cli.session import Session, owner_of, session_of, teller_of
+from cellule.cli.session import Session, owner_of, renderer_of, session_of
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_list import Stopped, list_world
 from cellule.host.read.effects.model import EffectView
@@ -34,7 +34,7 @@ def stuck(
 async def _stuck(session: Session, limit: int, *, waiting: bool) -> None:
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
+        renderer = renderer_of(world)
         with session.output.progress("reading the world") as step:
             listing = await list_world(world.follower, step)
         found = await listing.stuck(limit)
@@ -42,14 +42,14 @@ async def _stuck(session: Session, limit: int, *, waiting: bool) -> None:
         data: dict[str, Any] = {
             "world": world.name, "as_of": {"height": listing.height}, "paused": found.paused,
             "inbox": found.inbox, "owner": await owner_of(node),
-            "stopped": [await _stopped_json(teller, each) for each in found.stopped],
+            "stopped": [await _stopped_json(renderer, each) for each in found.stopped],
             "over_budget": [
                 {"module": base, "open": count, "held": held}
                 for base, (count, held) in sorted(listing.over_budget.items())
             ],
-            "effects": [await effect_json(teller, each) for each in effects],
+            "effects": [await effect_json(renderer, each) for each in effects],
             "dead_letters": [
-                await letter_json(teller, each) for each in await world.dead_letters(limit=limit)
+                await letter_json(renderer, each) for each in await world.dead_letters(limit=limit)
             ],
         }  # fmt: skip
         session.output.document(data, *_shown(data))
@@ -78,9 +78,9 @@ def _is_late(effect: EffectView, now_ns: int) -> bool:
     return attempts.state != "waiting" or attempts.next_ns < now_ns - LATE_NS
 
 
-async def _stopped_json(teller: RecordRenderer, cell: Stopped) -> dict[str, Any]:
+async def _stopped_json(renderer: RecordRenderer, cell: Stopped) -> dict[str, Any]:
     return {
-        "module": cell.base, "key": await teller.key(cell.base, cell.key), "status": cell.status,
+        "module": cell.base, "key": await renderer.key(cell.base, cell.key), "status": cell.status,
         "since": cell.since, "code": cell.code, "text": cell.text, "queue": cell.queue,
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from cellule.cli.errors import Exit
-from cellule.cli.session import Session, session_of, teller_of
+from cellule.cli.session import Session, renderer_of, session_of
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.record_view import key_text
 from cellule.host.read.verify import Verified, verify_world
@@ -48,7 +48,7 @@ async def _json(session: Session, node: Cellule, info: WorldInfo, found: Verifie
         "baseline": found.baseline,
     }  # fmt: skip
     if found.difference is not None:
-        manifest = await teller_of(await session.world(node, info.name)).manifest()
+        manifest = await renderer_of(await session.world(node, info.name)).manifest()
         key = key_text(manifest, *found.difference.cell)
         data["difference"] = _difference(found.difference, key)
     return data

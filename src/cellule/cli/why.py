@@ -14,7 +14,7 @@ from rich.tree import Tree
 
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
-from cellule.cli.session import Session, cell_of, session_of, teller_of
+from cellule.cli.session import Session, cell_of, renderer_of, session_of
 from cellule.errors import Rejected
 from cellule.host.ingress.handles import CellHandle, WorldHandle
 from cellule.host.read.causes import beside, causes_of, effects_of
@@ -38,22 +38,22 @@ def why(
 async def _why(session: Session, what: str, *, effects: bool) -> None:
     async with session.reading() as node:
         world = await session.world(node)
-        teller = teller_of(world)
-        height = await _height(session, world, teller, what)
+        renderer = renderer_of(world)
+        height = await _height(session, world, renderer, what)
         if effects:
-            await _forward(session, world, teller, height)
+            await _forward(session, world, renderer, height)
         else:
-            chain = await causes_of(teller, height)
+            chain = await causes_of(renderer, height)
             data: dict[str, Any] = {"world": world.name, "height": height}
             data["causes"] = [told.json() for told in chain]
-            also = await beside(teller, world.follower, chain)
+            also = await beside(renderer, world.follower, chain)
             data["beside"] = [told.json() for some in also.values() for told in some]
             session.output.document(data, _chain(chain, also))
 
 
-async def _forward(session: Session, world: WorldHandle, teller: RecordRenderer, height: int) -> None:
-    root = await teller.at(height)
-    found = await effects_of(world.follower, teller, height)
+async def _forward(session: Session, world: WorldHandle, renderer: RecordRenderer, height: int) -> None:
+    root = await renderer.at(height)
+    found = await effects_of(world.follower, renderer, height)
     data = {
         "world": world.name, "height": height, "record": root.json(), "complete": found.complete,
         "looked_to": found.looked_to, "effects": [told.json() for told in found.records],
@@ -65,20 +65,20 @@ async def _forward(session: Session, world: WorldHandle, teller: RecordRenderer,
         )
 
 
-async def _height(session: Session, world: WorldHandle, teller: RecordRenderer, what: str) -> int:
+async def _height(session: Session, world: WorldHandle, renderer: RecordRenderer, what: str) -> int:
     if what.isascii() and what.isdigit():
         return int(what)
     if _is_intent(what):
         with session.output.progress("reading the journal") as step:
             return (await world.effect(what, progress=step)).view.height
-    if not _is_cell(await teller.manifest(), what):
+    if not _is_cell(await renderer.manifest(), what):
         height = await _event(world, what)
         if height:
             return height
     name, at, version = what.rpartition("@")
     if not at or not version.isdigit():
         name, version = what, ""
-    base, key = _named(await teller.manifest(), name)
+    base, key = _named(await renderer.manifest(), name)
     cell = CellHandle(world, base, key)
     versions = await cell.history()
     for each in versions:

@@ -12,7 +12,7 @@ import typer
 from cellule.cli.controls import Timeout, Why, perform
 from cellule.cli.errors import usage
 from cellule.cli.output import facts, table
-from cellule.cli.session import Session, operator, owner_of, patience, session_of, teller_of
+from cellule.cli.session import Session, operator, owner_of, renderer_of, session_of, within
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
 from cellule.host.read.cell_list import Listing, list_world
 from cellule.host.service import Cellule
@@ -125,7 +125,7 @@ class _Deploy:
 async def _deploy(session: Session, name: str | None, deploy: _Deploy, timeout_s: float) -> None:
     async with session.working() as node:
         info = await session.info(node, name)
-        async with patience(timeout_s, "the deploy"):
+        async with within(timeout_s, "the deploy"):
             change = await node.deploy_world(
                 info.name, manifest=deploy.manifest, code=deploy.code, who=operator(), why=deploy.why,
                 dry_run=deploy.dry_run, universe=session.universe_name,
@@ -166,7 +166,7 @@ async def _show(session: Session, name: str | None) -> None:
         world = await session.world(node, name)
         with session.output.progress("reading the world") as step:
             listing = await list_world(world.follower, step)
-        manifest = await teller_of(world).manifest()
+        manifest = await renderer_of(world).manifest()
         data = await _described(node, world.info, listing, manifest, session.universe_name)
         session.output.document(data, *_shown(data))
 
@@ -226,7 +226,7 @@ def _confirm(session: Session, name: str) -> None:
 async def _snapshot(session: Session, name: str | None, why: str, timeout_s: float) -> None:
     async with session.working() as node:
         world = await session.world(node, name)
-        async with patience(timeout_s, "the snapshot"):
+        async with within(timeout_s, "the snapshot"):
             height, cid = await world.snapshot(who=operator(), why=why)
         data = {"world": world.name, "height": height, "snapshot": str(cid)}
         session.output.document(data, f"snapshot of {world.name} at height {height}: {cid}")

@@ -211,7 +211,7 @@ async def test_a_command_dies_with_its_node(mark, tmp_path):
     node.write_text(
         textwrap.dedent(f"""
             import asyncio
-            from cellule.effects.process.supervised import run_supervised
+            from cellule.effects.process.child import run_supervised
             order = {{
                 "path": "/bin/sh",
                 "argv": ["sh", "-c", "pwd > {seen}.new; mv {seen}.new {seen}; sleep 1000; : {mark}"],

@@ -1,7 +1,7 @@
 """`http.request`: one HTTP request as an effect, and the guard around where it may go.
 
 Reading order: `params` (what a step writes and gets), `target` (where it goes, checked against the grant),
-`addresses`, `transport` (connections to checked addresses), `outgoing`, `incoming`, `adapter` (one attempt).
+`addresses`, `transport` (connections to checked addresses), `request`, `response`, `adapter` (one attempt).
 This package's own names do not load the HTTP client, so modules of steps may import them.
 """
 

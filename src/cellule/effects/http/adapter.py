@@ -15,9 +15,9 @@ import httpx
 
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.attempt import Attempt
-from cellule.effects.http.incoming import received
-from cellule.effects.http.outgoing import Outgoing, outgoing, redirected
 from cellule.effects.http.params import KIND, HttpRequest, HttpResponse
+from cellule.effects.http.request import Outgoing, outgoing, redirected
+from cellule.effects.http.response import received
 from cellule.effects.http.retry_after import retry_after_s
 from cellule.effects.http.target import check_grant
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system

@@ -14,8 +14,8 @@ from typing import Literal
 from cellule.effects.attempt import Attempt
 from cellule.effects.kinds import BUILT_IN
 from cellule.effects.outcomes import Failed
+from cellule.effects.process.child import Report, run_supervised
 from cellule.effects.process.commands import program_of
-from cellule.effects.process.supervised import Report, run_supervised
 from cellule.effects.process.types import INLINE_BYTES, ProcessEnded, ProcessRun, Stopped
 from cellule.effects.secrets.reference import TEMPLATE
 from cellule.values.cid import Cid
