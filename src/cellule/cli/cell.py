@@ -25,7 +25,6 @@ from cellule.host.limits import HISTORY_MAX
 from cellule.host.own.directory import suggestion
 from cellule.host.read.cell_list import PAGE_MAX, START, list_world
 from cellule.host.read.record_view import RecordRenderer
-from cellule.host.read.times import height_at
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import Record, StepRecord
 from cellule.values.schema.text_forms import time_of_text, time_text
@@ -240,7 +239,7 @@ async def _height(world: WorldHandle, renderer: RecordRenderer, at: str) -> int:
         raise usage(
             "{at} is neither a height nor a time", at=at, hint="Write 1234 or 2026-01-31T12:00:00Z."
         ) from None
-    return await height_at(world.follower.loader.engine, world.info, moment)
+    return await world.follower.journal.height_at(moment)
 
 
 async def _view_json(renderer: RecordRenderer, cell: CellHandle, view: CellView) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def correlations(world: WorldHandle, wanted: str | None) -> Story:
     """The records of one correlation id, or all where none is given."""
     if wanted is None:
         return _Everything()
-    return Correlations(world.follower.loader.engine, world.info, wanted)
+    return Correlations(world.follower.journal, wanted)
 
 
 def among(heights: set[int]) -> Callable[[int, Record], bool]:

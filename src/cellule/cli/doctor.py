@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -23,12 +23,11 @@ from cellule.cli.output import table
 from cellule.cli.probe import probe
 from cellule.cli.session import Session, session_of
 from cellule.errors import CelluleError, Corrupted
-from cellule.host.journal import frame_at
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.own.folder import FolderLock
+from cellule.host.read.journal_reader import JournalReader
 from cellule.host.run.loader import Loader
 from cellule.host.service import Cellule
-from cellule.kernel.journal.frame import decode_frame
 from cellule.store.format import FORMAT_VERSION
 from cellule.store.store import DATABASE
 
@@ -141,8 +140,7 @@ async def _journal_end(loader: Loader, info: WorldInfo) -> str:
     head = await read_head(loader.engine, info)
     if head.height == 0:
         return "an empty journal"
-    _, data = await frame_at(loader.engine, info.universe, info.id, head.height, head.height)
-    frame: Any = decode_frame(data)
+    frame = await JournalReader(loader.engine, info).frame(head.height, head)
     if (frame.header.last, frame.cid.digest) != (head.height, head.frame):
         raise Corrupted(
             "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",

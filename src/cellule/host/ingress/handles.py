@@ -20,7 +20,7 @@ from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
 from cellule.host.ingress.remote import Remote, check_reply
 from cellule.host.ingress.world_effects import WorldEffects
-from cellule.host.journal import Head, Progress, read_frames
+from cellule.host.journal import Head, Progress
 from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
 from cellule.host.node import Node
 from cellule.host.outbox.repair import Report
@@ -28,11 +28,11 @@ from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.effects.schedules import check_schedule, list_schedules, preview_schedule
 from cellule.host.read.follower import Follower
+from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.host.read.reader import Reader, Version
-from cellule.host.read.times import height_at, nanoseconds_of
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.frame import Frame
 from cellule.store import keys
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
@@ -176,7 +176,7 @@ class WorldHandle:
 
     async def height_at(self, when: datetime) -> int:
         """The height of the last record made at or before an aware time; 0 before the first."""
-        return await height_at(self._node.engine, self.info, nanoseconds_of(when))
+        return await self._reader.journal.height_at(nanoseconds_of(when))
 
     async def frames(self, first: int = 1, last: int | None = None) -> AsyncIterator[Frame]:
         """The frames that hold heights `first` to `last`, oldest first."""
@@ -184,8 +184,8 @@ class WorldHandle:
         last = head.height if last is None else min(last, head.height)
         if first > last:
             return
-        async for _, data in read_frames(self._node.engine, self.info.universe, self.info.id, first, last):
-            yield decode_frame(data)
+        async for frame in self._reader.journal.frames(first, last):
+            yield frame
 
     async def tail(self, after: int | None = None) -> AsyncIterator[Frame]:
         """Frames as they become durable, from behind height `after` (default: from now on); never ends."""

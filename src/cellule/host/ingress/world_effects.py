@@ -77,8 +77,7 @@ class WorldEffects:
     ) -> list[EffectView]:
         """The first intents that the record at a height led to, open or settled, in order."""
         check_limit(limit)
-        await self._reader.frame(cause)
-        following = await following_of(self._node.engine, self._info, cause)
+        following = await following_of(self._reader.journal, cause)
         found: list[EffectView] = []
         for height, kind_of in following.found:
             if kind_of is IntentRecord and len(found) < limit:

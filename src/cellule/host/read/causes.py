@@ -8,15 +8,13 @@ settled, or at a limit, which the answer then names. What a schedule sends begin
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from cellule.host.journal import frame_at, read_frames
-from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
+from cellule.host.read.journal_reader import JournalReader
 from cellule.host.read.record_view import RecordRenderer, RecordView
 from cellule.kernel.journal.codes import HALTED, NOBODY, PARKED
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
     DecisionRecord,
     EmittedRecord,
@@ -27,7 +25,6 @@ from cellule.kernel.journal.records import (
     StepRecord,
     TimerRecord,
 )
-from cellule.store.engine import Engine
 
 FRAMES_MAX = 10_000  # frames looked through for effects
 EFFECTS_MAX = 10_000  # records one answer holds
@@ -68,7 +65,7 @@ async def beside(
     for newer, told in zip([None, *chain], chain, strict=False):
         heights: list[int] = []
         if told.kind == "intent":
-            heights = await _decisions(follower, told.height, None if newer is None else newer.height)
+            heights = await _decisions(follower.journal, told.height, None if newer is None else newer.height)
         elif told.kind in ("receipt", "decision"):
             heights = [told.fields[name] for name in ("control",) if told.fields.get(name)]
         records = [await teller.at(height) for height in heights]
@@ -79,13 +76,13 @@ async def beside(
     return found
 
 
-async def _decisions(follower: Follower, height: int, until: int | None) -> list[int]:
+async def _decisions(journal: JournalReader, height: int, until: int | None) -> list[int]:
     """The decisions about an intent, up to a height that is known to end it."""
-    engine, info = follower.loader.engine, follower.info
-    last = until or (await read_head(engine, info)).height
     found: list[int] = []
     looked = 0
-    async for frame in _frames(engine, info, height, last):
+    async for frame in journal.frames(height, (await journal.head()).height):
+        if until is not None and frame.header.first > until:
+            break
         looked += 1
         for at, record in frame.numbered():
             if record.cause == height and isinstance(record, ReceiptRecord):
@@ -99,31 +96,23 @@ async def _decisions(follower: Follower, height: int, until: int | None) -> list
 
 async def effects_of(follower: Follower, teller: RecordRenderer, height: int) -> Effects:
     """What the record at a height led to, directly and through others."""
-    await teller.frame_with(height)
-    following = await following_of(follower.loader.engine, follower.info, height)
+    following = await following_of(follower.journal, height)
     records = [await teller.at(found) for found, _ in following.found]
     return Effects(records, following.complete, following.looked_to)
 
 
-async def following_of(engine: Engine, info: WorldInfo, height: int) -> Following:
-    """The heights of all that the record at a height led to."""
-    head = await read_head(engine, info)
+async def following_of(journal: JournalReader, height: int) -> Following:
+    """The heights of all that the record at a height led to; `Rejected` where it is not in the journal."""
+    head = await journal.head()
+    await journal.frame(height, head)
     walk = _Walk(height)
     looked, looked_to = 0, height
-    async for frame in _frames(engine, info, height, head.height):
+    async for frame in journal.frames(height, head.height):
         walk.take(frame)
         looked, looked_to = looked + 1, frame.header.last
         if not walk.open or looked >= FRAMES_MAX or len(walk.found) >= EFFECTS_MAX:
             break
     return Following(walk.found[:EFFECTS_MAX], not walk.open, looked_to)
-
-
-async def _frames(engine: Engine, info: WorldInfo, first: int, last: int) -> AsyncIterator[Frame]:
-    """The frames from the one that holds `first` to the one that holds `last`."""
-    head = await read_head(engine, info)
-    end, _ = await frame_at(engine, info.universe, info.id, last, head.height)
-    async for _, data in read_frames(engine, info.universe, info.id, first, end):
-        yield decode_frame(data)
 
 
 @dataclass(slots=True)

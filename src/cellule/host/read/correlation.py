@@ -7,11 +7,9 @@ so it is found by following causes, each record once.
 
 from __future__ import annotations
 
-from cellule.host.journal import frame_at
-from cellule.host.own.directory import WorldInfo, read_head
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.host.read.journal_reader import JournalReader
+from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import EventRecord, Record, TimerRecord
-from cellule.store.engine import Engine
 
 REMEMBERED_MAX = 500_000  # records whose story is remembered; beyond it everything is looked up anew
 
@@ -19,9 +17,8 @@ REMEMBERED_MAX = 500_000  # records whose story is remembered; beyond it everyth
 class Correlations:
     """Tells which records of a world belong to a correlation id."""
 
-    def __init__(self, engine: Engine, info: WorldInfo, wanted: str) -> None:
-        self._engine = engine
-        self._info = info
+    def __init__(self, journal: JournalReader, wanted: str) -> None:
+        self._journal = journal
         self._wanted = wanted
         self._known: dict[int, bool] = {0: False}
 
@@ -36,7 +33,7 @@ class Correlations:
         passed: list[int] = []
         while height not in self._known:
             if frame is None or not frame.header.first <= height <= frame.header.last:
-                frame = await self._frame(height)
+                frame = await self._journal.frame(height)
             record = frame.at(height)
             passed.append(height)
             own = _own(record)
@@ -47,11 +44,6 @@ class Correlations:
         found = self._known[height]
         self._known.update(dict.fromkeys(passed, found))
         return found
-
-    async def _frame(self, height: int) -> Frame:
-        head = await read_head(self._engine, self._info)
-        _, data = await frame_at(self._engine, self._info.universe, self._info.id, height, head.height)
-        return decode_frame(data)
 
 
 def _own(record: Record) -> str | None:

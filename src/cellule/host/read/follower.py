@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
-from cellule.host.journal import Progress, read_frames
-from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.journal import Progress
+from cellule.host.own.directory import WorldInfo
+from cellule.host.read.journal_reader import JournalReader
 from cellule.host.run.loader import Loader
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.cells import Entry
@@ -34,6 +35,7 @@ class Follower:
         self.cas = cas
         self.height = 0
         self.loader = loader
+        self.journal = JournalReader(loader.engine, info)
         self._opened: Opened | None = None
         self._nodes: Nodes | None = None
         self._world: World | None = None
@@ -81,15 +83,12 @@ class Follower:
             self.height, restoring = await self.loader.restoring(self.info)
             self._nodes = restoring.nodes
             self._opened = await drive(restoring.open(), self._nodes, self.cas)
-        head = await read_head(self.loader.engine, self.info)
-        frames = read_frames(
-            self.loader.engine, self.info.universe, self.info.id, self.height + 1, head.height
-        )
-        async for last, frame in frames:
+        head = await self.journal.head()
+        async for frame in self.journal.frames(self.height + 1, head.height):
             await drive(self._opened.apply(frame), self._nodes, self.cas)
-            self.height = last
+            self.height = frame.header.last
             if progress is not None:
-                progress(last, head.height)
+                progress(self.height, head.height)
         if self._world is None or len(self._world.ledger.eras) != self._eras:
             self._world = await drive(self._opened.world(), self._nodes, self.cas)
             self._eras = len(self._world.ledger.eras)

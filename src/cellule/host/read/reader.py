@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 from cellule.errors import Fenced, Rejected, Unavailable
 from cellule.host.cas_fetch import fetch_nodes
 from cellule.host.codecs import WorldCodecs
-from cellule.host.journal import Head, frame_at, read_frames
+from cellule.host.journal import Head
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
+from cellule.host.read.journal_reader import JournalReader
 from cellule.host.run.deliveries import stop_reason
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, Stepped
 from cellule.kernel.journal.codes import OK, Status
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
     ControlRecord,
     EventRecord,
@@ -68,6 +69,7 @@ class Reader:
         self._node = node
         self._info = info
         self._cas = node.cas(info.universe)
+        self.journal = JournalReader(node.engine, info)
         self._manifests: dict[Cid, Manifest] = {}
         self._follower: Follower | None = None
 
@@ -124,7 +126,7 @@ class Reader:
         head = await read_head(self._node.engine, self._info)
         found: list[Version] = []
         while height and len(found) < limit:
-            frame = await self._frame(height, head)
+            frame = await self.journal.frame(height, head)
             step = frame.expect(height, StepRecord)
             found.append(await self._version(frame, height, step, types, head))
             height = step.prev
@@ -137,16 +139,12 @@ class Reader:
         if step.state is not None and step.status == OK:
             manifest = await self.manifest(step.era)
             state = types.state(step.module, manifest, await self.bytes_of(step.state))
-        message = (await self._frame(step.cause, head)).at(step.cause)
+        message = (await self.journal.frame(step.cause, head)).at(step.cause)
         schema = message.schema if isinstance(message, MessageRecord) else ""
         return Version(
             height, step.version, Status(step.status).name.lower(), schema, step.cause, frame.header.now_ns,
             state, step.extras.get("text", ""),
         )  # fmt: skip
-
-    async def _frame(self, height: int, head: Head) -> Frame:
-        _, data = await frame_at(self._node.engine, self._info.universe, self._info.id, height, head.height)
-        return decode_frame(data)
 
     # Outcomes
 
@@ -157,7 +155,7 @@ class Reader:
         """
         engine, info = self._node.engine, self._info
         head = await read_head(engine, info)
-        frame = await self._frame(height, head)
+        frame = await self.journal.frame(height, head)
         record = frame.at(height)
         if isinstance(record, RefusedRecord):
             raise _refusal(record)
@@ -165,9 +163,9 @@ class Reader:
         steps: list[Stepped] = []
         start = height
         while missing:
-            async for last, data in read_frames(engine, info.universe, info.id, start, head.height):
-                start = last + 1
-                for step in steps_in(decode_frame(data), height):
+            async for frame in self.journal.frames(start, head.height):
+                start = frame.header.last + 1
+                for step in steps_in(frame, height):
                     missing.discard((step.module, step.key))
                     steps.append(step)
                 if not missing:
@@ -250,9 +248,8 @@ class Reader:
         while True:
             [stored] = await engine.read([row])
             head = await read_head(engine, info)
-            async for last, data in read_frames(engine, info.universe, info.id, start, head.height):
-                frame = decode_frame(data)
-                start = last + 1
+            async for frame in self.journal.frames(start, head.height):
+                start = frame.header.last + 1
                 for height, record in frame.numbered():
                     if matches(record):
                         return height
@@ -271,13 +268,7 @@ class Reader:
 
     async def frame(self, height: int) -> Frame:
         """The frame that holds a height; `Rejected` beyond the journal."""
-        head = await read_head(self._node.engine, self._info)
-        if not 1 <= height <= head.height:
-            raise Rejected(
-                "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
-                at=height, world=self._info.name, height=head.height,
-            )  # fmt: skip
-        return await self._frame(height, head)
+        return await self.journal.frame(height)
 
     async def bytes_of(self, stored: Any) -> bytes:
         """The bytes of a value that a record holds: its own, or those it links."""

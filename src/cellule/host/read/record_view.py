@@ -12,14 +12,12 @@ from typing import Any
 from uuid import UUID
 
 from cellule.app.keys import TypedKey
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import CelluleError
 from cellule.host.codecs import readable
-from cellule.host.journal import frame_at
-from cellule.host.own.directory import read_head
 from cellule.host.read.follower import Follower
 from cellule.kernel.journal.codes import Delivery, Settled, Status, VerdictCode
 from cellule.kernel.journal.fields import ScheduleTimer
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
     BaselineRecord,
     ControlRecord,
@@ -100,15 +98,7 @@ class RecordRenderer:
 
     async def frame_with(self, height: int) -> Frame:
         """The frame that holds a height; `Rejected` beyond the journal."""
-        loader, info = self._follower.loader, self._follower.info
-        head = await read_head(loader.engine, info)
-        if not 1 <= height <= head.height:
-            raise Rejected(
-                "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
-                at=height, world=info.name, height=head.height,
-            )  # fmt: skip
-        _, data = await frame_at(loader.engine, info.universe, info.id, height, head.height)
-        return decode_frame(data)
+        return await self._follower.journal.frame(height)
 
     async def manifest(self, era: int = -1) -> Manifest:
         """The manifest of an era; by default of the newest one known."""

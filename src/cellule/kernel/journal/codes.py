@@ -33,23 +33,6 @@ class Kind(IntEnum):
     AGENDA = 18
 
 
-EVENT: Final = 1
-EMITTED: Final = 2
-RECEIPT: Final = 3
-STEP: Final = 4
-INTENT: Final = 6
-DECISION: Final = 7
-REFUSED: Final = 8
-TIMER: Final = 9
-EXPIRED: Final = 10
-CONTROL: Final = 11
-MANIFEST: Final = 12
-SNAPSHOT: Final = 13
-BASELINE: Final = 14
-MIGRATED: Final = 16
-UPCAST: Final = 17
-
-
 class Status(IntEnum):
     """How a step ended. Only OK and DELETED change the cell's state."""
 

@@ -19,11 +19,11 @@ from typing import Any, NoReturn, TypeVar
 
 from cellule.errors import CelluleError, Corrupted
 from cellule.kernel.journal.records import Record
-from cellule.kernel.journal.table import BY_CLASS, KINDS, RESERVED, Row, kind_name, read_row
+from cellule.kernel.journal.table import BY_CLASS, KINDS, RESERVED, RecordKind, Row, kind_name, read_row
 from cellule.kernel.limits import FORMAT_VERSION
-from cellule.kernel.state.log_state import list_head
 from cellule.values.cbor import decode, decode_trusted, encode_flat
 from cellule.values.cid import Cid, cid_of
+from cellule.values.writer import LIST, head
 
 ENTROPY_BYTES = 16
 _HEADER_KEYS = {"beat", "burst", "entropy", "first", "format", "last", "now_ns", "prev", "quota"}
@@ -52,13 +52,13 @@ class Frame:
 
     header: Header
     names: list[str]
-    rows: list[Row]
     cid: Cid
+    _rows: list[Row]
 
     @cached_property
     def records(self) -> list[Record]:
         """All records; `records[i]` has height `header.first + i`."""
-        return _read_rows(self.cid, self.header.first, self.names, self.rows)
+        return _read_rows(self.cid, self.header.first, self.names, self._rows)
 
     def at(self, height: int) -> Record:
         """The record at a height of this frame."""
@@ -68,8 +68,8 @@ class Frame:
         """The record at a height, which is of that kind; `Corrupted` where the journal says otherwise."""
         record = self.at(height)
         if not isinstance(record, kind):
-            place = f"records[{height - self.header.first}] (height {height})"
-            _damaged(self.cid, place, f"it is a {kind_name(record)}, not a {BY_CLASS[kind].title.lower()}")
+            place, wanted = _place(height, self.header.first), BY_CLASS[kind].kind.name.lower()
+            _damaged(self.cid, place, f"it is a {kind_name(record)}, not a {wanted}")
         return record
 
     def numbered(self) -> Iterator[tuple[int, Record]]:
@@ -82,27 +82,26 @@ class Frame:
 
 
 def encode_frame(
-    header: Header, names: Sequence[str], records: Sequence[Row], *, linked: bool,
-    encoded: bytes = b"",
-) -> bytes:  # fmt: skip
-    """Encode a frame; `encoded` are the records that come before `records`, one after the other.
+    header: Header, names: Sequence[str], rows: Sequence[Row], *, linked: bool, encoded: bytes = b""
+) -> bytes:
+    """Encode a frame; `encoded` are the rows that come before `rows`, one after the other.
 
-    `linked` tells that some record holds a link, which only the exact writer can write. Then the records are
+    `linked` tells that some row holds a link, which only the exact writer can write. Then the rows are
     encoded one by one, so that only those with links pay for it.
     """
-    head: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "beat": header.beat, "burst": header.burst, "entropy": header.entropy, "first": header.first,
         "format": FORMAT_VERSION, "last": header.last, "now_ns": header.now_ns, "prev": header.prev,
         "quota": header.quota,
     }  # fmt: skip
     if not linked and not encoded:
-        return encode_flat([head, list(names), list(records)])
+        return encode_flat([fields, list(names), list(rows)])
     count = header.last - header.first + 1
-    parts = [b"\x83", encode_flat(head), encode_flat(list(names)), list_head(count), encoded]
+    parts = [head(LIST, 3), encode_flat(fields), encode_flat(list(names)), head(LIST, count), encoded]
     if linked:
-        parts.extend(encode_flat(record) for record in records)
+        parts.extend(encode_flat(row) for row in rows)
     else:
-        parts.append(encode_flat(list(records))[len(list_head(len(records))) :])
+        parts.append(encode_flat(list(rows))[len(head(LIST, len(rows))) :])
     return b"".join(parts)
 
 
@@ -115,20 +114,18 @@ def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
         _damaged(cid, "", str(error), error)
     if not isinstance(value, list) or len(value) != 3:
         _damaged(cid, "", "it is not a list of header, names and records")
-    head, names, records = value
+    head, names, rows = value
     header = _header(cid, head)
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         _damaged(cid, "names", "they are not a list of texts")
-    if not isinstance(records, list) or len(records) != header.last - header.first + 1 or not records:
+    if not isinstance(rows, list) or len(rows) != header.last - header.first + 1 or not rows:
         _damaged(cid, "records", "their number does not fit the heights of the header")
-    for position, record in enumerate(records):
-        _check_record(cid, position, record, header.first)
-        wrong = KINDS[record[0]].wrong_field(record, len(names)) if prove else None
+    for height, row in enumerate(rows, header.first):
+        kind = _check_row(cid, height, row, header.first)
+        wrong = kind.wrong_field(row, len(names)) if prove else None
         if wrong is not None:
-            _damaged(
-                cid, f"records[{position}] (height {header.first + position}).{wrong}", "it does not fit"
-            )
-    return Frame(header, names, records, cid)
+            _damaged(cid, f"{_place(height, header.first)}.{wrong}", "it does not fit")
+    return Frame(header, names, cid, rows)
 
 
 def _read_rows(cid: Cid, first: int, names: list[str], rows: list[Row]) -> list[Record]:
@@ -139,8 +136,7 @@ def _read_rows(cid: Cid, first: int, names: list[str], rows: list[Row]) -> list[
             records.append(read_row(row, names))
             height += 1
     except _UNREADABLE as error:
-        place = f"records[{height - first}] (height {height})"
-        _damaged(cid, place, f"a field does not fit: {error}", error)
+        _damaged(cid, _place(height, first), f"a field does not fit: {error}", error)
     return records
 
 
@@ -168,23 +164,29 @@ def _header(cid: Cid, head: Any) -> Header:
     )  # fmt: skip
 
 
-def _check_record(cid: Cid, position: int, record: Any, first: int) -> None:
-    place = f"records[{position}] (height {first + position})"
-    if not isinstance(record, list) or not record or type(record[0]) is not int:
-        _damaged(cid, place, "it is not a list that starts with a kind")
-    kind = KINDS.get(record[0])
+def _check_row(cid: Cid, height: int, row: Any, first: int) -> RecordKind:
+    """The kind of a row; its fields are of that number, and its cause is an earlier height."""
+    if not isinstance(row, list) or not row or type(row[0]) is not int:
+        _damaged(cid, _place(height, first), "it is not a list that starts with a kind")
+    kind = KINDS.get(row[0])
     if kind is None:
-        what = "is reserved for a later version" if record[0] in RESERVED else "is unknown"
+        what = "is reserved for a later version" if row[0] in RESERVED else "is unknown"
         raise Corrupted(
             "kernel.record_kind",
             "{place} of frame {cid}: record kind {kind} {what}",
-            place=place, cid=str(cid), kind=record[0], what=what,
+            place=_place(height, first), cid=str(cid), kind=row[0], what=what,
             hint="Open the world with the version of Cellule that wrote it, or a newer one.",
         )  # fmt: skip
-    if len(record) != kind.width:
-        _damaged(cid, place, f"a {kind.kind.name} has {kind.width} fields, this one {len(record)}")
-    if type(record[1]) is not int or not 0 <= record[1] < first + position:
-        _damaged(cid, f"{place}.cause", "it is not an earlier height")
+    if len(row) != kind.width:
+        what = f"a {kind.kind.name} has {kind.width} fields, this one {len(row)}"
+        _damaged(cid, _place(height, first), what)
+    if type(row[1]) is not int or not 0 <= row[1] < height:
+        _damaged(cid, f"{_place(height, first)}.cause", "it is not an earlier height")
+    return kind
+
+
+def _place(height: int, first: int) -> str:
+    return f"records[{height - first}] (height {height})"
 
 
 def _damaged(cid: Cid, place: str, what: str, cause: Exception | None = None) -> NoReturn:

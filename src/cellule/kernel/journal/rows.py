@@ -12,9 +12,9 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from cellule.kernel.journal.codes import OK, Kind
-from cellule.kernel.journal.table import Row
+from cellule.kernel.journal.table import KINDS, Row
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
-from cellule.values.writer import BYTES, head
+from cellule.values.writer import BYTES, LIST, head
 
 _EVENT: Final = int(Kind.EVENT)
 _STEP: Final = int(Kind.STEP)
@@ -25,8 +25,6 @@ _RECEIPT: Final = int(Kind.RECEIPT)
 SHORT_MAX: Final = KEY_BYTES_MAX  # the heads of byte strings up to here are made once
 _HEADS: Final = [head(BYTES, size) for size in range(SHORT_MAX + 1)]
 _NULL: Final = b"\xf6"
-_ONE: Final = b"\x81"  # the head of a list of one
-_TWO: Final = b"\x82"
 
 
 def event_row(
@@ -74,8 +72,9 @@ class EventEncoder:
     __slots__ = ("_middle", "_opening")
 
     def __init__(self, schema: int, module: int) -> None:
-        self._opening = bytes((0x87, _EVENT, 0)) + _NULL + head(0, schema) + _ONE
-        self._middle = _ONE + _TWO + head(0, module)
+        width, cause, event_id = head(LIST, KINDS[_EVENT].width), head(0, 0), _NULL
+        self._opening = width + head(0, _EVENT) + cause + event_id + head(0, schema) + head(LIST, 1)
+        self._middle = head(LIST, 1) + head(LIST, 2) + head(0, module)
 
     def encode(self, value: bytes, key: bytes) -> bytes:
         """The bytes of one row; a key has at most `SHORT_MAX` bytes."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cellule.errors import Corrupted
 from cellule.kernel.limits import LOG_CHUNK_BYTES
+from cellule.values.writer import LIST, head
 
 EMPTY = b"\x80"
 
@@ -28,26 +29,16 @@ def is_full(tail: bytes) -> bool:
 def joined(lists: Sequence[bytes]) -> bytes:
     """The canonical list of the items of several canonical lists, without decoding the items."""
     parts = [split(data) for data in lists]
-    return list_head(sum(count for count, _ in parts)) + b"".join(body for _, body in parts)
+    return head(LIST, sum(count for count, _ in parts)) + b"".join(body for _, body in parts)
 
 
 def split(data: bytes) -> tuple[int, bytes]:
     """The number of items of a canonical list, and their bytes."""
-    head = data[0] if data else 0
-    if head >> 5 != 4 or head & 31 > 27:
+    first = data[0] if data else 0
+    if first >> 5 != 4 or first & 31 > 27:
         raise Corrupted("kernel.log_damaged", "a log is not a list: it starts with {head}", head=data[:1])
-    small = head & 31
+    small = first & 31
     if small < 24:
         return small, data[1:]
     width = 1 << (small - 24)
     return int.from_bytes(data[1 : 1 + width], "big"), data[1 + width :]
-
-
-def list_head(count: int) -> bytes:
-    """The head of a canonical list of `count` items."""
-    if count < 24:
-        return bytes((0x80 | count,))
-    for code, width in ((0x98, 1), (0x99, 2), (0x9A, 4)):
-        if count < 1 << (8 * width):
-            return bytes((code,)) + count.to_bytes(width, "big")
-    return b"\x9b" + count.to_bytes(8, "big")

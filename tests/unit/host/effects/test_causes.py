@@ -84,11 +84,11 @@ async def test_what_an_event_caused_has_its_correlation_id_and_nothing_else_does
         await world.send(pay.Placed("o3", 5))
         for order in ("o1", "o2", "o3"):
             await here.stepped(order, "pay.charge ok")
-        story = Correlations(here.engine, world.info, "mine")
+        story = Correlations(world.follower.journal, "mine")
         found = [height async for frame in world.frames() for height in sorted(await story.within(frame))]
         follow = await effects_of(world.follower, RecordRenderer(world.follower), mine.height)
         assert found == sorted([mine.height, *(each.height for each in follow.records)])
-        fresh = Correlations(here.engine, world.info, "mine")
+        fresh = Correlations(world.follower.journal, "mine")
         assert await fresh.has(found[-1])
         assert not await fresh.has(1)
 
@@ -98,6 +98,6 @@ async def test_forgotten_stories_are_looked_up_again(opened, pay, monkeypatch):
     async with opened() as here:
         await here.world.send(pay.Placed("o1", 5), correlation="mine")
         await here.stepped("o1", "pay.charge ok")
-        story = Correlations(here.engine, here.world.info, "mine")
+        story = Correlations(here.world.follower.journal, "mine")
         found = [each async for frame in here.world.frames() for each in await story.within(frame)]
         assert len(found) == 6

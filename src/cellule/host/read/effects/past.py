@@ -7,18 +7,17 @@ they are, and the search for an id has an end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from cellule.errors import Rejected
-from cellule.host.journal import Progress, read_frames
+from cellule.host.journal import Progress
 from cellule.host.node import Node
-from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.own.directory import WorldInfo
 from cellule.host.read.effects.model import DecisionView, EffectDetail, EffectView, ReceiptView
 from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import shown
 from cellule.kernel.journal.codes import NOBODY, Settled, VerdictCode
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import DecisionRecord, IntentRecord, ReceiptRecord
 from cellule.kernel.state.intent_id import intent_digest, intent_text
 
@@ -37,11 +36,11 @@ class Past:
 
     async def find(self, digest: bytes, progress: Progress | None = None) -> int:
         """The height of the Intent record of an id; `Rejected` where it is not found."""
-        head = await read_head(self._node.engine, self._info)
+        head = await self._reader.journal.head()
         last, least = head.height, max(0, head.height - SEARCH_RECORDS_MAX)
         while last > least:
             first = max(least, last - SEARCH_WINDOW) + 1
-            async for frame in self._frames(first, last):
+            async for frame in self._reader.journal.frames(first, last):
                 for height, record in frame.of(IntentRecord):
                     if await self._digest(record) == digest:
                         return height
@@ -73,9 +72,9 @@ class Past:
         frame, intent = await self.intent(height)
         decisions: list[DecisionView] = []
         receipt: ReceiptView | None = None
-        head = await read_head(self._node.engine, self._info)
+        head = await self._reader.journal.head()
         looked = 0
-        async for each in self._frames(frame.header.last, head.height):
+        async for each in self._reader.journal.frames(frame.header.last, head.height):
             for at, record in each.numbered():
                 if record.cause == height and isinstance(record, DecisionRecord):
                     decisions.append(_decision(each, at, record))
@@ -124,12 +123,6 @@ class Past:
             self._info.id.bytes, record.module, record.key, record.born, record.cause, record.position,
             record.kind, await self._reader.bytes_of(record.params),
         )  # fmt: skip
-
-    async def _frames(self, first: int, last: int) -> AsyncIterator[Frame]:
-        """The frames whose last heights lie in a range."""
-        info = self._info
-        async for _, data in read_frames(self._node.engine, info.universe, info.id, first, last):
-            yield decode_frame(data)
 
 
 def _decision(frame: Frame, height: int, record: DecisionRecord) -> DecisionView:

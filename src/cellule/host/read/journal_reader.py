@@ -1,0 +1,68 @@
+"""The journal of a world, decoded: frames by a height, by a stretch of heights, and by time.
+
+Everything that reads the past on a node reads it here; what stands in the engine, and in which rows, is known
+to `host/journal.py` alone. Only what is durable is read: the head says where the journal ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+from cellule.errors import Rejected
+from cellule.host.journal import Head, frame_at, read_frames
+from cellule.host.own.directory import WorldInfo, read_head
+from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.store.engine import Engine
+
+
+class JournalReader:
+    """Reads the frames of one world."""
+
+    def __init__(self, engine: Engine, info: WorldInfo) -> None:
+        self._engine = engine
+        self._info = info
+
+    async def head(self) -> Head:
+        """The newest durable frame."""
+        return await read_head(self._engine, self._info)
+
+    async def frame(self, height: int, head: Head | None = None) -> Frame:
+        """The frame that holds a height; `Rejected` beyond the journal, which ends at `head`."""
+        head = head or await self.head()
+        if not 1 <= height <= head.height:
+            raise Rejected(
+                "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
+                at=height, world=self._info.name, height=head.height,
+            )  # fmt: skip
+        _, data = await frame_at(self._engine, self._info.universe, self._info.id, height, head.height)
+        return decode_frame(data)
+
+    async def frames(self, first: int, last: int) -> AsyncIterator[Frame]:
+        """The frames whose last heights lie between these two, oldest first."""
+        async for _, data in read_frames(self._engine, self._info.universe, self._info.id, first, last):
+            yield decode_frame(data)
+
+    async def height_at(self, time_ns: int) -> int:
+        """The last height of the newest frame made at or before `time_ns`; 0 before the first.
+
+        Frames' times never go back, so this is a search by halves: it reads as many frames as the height has
+        binary digits.
+        """
+        head = await self.head()
+        known, above = 0, head.height + 1  # `known` is at or before the time; `above` starts a frame after it
+        while known + 1 < above:
+            header = (await self.frame((known + above) // 2, head)).header
+            if header.now_ns <= time_ns:
+                known = header.last
+            else:
+                above = header.first
+        return known
+
+
+def nanoseconds_of(when: datetime) -> int:
+    """An aware time as nanoseconds since the Unix epoch; `Rejected` for a naive one."""
+    if when.tzinfo is None:
+        raise Rejected("host.naive_time", "{when} has no time zone", when=when, hint="Use an aware datetime.")
+    since = when - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000
