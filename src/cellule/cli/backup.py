@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cellule.assembly import copy
-from cellule.cli.session import Session, session_of
+from cellule.cli.session import Session, in_session
 from cellule.store.address import StoreAddress, parse_address
 from cellule.store.copy import Copied
 
@@ -22,24 +22,24 @@ Beside = Annotated[
 ]
 
 
-def backup(
-    context: typer.Context,
+@in_session
+async def backup(
+    session: Session,
     target: Annotated[str, typer.Argument(help="An empty place: a folder or postgresql://...")],
     target_objects: Beside = None,
 ) -> None:
     """Copy the whole store of --data to TARGET, while nodes work on it."""
-    session = session_of(context)
-    session.run(_copy(session, session.address, parse_address(target, target_objects), "backed up to"))
+    await _copy(session, session.address, parse_address(target, target_objects), "backed up to")
 
 
-def restore(
-    context: typer.Context,
+@in_session
+async def restore(
+    session: Session,
     source: Annotated[str, typer.Argument(help="A backup: what `cellule backup` wrote, or any store.")],
     source_objects: Beside = None,
 ) -> None:
     """Copy a backup whole into the store of --data, which must be empty."""
-    session = session_of(context)
-    session.run(_copy(session, parse_address(source, source_objects), session.address, "restored into"))
+    await _copy(session, parse_address(source, source_objects), session.address, "restored into")
 
 
 async def _copy(session: Session, source: StoreAddress, target: StoreAddress, done: str) -> None:

@@ -21,7 +21,7 @@ from cellule.app import App
 from cellule.assembly import open as open_node
 from cellule.cli.app_file import load_app
 from cellule.cli.output import Step, facts
-from cellule.cli.session import Session, session_of
+from cellule.cli.session import Session, in_session
 from cellule.errors import Rejected
 from cellule.host.ingress.handles import WorldHandle
 from cellule.store.store import DATABASE
@@ -31,16 +31,12 @@ IN_FLIGHT = 1_000
 Event = tuple[str, dict[str, Any]]
 
 
-def bench(
-    context: typer.Context,
+@in_session
+async def bench(
+    session: Session,
     seconds: Annotated[float, typer.Option(help="How long each measurement takes.", min=0.1, max=600)] = 2.0,
 ) -> None:
     """Measure events per second on this machine and disk."""
-    session = session_of(context)
-    session.run(_bench(session, seconds))
-
-
-async def _bench(session: Session, seconds: float) -> None:
     folder = session.address.folder
     beside = folder if folder is not None and folder.is_dir() else Path.cwd()
     try:

@@ -17,7 +17,7 @@ from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
 from cellule.cli.output import facts
-from cellule.cli.session import Session, cell_of, renderer_of, session_of
+from cellule.cli.session import Session, cell_of, in_session, renderer_of, until_interrupted
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.handles import CellHandle, CellView, WorldHandle
@@ -37,81 +37,21 @@ At = Annotated[str | None, typer.Option(help="A height, or a time such as 2026-0
 
 
 @app.command("list")
-def list_(
-    context: typer.Context,
+@in_session
+async def list_(
+    session: Session,
     module: Annotated[str | None, typer.Argument(help="Only cells of this module.")] = None,
     limit: Annotated[int, typer.Option(help="Cells a page has at most.", min=1, max=PAGE_MAX)] = 50,
     after: Annotated[str | None, typer.Option(help="The cursor of the page before.")] = None,
 ) -> None:
     """List cells, a page at a time, as of the newest durable beat."""
-    session = session_of(context)
-    session.run(list_cells(session, module, limit, after))
+    await list_cells(session, module, limit, after)
 
 
 @app.command()
-def show(context: typer.Context, module: Module, key: Key = "", at: At = None) -> None:
+@in_session
+async def show(session: Session, module: Module, key: Key = "", at: At = None) -> None:
     """Show a cell's state, now or as it was."""
-    session = session_of(context)
-    session.run(_show(session, module, key, at))
-
-
-@app.command()
-def history(
-    context: typer.Context,
-    module: Module,
-    key: Key = "",
-    limit: Annotated[int, typer.Option(help="Versions, newest first.", min=1, max=HISTORY_MAX - 1)] = 20,
-    correlation: Correlation = None,
-) -> None:
-    """Show a cell's versions and what changed in each."""
-    session = session_of(context)
-    session.run(_history(session, module, key, limit, correlation))
-
-
-@app.command()
-def tail(
-    context: typer.Context, module: Module, key: Key = "",
-    count: Annotated[int | None, typer.Option(help="Stop after so many steps.", min=1)] = None,
-    correlation: Correlation = None,
-) -> None:  # fmt: skip
-    """Follow a cell: its steps as they happen, until interrupted."""
-    session = session_of(context)
-    session.run(_tail(session, module, key, count, correlation), until_interrupted=True)
-
-
-@app.command()
-def export(
-    context: typer.Context, module: Module, key: Key = "",
-    output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
-) -> None:  # fmt: skip
-    """Write a cell's state and whole history as one JSON document."""
-    session = session_of(context)
-    session.run(_export(session, module, key, output))
-
-
-@app.command()
-def resume(
-    context: typer.Context, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
-    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
-    timeout: Timeout = 30.0,
-) -> None:  # fmt: skip
-    """Let stopped cells try again: one, a module's, or all."""
-    session = session_of(context)
-    session.run(_control(session, "cell.resume", module, key, why, timeout))
-
-
-@app.command()
-def migrate(
-    context: typer.Context, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
-    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
-    timeout: Timeout = 30.0,
-) -> None:  # fmt: skip
-    """Move cells to the current code: one, or those of a module or of all that wait for it."""
-    session = session_of(context)
-    session.run(_control(session, "cell.migrate", module, key, why, timeout))
-
-
-async def _show(session: Session, module: str, key: str, at: str | None) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -135,7 +75,16 @@ async def _show(session: Session, module: str, key: str, at: str | None) -> None
         session.output.document(data, facts(pairs), JSON(json.dumps(view.state), ensure_ascii=False))
 
 
-async def _history(session: Session, module: str, key: str, limit: int, correlation: str | None) -> None:
+@app.command()
+@in_session
+async def history(
+    session: Session,
+    module: Module,
+    key: Key = "",
+    limit: Annotated[int, typer.Option(help="Versions, newest first.", min=1, max=HISTORY_MAX - 1)] = 20,
+    correlation: Correlation = None,
+) -> None:
+    """Show a cell's versions and what changed in each."""
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -151,7 +100,14 @@ async def _history(session: Session, module: str, key: str, limit: int, correlat
         session.output.document(data, *(version_line(each) for each in shown))
 
 
-async def _tail(session: Session, module: str, key: str, count: int | None, correlation: str | None) -> None:
+@app.command()
+@until_interrupted
+async def tail(
+    session: Session, module: Module, key: Key = "",
+    count: Annotated[int | None, typer.Option(help="Stop after so many steps.", min=1)] = None,
+    correlation: Correlation = None,
+) -> None:  # fmt: skip
+    """Follow a cell: its steps as they happen, until interrupted."""
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -171,14 +127,13 @@ async def _tail(session: Session, module: str, key: str, count: int | None, corr
                     return
 
 
-def _steps_of(cell: CellHandle) -> Callable[[int, Record], bool]:
-    def is_step(_height: int, record: Record) -> bool:
-        return isinstance(record, StepRecord) and (record.module, record.key) == (cell.module, cell.key)
-
-    return is_step
-
-
-async def _export(session: Session, module: str, key: str, output: Path | None) -> None:
+@app.command()
+@in_session
+async def export(
+    session: Session, module: Module, key: Key = "",
+    output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
+) -> None:  # fmt: skip
+    """Write a cell's state and whole history as one JSON document."""
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -196,6 +151,35 @@ async def _export(session: Session, module: str, key: str, output: Path | None) 
         _write(output, text)
         told = {"file": str(output), "versions": len(versions)}
         session.output.document(told, f"{len(versions)} versions written to {output}")
+
+
+@app.command()
+@in_session
+async def resume(
+    session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
+    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Let stopped cells try again: one, a module's, or all."""
+    await _control(session, "cell.resume", module, key, why, timeout_s)
+
+
+@app.command()
+@in_session
+async def migrate(
+    session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
+    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Move cells to the current code: one, or those of a module or of all that wait for it."""
+    await _control(session, "cell.migrate", module, key, why, timeout_s)
+
+
+def _steps_of(cell: CellHandle) -> Callable[[int, Record], bool]:
+    def is_step(_height: int, record: Record) -> bool:
+        return isinstance(record, StepRecord) and (record.module, record.key) == (cell.module, cell.key)
+
+    return is_step
 
 
 def _write(output: Path, text: str) -> None:

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from cellule.cli.errors import Exit, message_of
-from cellule.cli.session import Session, session_of
+from cellule.cli.session import Session, in_session
 from cellule.errors import Corrupted
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.check import check_world
@@ -21,13 +21,9 @@ from cellule.store.store import DATABASE, check_data
 PROBLEMS_SHOWN = 20
 
 
-def check(context: typer.Context) -> None:
+@in_session
+async def check(session: Session) -> None:
     """Prove the whole store: its file and rows, all frames, all snapshots, all blocks."""
-    session = session_of(context)
-    session.run(_check(session))
-
-
-async def _check(session: Session) -> None:
     check_data(session.address)
     with session.output.progress("rows") as step:
         report = await _rows(session, lambda rows: step(rows, rows))

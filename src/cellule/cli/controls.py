@@ -12,7 +12,7 @@ from cellule.host.ingress.handles import WorldHandle
 from cellule.kernel.items import Verb
 
 Why = Annotated[str, typer.Option(help="The reason, for the journal.")]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait for the outcome.", min=0.1)]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the outcome.", min=0.1)]
 
 
 async def perform(

@@ -28,7 +28,7 @@ from cellule.cli.app_file import folder_of, load_app
 from cellule.cli.dev_effects import watch_effects
 from cellule.cli.errors import Exit, usage
 from cellule.cli.lines import record_line
-from cellule.cli.session import Session, renderer_of, session_of
+from cellule.cli.session import Session, renderer_of, until_interrupted
 from cellule.host.service import DEFAULT_WORLD
 
 APP_FILE = "app.py"
@@ -37,14 +37,13 @@ PARENT_LOOK_S = 1.0
 _GIVE_UP = (Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.DAMAGED)  # a save would not change these
 
 
-def dev(
-    context: typer.Context,
+@until_interrupted
+async def dev(
+    session: Session,
     reload: Annotated[bool, typer.Option(help="Start again when a file beside the app changes.")] = True,
 ) -> None:
     """Run the app of --app (or app.py) and show what happens, until interrupted; reload on save."""
-    session = session_of(context)
-    work = _watch(session) if reload else _serve(session)
-    session.run(work, until_interrupted=True)
+    await (_watch(session) if reload else _serve(session))
 
 
 async def _serve(session: Session) -> None:

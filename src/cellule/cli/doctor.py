@@ -21,7 +21,7 @@ from cellule.cli.errors import Exit
 from cellule.cli.findings import Finding, Status
 from cellule.cli.output import table
 from cellule.cli.probe import probe
-from cellule.cli.session import Session, session_of
+from cellule.cli.session import Session, in_session
 from cellule.errors import CelluleError, Corrupted
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.own.folder import FolderLock
@@ -37,15 +37,15 @@ QUICK_BYTES_MAX = 256_000_000  # larger files are left to `cellule check`
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def doctor(
-    context: typer.Context,
+@in_session
+async def doctor(
+    session: Session,
     address: Annotated[
         str | None, typer.Argument(help="The store to look at; that of --data if it is not given.")
     ] = None,
 ) -> None:
     """Check Python, the store (reach, rights, speed, owner, clock, format), and the end of every journal."""
-    session = session_of(context)
-    session.run(_doctor(session if address is None else replace(session, data=address)))
+    await _doctor(session if address is None else replace(session, data=address))
 
 
 async def _doctor(session: Session) -> None:

@@ -9,7 +9,7 @@ import typer
 from cellule.cli.controls import Timeout, Why
 from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effect_line
 from cellule.cli.output import facts
-from cellule.cli.session import Session, operator, renderer_of, session_of, within
+from cellule.cli.session import Session, in_session, operator, renderer_of, within
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.world_effects import LIST_MAX
 from cellule.host.outbox.repair import Report
@@ -22,8 +22,9 @@ Status = Literal["open", "parked", "timer", "waiting"]
 
 
 @app.command("list")
-def list_(
-    context: typer.Context,
+@in_session
+async def list_(
+    session: Session,
     status: Annotated[Status | None, typer.Option(help="Only those of this status.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only effects of this kind.")] = None,
     cause: Annotated[
@@ -33,63 +34,6 @@ def list_(
     after: Annotated[int, typer.Option(help="Only above this height.", min=0)] = 0,
 ) -> None:
     """List open effects, oldest first, and what each waits for."""
-    session = session_of(context)
-    session.run(_list(session, status, kind, cause, limit, after))
-
-
-@app.command()
-def show(context: typer.Context, intent: Intent) -> None:
-    """Show one effect, open or settled: params, decisions, attempts, receipt."""
-    session = session_of(context)
-    session.run(_show(session, intent))
-
-
-@app.command()
-def approve(context: typer.Context, intent: Intent, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
-    """Let an effect happen that waits for an approval."""
-    session = session_of(context)
-    session.run(_act(session, "approve", intent, why, timeout))
-
-
-@app.command()
-def deny(context: typer.Context, intent: Intent, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
-    """Refuse an effect that waits for an approval; its cell gets a `denied` receipt."""
-    session = session_of(context)
-    session.run(_act(session, "deny", intent, why, timeout))
-
-
-@app.command()
-def cancel(context: typer.Context, intent: Intent, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
-    """Settle an open effect as cancelled, and stop an attempt that runs."""
-    session = session_of(context)
-    session.run(_act(session, "cancel", intent, why, timeout))
-
-
-@app.command()
-def retry(
-    context: typer.Context,
-    intent: Annotated[str, typer.Argument(help="An effect's id or height, or the height of a dead letter.")],
-    why: Why = "asked for",
-    timeout: Timeout = 30.0,
-) -> None:
-    """Ask again for an effect that was given up, or make the next attempt of an open one due now."""
-    session = session_of(context)
-    session.run(_act(session, "retry", intent, why, timeout))
-
-
-@app.command()
-def repair(
-    context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be changed.")] = False,
-) -> None:
-    """Compare open effects with the outbox, and make them agree."""
-    session = session_of(context)
-    session.run(_repair(session, dry_run=dry_run))
-
-
-async def _list(
-    session: Session, status: str | None, kind: str | None, cause: int | None, limit: int, after: int
-) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -107,13 +51,70 @@ async def _list(
             session.output.note(f"there may be more: --after {following}")
 
 
-async def _show(session: Session, intent: str) -> None:
+@app.command()
+@in_session
+async def show(session: Session, intent: Intent) -> None:
+    """Show one effect, open or settled: params, decisions, attempts, receipt."""
     async with session.reading() as node:
         world = await session.world(node)
         with session.output.progress("reading the journal") as step:
             detail = await world.effect(intent, progress=step)
         data = {"world": world.name, **await detail_json(renderer_of(world), detail)}
         session.output.document(data, *detail_facts(data))
+
+
+@app.command()
+@in_session
+async def approve(
+    session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0
+) -> None:
+    """Let an effect happen that waits for an approval."""
+    await _act(session, "approve", intent, why, timeout_s)
+
+
+@app.command()
+@in_session
+async def deny(session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+    """Refuse an effect that waits for an approval; its cell gets a `denied` receipt."""
+    await _act(session, "deny", intent, why, timeout_s)
+
+
+@app.command()
+@in_session
+async def cancel(session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+    """Settle an open effect as cancelled, and stop an attempt that runs."""
+    await _act(session, "cancel", intent, why, timeout_s)
+
+
+@app.command()
+@in_session
+async def retry(
+    session: Session,
+    intent: Annotated[str, typer.Argument(help="An effect's id or height, or the height of a dead letter.")],
+    why: Why = "asked for",
+    timeout_s: Timeout = 30.0,
+) -> None:
+    """Ask again for an effect that was given up, or make the next attempt of an open one due now."""
+    await _act(session, "retry", intent, why, timeout_s)
+
+
+@app.command()
+@in_session
+async def repair(
+    session: Session,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be changed.")] = False,
+) -> None:
+    """Compare open effects with the outbox, and make them agree."""
+    async with session.working() as node:
+        world = await session.world(node)
+        report = await world.repair_effects(dry_run=dry_run)
+        data = {"world": world.name, **_report_json(report)}
+        counts = {
+            name: len(value) if isinstance(value, list) else value
+            for name, value in data.items()
+            if name != "world"
+        }
+        session.output.document(data, facts(counts))
 
 
 async def _act(session: Session, verb: str, intent: str, why: str, timeout_s: float) -> None:
@@ -134,19 +135,6 @@ async def _tell(session: Session, world: WorldHandle, verb: str, intent: str, he
         {"world": world.name, "intent": intent, **told.json()},
         f"effect {verb} of {intent} in world {world.name} at height {height}",
     )
-
-
-async def _repair(session: Session, *, dry_run: bool) -> None:
-    async with session.working() as node:
-        world = await session.world(node)
-        report = await world.repair_effects(dry_run=dry_run)
-        data = {"world": world.name, **_report_json(report)}
-        counts = {
-            name: len(value) if isinstance(value, list) else value
-            for name, value in data.items()
-            if name != "world"
-        }
-        session.output.document(data, facts(counts))
 
 
 def _report_json(report: Report) -> dict[str, Any]:

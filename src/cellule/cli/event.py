@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 import typer
 
 from cellule.cli.controls import Timeout
 from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
-from cellule.cli.session import Session, renderer_of, session_of, within
+from cellule.cli.session import Session, in_session, renderer_of
 from cellule.errors import Rejected
 from cellule.host.inbox.sends import Wait
 from cellule.host.ingress.handles import Applied, WorldHandle
@@ -25,8 +24,9 @@ app = typer.Typer(help="Events: what happens to cells.", no_args_is_help=True)
 
 
 @app.command()
-def send(
-    context: typer.Context,
+@in_session
+async def send(
+    session: Session,
     name: Annotated[str, typer.Argument(help="The event, with or without namespace and version.")],
     value: Annotated[str, typer.Argument(help="Its value as JSON; - reads it from standard input.")] = "{}",
     id: Annotated[str | None, typer.Option(help="Sending the same id again changes nothing.")] = None,
@@ -38,38 +38,18 @@ def send(
     correlation: Annotated[
         str | None, typer.Option(help="An id of the story it belongs to; whatever follows inherits it.")
     ] = None,
-    timeout: Timeout = 30.0,
+    timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Send one event, and say what became of it."""
-    session = session_of(context)
-    options = _Options(id, wait, expected_version, key, correlation, timeout)
-    session.run(_send(session, name, value, options))
-
-
-class _Options:
-    """How to send."""
-
-    def __init__(
-        self, id: str | None, wait: Wait, expected_version: int | None, key: str | None,
-        correlation: str | None, timeout: float,
-    ) -> None:  # fmt: skip
-        self.id: str | UUID = id or uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10))
-        self.wait: Wait = wait
-        self.expected_version = expected_version
-        self.key = key
-        self.correlation = correlation
-        self.timeout = timeout
-
-
-async def _send(session: Session, name: str, value: str, options: _Options) -> None:
+    sent_id = id or uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10))
     event = (name, _parsed(value))
-    async with within(options.timeout, "the outcome of the event"), session.working() as node:
+    async with patience(timeout_s, "the outcome of the event"), session.working() as node:
         world = await session.world(node)
         applied = await world.send(
-            event, id=options.id, key=await _key(world, event, options.key), wait=options.wait,
-            expected_version=options.expected_version, correlation=options.correlation,
+            event, id=sent_id, key=await _key(world, event, key), wait=wait,
+            expected_version=expected_version, correlation=correlation,
         )  # fmt: skip
-        await _tell(session, world, applied, options.wait)
+        await _tell(session, world, applied, wait)
 
 
 async def _key(world: WorldHandle, event: tuple[str, Any], text: str | None) -> bytes | None:

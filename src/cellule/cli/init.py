@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cellule.cli.session import Session, session_of
+from cellule.cli.session import Session, in_session
 from cellule.errors import Rejected
 
 _FILES = {
@@ -22,16 +22,13 @@ _FILES = {
 }
 
 
-def init(
-    context: typer.Context,
+@in_session
+async def init(
+    session: Session,
     folder: Annotated[Path, typer.Argument(help="The new folder; an empty one will do.")],
 ) -> None:
     """Make a new project: an app with an exhaustive match, a test, a README."""
-    session = session_of(context)
-    session.run(_init(session, folder, _namespace(folder.resolve().name)))
-
-
-async def _init(session: Session, folder: Path, name: str) -> None:
+    name = _namespace(folder.resolve().name)
     _check_empty(folder)
     try:
         made = _write(folder, name)

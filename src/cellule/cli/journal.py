@@ -10,7 +10,7 @@ from rich.text import Text
 from cellule.cli.correlation import Correlation, among, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
-from cellule.cli.session import Session, renderer_of, session_of
+from cellule.cli.session import Session, in_session, renderer_of, until_interrupted
 from cellule.errors import Rejected
 
 app = typer.Typer(help="The journal: every record of a world, in order.", no_args_is_help=True)
@@ -19,8 +19,9 @@ RECORDS_MAX = 10_000  # records one `show` writes
 
 
 @app.command()
-def tail(
-    context: typer.Context,
+@until_interrupted
+async def tail(
+    session: Session,
     lines: Annotated[int, typer.Option("--lines", "-n", help="To begin with.", min=0, max=RECORDS_MAX)] = 10,
     after: Annotated[int | None, typer.Option(help="Begin behind this height instead.", min=0)] = None,
     follow: Annotated[bool, typer.Option(help="Go on until interrupted.")] = True,
@@ -28,26 +29,6 @@ def tail(
     correlation: Correlation = None,
 ) -> None:  # fmt: skip
     """Show the newest records, and those to come."""
-    session = session_of(context)
-    work = _tail(session, lines, after, count, correlation, follow=follow)
-    session.run(work, until_interrupted=True)
-
-
-@app.command()
-def show(
-    context: typer.Context,
-    heights: Annotated[str, typer.Argument(help="A height, or a range such as 10..20.")],
-    correlation: Correlation = None,
-) -> None:
-    """Show the records at some heights, whole."""
-    session = session_of(context)
-    session.run(_show(session, heights, correlation))
-
-
-async def _tail(
-    session: Session, lines: int, after: int | None, count: int | None, correlation: str | None, *,
-    follow: bool,
-) -> None:  # fmt: skip
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -65,7 +46,14 @@ async def _tail(
                     return
 
 
-async def _show(session: Session, heights: str, correlation: str | None) -> None:
+@app.command()
+@in_session
+async def show(
+    session: Session,
+    heights: Annotated[str, typer.Argument(help="A height, or a range such as 10..20.")],
+    correlation: Correlation = None,
+) -> None:
+    """Show the records at some heights, whole."""
     first, last = _range(heights)
     async with session.reading() as node:
         world = await session.world(node)

@@ -10,15 +10,16 @@ import typer
 
 from cellule.cli.controls import Timeout
 from cellule.cli.effect import Intent
-from cellule.cli.session import Session, operator, renderer_of, session_of, within
+from cellule.cli.session import Session, in_session, operator, renderer_of, within
 from cellule.errors import Rejected
 
 app = typer.Typer(help="Receipts: what became of effects.", no_args_is_help=True)
 
 
 @app.command()
-def inject(
-    context: typer.Context,
+@in_session
+async def inject(
+    session: Session,
     intent: Intent,
     why: Annotated[str, typer.Option(help="The reason, for the journal.")],
     status: Annotated[
@@ -29,17 +30,9 @@ def inject(
     ] = None,
     code: Annotated[str, typer.Option(help="A dotted code, where it did not end well.")] = "",
     text: Annotated[str, typer.Option(help="What went wrong, where it did not end well.")] = "",
-    timeout: Timeout = 30.0,
+    timeout_s: Timeout = 30.0,
 ) -> None:
     """Settle an open effect by a receipt of your own, signed by this folder's key and marked as yours."""
-    session = session_of(context)
-    session.run(_inject(session, intent, status, value, code, text, why, timeout))
-
-
-async def _inject(
-    session: Session, intent: str, status: str, value: str | None, code: str, text: str, why: str,
-    timeout_s: float,
-) -> None:  # fmt: skip
     given = None if value is None else _parsed(value)
     async with session.working() as node:
         world = await session.world(node)

@@ -11,7 +11,7 @@ from cellule.cli.controls import Timeout, Why
 from cellule.cli.effect_lines import next_text, schedule_text
 from cellule.cli.errors import usage
 from cellule.cli.output import compact, table
-from cellule.cli.session import Session, operator, renderer_of, session_of, within
+from cellule.cli.session import Session, in_session, operator, renderer_of, within
 from cellule.host.read.effects.model import ScheduleView
 from cellule.host.read.effects.schedules import PREVIEW_MAX
 from cellule.values.schema.text_forms import duration_text, time_of_text, time_text
@@ -22,41 +22,9 @@ Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 
 
 @app.command("list")
-def list_(context: typer.Context) -> None:
+@in_session
+async def list_(session: Session) -> None:
     """List the schedules of the world, and when each is next due."""
-    session = session_of(context)
-    session.run(_list(session))
-
-
-@app.command()
-def preview(
-    context: typer.Context,
-    name: Name,
-    count: Annotated[int, typer.Option("--count", "-n", help="How many times.", min=1, max=PREVIEW_MAX)] = 10,
-    after: Annotated[
-        str | None, typer.Option(help="From this time on, such as 2026-03-29T00:00:00Z.")
-    ] = None,
-) -> None:
-    """Show when a schedule is due next, in UTC and on the clocks of its zone."""
-    session = session_of(context)
-    session.run(_preview(session, name, count, after))
-
-
-@app.command()
-def pause(context: typer.Context, name: Name, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
-    """Send nothing by a schedule until it is resumed."""
-    session = session_of(context)
-    session.run(_steer(session, "pause", name, why, timeout))
-
-
-@app.command()
-def resume(context: typer.Context, name: Name, why: Why = "asked for", timeout: Timeout = 30.0) -> None:
-    """Let a paused schedule go on from its next due time."""
-    session = session_of(context)
-    session.run(_steer(session, "resume", name, why, timeout))
-
-
-async def _list(session: Session) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         found = await world.schedules()
@@ -73,7 +41,17 @@ async def _list(session: Session) -> None:
         session.output.document({"world": world.name, "schedules": data}, shown)
 
 
-async def _preview(session: Session, name: str, count: int, after: str | None) -> None:
+@app.command()
+@in_session
+async def preview(
+    session: Session,
+    name: Name,
+    count: Annotated[int, typer.Option("--count", "-n", help="How many times.", min=1, max=PREVIEW_MAX)] = 10,
+    after: Annotated[
+        str | None, typer.Option(help="From this time on, such as 2026-03-29T00:00:00Z.")
+    ] = None,
+) -> None:
+    """Show when a schedule is due next, in UTC and on the clocks of its zone."""
     async with session.reading() as node:
         world = await session.world(node)
         start = None if after is None else _time(after)
@@ -83,6 +61,20 @@ async def _preview(session: Session, name: str, count: int, after: str | None) -
         session.output.document(
             data, table(("DUE", "LOCAL"), [(each["due"], each["local"]) for each in times])
         )
+
+
+@app.command()
+@in_session
+async def pause(session: Session, name: Name, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+    """Send nothing by a schedule until it is resumed."""
+    await _steer(session, "pause", name, why, timeout_s)
+
+
+@app.command()
+@in_session
+async def resume(session: Session, name: Name, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+    """Let a paused schedule go on from its next due time."""
+    await _steer(session, "resume", name, why, timeout_s)
 
 
 async def _steer(session: Session, verb: str, name: str, why: str, timeout_s: float) -> None:

@@ -13,12 +13,12 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cellule.cli.output import table
-from cellule.cli.session import Session, session_of
+from cellule.cli.session import Session, in_session
 from cellule.effects.secrets.defaults import (
     KEY_FILE,
     PASSPHRASE,
@@ -41,40 +41,36 @@ Name = Annotated[str, typer.Argument(help="Lower-case letters, digits and _, a l
 
 
 @app.command()
-def init(
-    context: typer.Context,
+@in_session
+async def init(
+    session: Session,
     key_file: Annotated[
         Path | None, typer.Option(help="Make this key file, and let it open the vault.", dir_okay=False)
     ] = None,
 ) -> None:
     """Make the vault of the data folder, which must not exist yet."""
-    session = session_of(context)
-    session.run(_in_thread(_init, session, key_file))
+    await asyncio.to_thread(_init, session, key_file)
 
 
 @app.command("set")
-def set_(context: typer.Context, name: Name) -> None:
+@in_session
+async def set_(session: Session, name: Name) -> None:
     """Add or replace a secret; its value is read from standard input, or asked for on a terminal."""
-    session = session_of(context)
-    session.run(_in_thread(_set, session, name))
+    await asyncio.to_thread(_set, session, name)
 
 
 @app.command("list")
-def list_(context: typer.Context) -> None:
+@in_session
+async def list_(session: Session) -> None:
     """List the names in the vault and when each was changed, never the values."""
-    session = session_of(context)
-    session.run(_in_thread(_list, session))
+    await asyncio.to_thread(_list, session)
 
 
 @app.command()
-def remove(context: typer.Context, name: Name) -> None:
+@in_session
+async def remove(session: Session, name: Name) -> None:
     """Remove a secret."""
-    session = session_of(context)
-    session.run(_in_thread(_remove, session, name))
-
-
-async def _in_thread(work: Any, *arguments: Any) -> None:
-    await asyncio.to_thread(work, *arguments)
+    await asyncio.to_thread(_remove, session, name)
 
 
 def _init(session: Session, key_file: Path | None) -> None:

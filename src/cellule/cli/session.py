@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import inspect
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from functools import wraps
+from typing import Any, Concatenate, NoReturn, ParamSpec, get_type_hints
 
 import typer
 
@@ -37,6 +39,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.store.address import StoreAddress, parse_address
 from cellule.values.schema.text_forms import time_text
 
+P = ParamSpec("P")
 _ENDING: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
@@ -179,11 +182,38 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(sign, handler)
 
 
-def session_of(context: typer.Context) -> Session:
-    """The session that the root command made."""
-    found = context.find_object(Session)
-    assert found is not None
-    return found
+Work = Callable[Concatenate[Session, P], Coroutine[Any, Any, None]]
+
+
+def in_session(function: Work[P]) -> Callable[P, None]:
+    """Make a command of a function that takes a session first: typer gives it the rest of its parameters.
+
+    What it raises becomes a message and an exit code.
+    """
+    return _command(function, until_interrupted=False)
+
+
+def until_interrupted(function: Work[P]) -> Callable[P, None]:
+    """The same for a function that has no end of its own, so that an interrupt is a good one."""
+    return _command(function, until_interrupted=True)
+
+
+def _command(function: Work[P], *, until_interrupted: bool) -> Callable[P, None]:
+    @wraps(function)
+    def run(context: typer.Context, *args: P.args, **kwargs: P.kwargs) -> None:
+        session = context.find_object(Session)
+        assert session is not None
+        session.run(function(session, *args, **kwargs), until_interrupted=until_interrupted)
+
+    # Typer reads these to know the options; the session is what it knows as its context.
+    hints = {"context": typer.Context, **get_type_hints(function, include_extras=True)}
+    del hints["session"]
+    _, *rest = inspect.signature(function).parameters.values()
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [each.replace(annotation=hints[each.name]) for each in (context, *rest)]
+    run.__annotations__ = hints
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run  # type: ignore[return-value]
 
 
 def cell_of(manifest: Manifest, module: str, key: str) -> tuple[str, bytes]:

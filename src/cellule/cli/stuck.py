@@ -8,7 +8,7 @@ import typer
 
 from cellule.cli.effect_lines import effect_json, effect_line, letter_json
 from cellule.cli.output import table
-from cellule.cli.session import Session, owner_of, renderer_of, session_of
+from cellule.cli.session import Session, in_session, owner_of, renderer_of
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_list import Stopped, list_world
 from cellule.host.read.effects.model import EffectView
@@ -19,19 +19,15 @@ from cellule.sources import SystemClock
 LATE_NS = 5_000_000_000  # an effect that is due for so long and not begun is shown
 
 
-def stuck(
-    context: typer.Context,
+@in_session
+async def stuck(
+    session: Session,
     limit: Annotated[int, typer.Option(help="How many of each, oldest first.", min=1, max=1000)] = 100,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Also effects that just wait: for timers, for their turn.")
     ] = False,
 ) -> None:  # fmt: skip
     """List what does not go on, and why: cells, effects, dead letters, a paused world, a full inbox."""
-    session = session_of(context)
-    session.run(_stuck(session, limit, waiting=waiting))
-
-
-async def _stuck(session: Session, limit: int, *, waiting: bool) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)

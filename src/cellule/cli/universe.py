@@ -8,7 +8,7 @@ import typer
 
 from cellule.cli.lines import moment_text
 from cellule.cli.output import facts, table
-from cellule.cli.session import Session, session_of
+from cellule.cli.session import Session, in_session
 from cellule.host.own.directory import UniverseInfo
 from cellule.values.schema.text_forms import time_text
 
@@ -18,40 +18,18 @@ Name = Annotated[str, typer.Argument(help="The universe's name.")]
 
 
 @app.command()
-def create(context: typer.Context, name: Name) -> None:
+@in_session
+async def create(session: Session, name: Name) -> None:
     """Make a universe."""
-    session = session_of(context)
-    session.run(_create(session, name))
-
-
-@app.command("list")
-def list_(context: typer.Context) -> None:
-    """List all universes."""
-    session = session_of(context)
-    session.run(_list(session))
-
-
-@app.command()
-def show(context: typer.Context, name: Name) -> None:
-    """Show one universe and its worlds."""
-    session = session_of(context)
-    session.run(_show(session, name))
-
-
-@app.command()
-def delete(context: typer.Context, name: Name) -> None:
-    """Remove a universe that has no worlds."""
-    session = session_of(context)
-    session.run(_delete(session, name))
-
-
-async def _create(session: Session, name: str) -> None:
     async with session.working(create=True) as node:
         made = await node.create_universe(name)
         session.output.document(universe_json(made), f"universe {made.name} made: {made.id}")
 
 
-async def _list(session: Session) -> None:
+@app.command("list")
+@in_session
+async def list_(session: Session) -> None:
+    """List all universes."""
     async with session.reading() as node:
         found = await node.universes()
         rows = [(each.name, each.id, moment_text(each.created_ns)) for each in found]
@@ -59,7 +37,10 @@ async def _list(session: Session) -> None:
         session.output.document({"universes": [universe_json(each) for each in found]}, shown)
 
 
-async def _show(session: Session, name: str) -> None:
+@app.command()
+@in_session
+async def show(session: Session, name: Name) -> None:
+    """Show one universe and its worlds."""
     async with session.reading() as node:
         found = await node.node.directory.universe(name)
         worlds = await node.node.directory.worlds(found.id)
@@ -71,7 +52,10 @@ async def _show(session: Session, name: str) -> None:
         session.output.document(data, facts(pairs))
 
 
-async def _delete(session: Session, name: str) -> None:
+@app.command()
+@in_session
+async def delete(session: Session, name: Name) -> None:
+    """Remove a universe that has no worlds."""
     async with session.working() as node:
         await node.delete_universe(name)
         session.output.document({"deleted": name}, f"universe {name} deleted")

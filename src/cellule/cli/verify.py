@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from cellule.cli.errors import Exit
-from cellule.cli.session import Session, renderer_of, session_of
+from cellule.cli.session import Session, in_session, renderer_of
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.record_view import key_text
 from cellule.host.read.verify import Verified, verify_world
@@ -17,13 +17,9 @@ from cellule.kernel.prove.verify import Difference
 from cellule.values.json_view import to_json
 
 
-def verify(context: typer.Context) -> None:
+@in_session
+async def verify(session: Session) -> None:
     """Run all recorded steps again and print the first difference; the world of --world, or all."""
-    session = session_of(context)
-    session.run(_verify(session))
-
-
-async def _verify(session: Session) -> None:
     differs = False
     rows: list[dict[str, Any]] = []
     async with session.reading() as node:

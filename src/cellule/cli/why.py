@@ -14,7 +14,7 @@ from rich.tree import Tree
 
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
-from cellule.cli.session import Session, cell_of, renderer_of, session_of
+from cellule.cli.session import Session, cell_of, in_session, renderer_of
 from cellule.errors import Rejected
 from cellule.host.ingress.handles import CellHandle, WorldHandle
 from cellule.host.read.causes import beside, causes_of, effects_of
@@ -23,19 +23,15 @@ from cellule.host.read.record_view import RecordRenderer, RecordView
 from cellule.kernel.manifest.model import Manifest
 
 
-def why(
-    context: typer.Context,
+@in_session
+async def why(
+    session: Session,
     what: Annotated[
         str, typer.Argument(help="A height, a cell (order/o1), version (order/o1@3), effect or event id.")
     ],
     effects: Annotated[bool, typer.Option("--effects", help="Forward: what it led to.")] = False,
 ) -> None:  # fmt: skip
     """Tell why something happened, back to the first event; or what came of it."""
-    session = session_of(context)
-    session.run(_why(session, what, effects=effects))
-
-
-async def _why(session: Session, what: str, *, effects: bool) -> None:
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)

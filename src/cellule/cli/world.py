@@ -12,7 +12,7 @@ import typer
 from cellule.cli.controls import Timeout, Why, perform
 from cellule.cli.errors import usage
 from cellule.cli.output import facts, table
-from cellule.cli.session import Session, operator, owner_of, renderer_of, session_of, within
+from cellule.cli.session import Session, in_session, operator, owner_of, renderer_of, within
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
 from cellule.host.read.cell_list import Listing, list_world
 from cellule.host.service import Cellule
@@ -32,84 +32,106 @@ MaybeName = Annotated[str | None, typer.Argument(help="The world's name; by defa
 
 
 @app.command()
-def create(context: typer.Context, name: Name, manifest: ManifestFile = None, code: Code = None) -> None:
+@in_session
+async def create(session: Session, name: Name, manifest: ManifestFile = None, code: Code = None) -> None:
     """Make a world that runs the app of --app, or a manifest."""
-    session = session_of(context)
-    session.run(_create(session, name, manifest, code))
+    async with session.working(create=session.app is not None or manifest is not None) as node:
+        info = await node.create_world(name, manifest=manifest, code=code, universe=session.universe_name)
+        data = world_json(info, session.universe_name)
+        session.output.document(data, f"world {info.name} made: {info.id}")
 
 
 @app.command()
-def deploy(
-    context: typer.Context,
+@in_session
+async def deploy(
+    session: Session,
     name: MaybeName = None,
     manifest: ManifestFile = None,
     code: Code = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     why: Why = "asked for",
-    timeout: Timeout = 30.0,
+    timeout_s: Timeout = 30.0,
 ) -> None:
     """Bring a changed app or manifest into a world; refused where its cells could not follow."""
-    session = session_of(context)
-    session.run(_deploy(session, name, _Deploy(manifest, code, why, dry_run), timeout))
+    await _deploy(session, name, _Deploy(manifest, code, why, dry_run), timeout_s)
 
 
 @app.command("list")
-def list_(context: typer.Context) -> None:
+@in_session
+async def list_(session: Session) -> None:
     """List the worlds of the universe."""
-    session = session_of(context)
-    session.run(_list(session))
+    async with session.reading() as node:
+        worlds = await session.worlds(node)
+        heads = [await read_head(node.node.engine, info) for info in worlds]
+        data = [
+            {**world_json(info, session.universe_name), "height": head.height}
+            for info, head in zip(worlds, heads, strict=True)
+        ]
+        rows = [(each["name"], each["height"], each["id"], each["created"]) for each in data]
+        session.output.document({"worlds": data}, table(("NAME", "HEIGHT", "ID", "CREATED"), rows))
 
 
 @app.command()
-def show(context: typer.Context, name: MaybeName = None) -> None:
+@in_session
+async def show(session: Session, name: MaybeName = None) -> None:
     """Show one world: where its journal ends, its cells, events and code."""
-    session = session_of(context)
-    session.run(_show(session, name))
+    async with session.reading() as node:
+        world = await session.world(node, name)
+        with session.output.progress("reading the world") as step:
+            listing = await list_world(world.follower, step)
+        manifest = await renderer_of(world).manifest()
+        data = await _described(node, world.info, listing, manifest, session.universe_name)
+        session.output.document(data, *_shown(data))
 
 
 @app.command()
-def delete(
-    context: typer.Context,
+@in_session
+async def delete(
+    session: Session,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Remove a world and everything it wrote."""
-    session = session_of(context)
-    session.run(_delete(session, name, sure=yes))
+    async with session.working() as node:
+        info = await session.info(node, name)
+        await node.node.check_owner()
+        if not yes:
+            _confirm(session, name)
+        await node.delete_world(name, universe=session.universe_name)
+        data = {"deleted": name, "id": str(info.id)}
+        session.output.document(data, f"world {name} deleted")
 
 
 @app.command()
-def snapshot(
-    context: typer.Context, name: MaybeName = None, why: Why = "asked for", timeout: Timeout = 30.0
+@in_session
+async def snapshot(
+    session: Session, name: MaybeName = None, why: Why = "asked for", timeout_s: Timeout = 30.0
 ) -> None:
     """Take a snapshot now; the next start begins there."""
-    session = session_of(context)
-    session.run(_snapshot(session, name, why, timeout))
+    async with session.working() as node:
+        world = await session.world(node, name)
+        async with within(timeout_s, "the snapshot"):
+            height, cid = await world.snapshot(who=operator(), why=why)
+        data = {"world": world.name, "height": height, "snapshot": str(cid)}
+        session.output.document(data, f"snapshot of {world.name} at height {height}: {cid}")
 
 
 @app.command()
-def pause(
-    context: typer.Context, name: MaybeName = None, why: Why = "asked for", timeout: Timeout = 30.0
+@in_session
+async def pause(
+    session: Session, name: MaybeName = None, why: Why = "asked for", timeout_s: Timeout = 30.0
 ) -> None:
     """Stop all steps and timers; events are still taken and kept."""
-    session = session_of(context)
-    session.run(perform(session, name, "pause", why, timeout))
+    await perform(session, name, "pause", why, timeout_s)
 
 
 @app.command()
-def resume(
-    context: typer.Context, name: MaybeName = None, why: Why = "asked for", timeout: Timeout = 30.0
+@in_session
+async def resume(
+    session: Session, name: MaybeName = None, why: Why = "asked for", timeout_s: Timeout = 30.0
 ) -> None:
     """Let a paused world go on."""
-    session = session_of(context)
-    session.run(perform(session, name, "resume", why, timeout))
-
-
-async def _create(session: Session, name: str, manifest: Path | None, code: Path | None) -> None:
-    async with session.working(create=session.app is not None or manifest is not None) as node:
-        info = await node.create_world(name, manifest=manifest, code=code, universe=session.universe_name)
-        data = world_json(info, session.universe_name)
-        session.output.document(data, f"world {info.name} made: {info.id}")
+    await perform(session, name, "resume", why, timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,28 +171,6 @@ def _deploy_lines(name: str, change: ManifestChange, *, dry_run: bool) -> list[s
     return [*lines, f"nothing was changed; {verdict}"]
 
 
-async def _list(session: Session) -> None:
-    async with session.reading() as node:
-        worlds = await session.worlds(node)
-        heads = [await read_head(node.node.engine, info) for info in worlds]
-        data = [
-            {**world_json(info, session.universe_name), "height": head.height}
-            for info, head in zip(worlds, heads, strict=True)
-        ]
-        rows = [(each["name"], each["height"], each["id"], each["created"]) for each in data]
-        session.output.document({"worlds": data}, table(("NAME", "HEIGHT", "ID", "CREATED"), rows))
-
-
-async def _show(session: Session, name: str | None) -> None:
-    async with session.reading() as node:
-        world = await session.world(node, name)
-        with session.output.progress("reading the world") as step:
-            listing = await list_world(world.follower, step)
-        manifest = await renderer_of(world).manifest()
-        data = await _described(node, world.info, listing, manifest, session.universe_name)
-        session.output.document(data, *_shown(data))
-
-
 async def _described(
     node: Cellule, info: WorldInfo, listing: Listing, manifest: Manifest, universe: str
 ) -> dict[str, Any]:
@@ -205,31 +205,11 @@ def _shown(data: dict[str, Any]) -> tuple[Any, ...]:
     return facts(pairs), "", table(("MODULE", "CELLS", "TAKES"), rows)
 
 
-async def _delete(session: Session, name: str, *, sure: bool) -> None:
-    async with session.working() as node:
-        info = await session.info(node, name)
-        await node.node.check_owner()
-        if not sure:
-            _confirm(session, name)
-        await node.delete_world(name, universe=session.universe_name)
-        data = {"deleted": name, "id": str(info.id)}
-        session.output.document(data, f"world {name} deleted")
-
-
 def _confirm(session: Session, name: str) -> None:
     if session.output.as_json or not sys.stdin.isatty():
         raise usage("deleting world {name} cannot be undone", name=name, hint="Say --yes if you are sure.")
     if not typer.confirm(f"Delete world {name} and everything in it? This cannot be undone."):
         raise typer.Abort
-
-
-async def _snapshot(session: Session, name: str | None, why: str, timeout_s: float) -> None:
-    async with session.working() as node:
-        world = await session.world(node, name)
-        async with within(timeout_s, "the snapshot"):
-            height, cid = await world.snapshot(who=operator(), why=why)
-        data = {"world": world.name, "height": height, "snapshot": str(cid)}
-        session.output.document(data, f"snapshot of {world.name} at height {height}: {cid}")
 
 
 def world_json(info: WorldInfo, universe: str) -> dict[str, Any]:
