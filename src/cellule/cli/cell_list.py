@@ -76,7 +76,7 @@ def _cursor(after: str | None, only: str | None) -> tuple[str | None, bytes]:
     try:
         cursor = bytes.fromhex(position)
     except ValueError:
-        cursor = b"?"
-    if not base or len(cursor) not in (0, 32) or (only is not None and base != only):
+        base, cursor = "", START
+    if not base or (only is not None and base != only):
         raise usage("{after} is no cursor of this list", after=after, hint="Take `next` of the page before.")
     return base, cursor
