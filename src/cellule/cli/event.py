@@ -11,7 +11,7 @@ import typer
 from cellule.cli.controls import Timeout
 from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
-from cellule.cli.session import Session, in_session, renderer_of
+from cellule.cli.session import Session, in_session, renderer_of, within
 from cellule.errors import Rejected
 from cellule.host.inbox.sends import Wait
 from cellule.host.ingress.handles import Applied, WorldHandle
@@ -43,7 +43,7 @@ async def send(
     """Send one event, and say what became of it."""
     sent_id = id or uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10))
     event = (name, _parsed(value))
-    async with patience(timeout_s, "the outcome of the event"), session.working() as node:
+    async with within(timeout_s, "the outcome of the event"), session.working() as node:
         world = await session.world(node)
         applied = await world.send(
             event, id=sent_id, key=await _key(world, event, key), wait=wait,
