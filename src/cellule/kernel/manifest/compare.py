@@ -1,37 +1,34 @@
 """What a deploy would change: the differences of two manifests, and whether cells survive them.
 
 Cells outlive manifests. A change is compatible if every cell and every message on its way can go on: pinned
-cells keep their era, following ones are read by the new code, keys still lead to the same cells. All that
-is not compatible needs a new version, an upcaster or a migration, and a deploy refuses it with these reasons.
+cells keep their era, following ones are read by the new code, keys still lead to the same cells, open intents
+get receipts that fit. Limits, grants, rules and schedules apply to what comes next. All that is not
+compatible needs a new version, an upcaster or a migration, and a deploy refuses it with these reasons.
+
+A section is data: how its entries are found, what it means that one comes or goes, and how two are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.kernel.manifest import upcasts
-from cellule.kernel.manifest.compare_outside import outside_changes
-from cellule.kernel.manifest.model import Manifest, Module, Route
+from cellule.kernel.manifest.model import EffectKind, Manifest, Module, Route, Upcaster
 from cellule.kernel.manifest.problems import below
 from cellule.values.schema import types as t
 from cellule.values.schema.compatibility import Change
 from cellule.values.schema.compatibility import compare as compare_schemas
+from cellule.values.schema.types import Schema
 
-_PLAIN_FIELDS: Final = (
-    "kind",
-    "style",
-    "context",
-    "effects_emitted",
-    "retention",
-    "failure",
-    "upgrade",
-    "code",
-    "cap_slots",
+_MODULE_FIELDS: Final = (
+    "kind", "style", "context", "effects_emitted", "retention", "failure", "upgrade", "code", "cap_slots",
     "open_max",
-)
+)  # fmt: skip
+_EFFECT_LIMITS: Final = ("timeout_ns", "attempts", "priority", "needs_grant")
+_SUBSCRIPTIONS: Final = "$.routing.subscriptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,178 +60,225 @@ class ManifestChange:
 
 def compare_manifests(old: Manifest, new: Manifest, inhabited: Collection[str] = ()) -> ManifestChange:
     """List every change from `old` to `new`; `inhabited` are the base names of modules that have cells."""
-    comparer = _Comparer(old, new)
-    comparer.schemas()
-    removed = tuple(base for base in old.modules if base not in new.modules)
-    for base in removed:
-        comparer.removed(old.modules[base], is_inhabited=base in inhabited)
-    for base, module in new.modules.items():
-        if base in old.modules:
-            comparer.module(old.modules[base], module)
-        else:
-            comparer.add(_module_path(module), "module added", "new cells may be born")
-    comparer.routes()
-    comparer.inboxes()
-    comparer.upcasters()
-    comparer.changes.extend(outside_changes(old, new))
-    comparer.extra()
-    return ManifestChange(tuple(comparer.changes), removed)
+    both = _Both(old, new)
+    changes = [change for section in _SECTIONS for change in _section_changes(section, both, inhabited)]
+    if old.policy != new.policy:
+        changes.append(Change("$.policy", "policy changed", True, "other rules apply to the next intents"))
+    return ManifestChange(tuple(changes), tuple(base for base in old.modules if base not in new.modules))
 
 
-class _Comparer:
-    """Collects changes section by section."""
+class _Both(NamedTuple):
+    """The two manifests."""
 
-    def __init__(self, old: Manifest, new: Manifest) -> None:
-        self.old = old
-        self.new = new
-        self.changes: list[Change] = []
+    old: Manifest
+    new: Manifest
 
-    def add(self, path: str, what: str, reason: str, *, compatible: bool = True) -> None:
-        self.changes.append(Change(path, what, compatible, reason))
-
-    def schemas(self) -> None:
-        for name, identity in self.old.schema_ids.items():
-            path = below("$.schemas", name)
-            if name not in self.new.schema_ids:
-                self.add(path, "schema removed", f"{name} is no longer there; older eras keep it")
-            elif self.new.schema_ids[name] != identity:
-                found = compare_schemas(t.Ref(name), t.Ref(name), self.old.schemas, self.new.schemas)
-                for change in found.changes:
-                    where = path + change.path.removeprefix("$")
-                    self.add(where, change.what, change.reason, compatible=change.compatible)
-        for name in self.new.schema_ids:
-            if name not in self.old.schema_ids:
-                self.add(below("$.schemas", name), "schema added", f"{name} is new")
-
-    def removed(self, module: Module, *, is_inhabited: bool) -> None:
-        reason = f"{module.name} is no longer there"
-        if is_inhabited:
-            reason += ": its cells would get no more events; keep it, or delete them first"
-        self.add(_module_path(module), "module removed", reason, compatible=not is_inhabited)
-
-    def module(self, old: Module, new: Module) -> None:
-        path = _module_path(new)
-        if old.name != new.name:
-            self.add(path, "version changed", f"{old.name} became {new.name}")
-        self._key(old, new, f"{path}.key")
-        self._state(old, new, f"{path}.state")
-        if old.log != new.log:
-            reason = "a log state and an ordinary one are kept differently: make a new module"
-            self.add(f"{path}.log", "log changed", reason, compatible=False)
-        self._events(old, new, f"{path}.event")
-        for name in _PLAIN_FIELDS:
-            if getattr(old, name) != getattr(new, name):
-                self.add(f"{path}.{name}", f"{name} changed", f"{name} applies from the next step on")
-
-    def _key(self, old: Module, new: Module, path: str) -> None:
-        if old.key is None and new.key is None:
-            return
-        if old.key is None or new.key is None:
-            reason = f"the module was {'un' if old.key is None else ''}keyed: this requires migration"
-            self.add(path, "key changed", reason, compatible=False)
-            return
-        for change in compare_schemas(old.key, new.key, self.old.schemas, self.new.schemas).changes:
+    def schema_changes(self, path: str, old: Schema, new: Schema) -> Iterator[Change]:
+        """What changed between a schema of the old manifest and one of the new, below a path."""
+        for change in compare_schemas(old, new, self.old.schemas, self.new.schemas).changes:
             where = path + change.path.removeprefix("$")
-            reason = f"{change.reason}; a key schema requires migration to change"
-            self.add(where, "key changed", reason, compatible=False)
+            yield Change(where, change.what, change.compatible, change.reason)
 
-    def _state(self, old: Module, new: Module, path: str) -> None:
-        if old.state == new.state:
-            return
-        if new.upgrade == "pin":
-            reason = f"cells that are there keep {old.state} and their era; new ones have {new.state}"
-            self.add(path, "state changed", reason)
-            return
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """How the entries of a section are compared. `added` and `removed` say what it means, of a key's parts.
+
+    `stays` says why an entry may not go; of a module, only while it has cells.
+    """
+
+    what: str
+    path: str
+    entries: Callable[[Manifest], Mapping[Any, Any]]
+    added: str
+    removed: str
+    changed: Callable[[_Both, str, Any, Any, Any], Iterator[Change]]
+    stays: str = ""
+    is_named: bool = True  # a path names the entry; otherwise it names the section
+    always: bool = False  # compared even where equal: what a module names may mean something else now
+
+
+def _section_changes(section: _Section, both: _Both, inhabited: Collection[str]) -> Iterator[Change]:
+    before, after = section.entries(both.old), section.entries(both.new)
+    for key in [*before, *(key for key in after if key not in before)]:
+        parts = key if isinstance(key, tuple) else (key,)
+        entry = after.get(key, before.get(key))
+        label = entry.name if isinstance(entry, Module) else parts[0]
+        path = below(section.path, label) if section.is_named else section.path
+        if key not in before:
+            yield Change(path, f"{section.what} added", True, section.added.format(*parts))
+        elif key not in after:
+            stays = section.stays if section.what != "module" or key in inhabited else ""
+            reason = section.removed.format(label, *parts[1:]) + stays
+            yield Change(path, f"{section.what} removed", not stays, reason)
+        elif section.always or before[key] != after[key]:
+            yield from section.changed(both, path, key, before[key], after[key])
+    if section.what == "subscription":
+        yield from _reordered(both)
+
+
+def _applies(text: str) -> Callable[[_Both, str, Any, Any, Any], Iterator[Change]]:
+    """How an entry changes that applies to what comes next, whatever it says."""
+
+    def changed(_: _Both, path: str, key: str, _old: Any, _new: Any) -> Iterator[Change]:
+        what, reason = text.format(key).split("|")
+        yield Change(path, what, True, reason)
+
+    return changed
+
+
+def _schema(both: _Both, path: str, name: str, _old: Any, _new: Any) -> Iterator[Change]:
+    yield from both.schema_changes(path, t.Ref(name), t.Ref(name))
+
+
+def _module(both: _Both, path: str, _: str, old: Module, new: Module) -> Iterator[Change]:
+    if old.name != new.name:
+        yield Change(path, "version changed", True, f"{old.name} became {new.name}")
+    yield from _key(both, f"{path}.key", old.key, new.key)
+    yield from _state(both, f"{path}.state", old, new)
+    if old.log != new.log:
+        reason = "a log state and an ordinary one are kept differently: make a new module"
+        yield Change(f"{path}.log", "log changed", False, reason)
+    yield from _events(both, f"{path}.event", old, new)
+    for name in _MODULE_FIELDS:
+        if getattr(old, name) != getattr(new, name):
+            yield Change(f"{path}.{name}", f"{name} changed", True, f"{name} applies from the next step on")
+
+
+def _key(both: _Both, path: str, old: Schema | None, new: Schema | None) -> Iterator[Change]:
+    if old is None or new is None:
+        if old is not new:
+            reason = f"the module was {'un' if old is None else ''}keyed: this requires migration"
+            yield Change(path, "key changed", False, reason)
+        return
+    for change in both.schema_changes(path, old, new):
+        reason = f"{change.reason}; a key schema requires migration to change"
+        yield Change(change.path, "key changed", False, reason)
+
+
+def _state(both: _Both, path: str, old: Module, new: Module) -> Iterator[Change]:
+    if old.state != new.state:
+        compatible, reason = _state_reason(both.new, old.state, new)
+        yield Change(path, "state changed", compatible, reason)
+
+
+def _state_reason(manifest: Manifest, old: str, new: Module) -> tuple[bool, str]:
+    """Whether cells survive another state schema, and why."""
+    if new.upgrade == "pin":
+        return True, f"cells that are there keep {old} and their era; new ones have {new.state}"
+    try:
+        chain = upcasts.path(manifest, old, new.state)
+    except Rejected as error:
+        return False, str(error)
+    if chain is None:
+        return False, f"cells follow, but no upcaster leads from {old} to {new.state}: add one"
+    if new.log:
+        return False, "a log state cannot be upcast"
+    return True, f"cells are upcast at their next event: {' -> '.join([old, *(step.new for step in chain)])}"
+
+
+def _events(both: _Both, path: str, old: Module, new: Module) -> Iterator[Change]:
+    for schema in old.events:
         try:
-            chain = upcasts.path(self.new, old.state, new.state)
+            if upcasts.to_any(both.new, schema, new.events) is None:
+                reason = f"{schema} is no longer taken: messages of it that still wait need a migration"
+                yield Change(path, "event removed", True, reason)
         except Rejected as error:
-            self.add(path, "state changed", str(error), compatible=False)
-            return
-        if chain is None:
-            reason = f"cells follow, but no upcaster leads from {old.state} to {new.state}: add one"
-            self.add(path, "state changed", reason, compatible=False)
-        elif new.log:
-            self.add(path, "state changed", "a log state cannot be upcast", compatible=False)
-        else:
-            steps = " -> ".join([old.state, *(step.new for step in chain)])
-            self.add(path, "state changed", f"cells are upcast at their next event: {steps}")
-
-    def _events(self, old: Module, new: Module, path: str) -> None:
-        for schema in old.events:
-            try:
-                if upcasts.to_any(self.new, schema, new.events) is None:
-                    reason = f"{schema} is no longer taken: messages of it that still wait need a migration"
-                    self.add(path, "event removed", reason)
-            except Rejected as error:
-                self.add(path, "event ambiguous", str(error), compatible=False)
-        for schema in new.events:
-            if schema not in old.events:
-                self.add(path, "event added", f"{schema} is now taken")
-
-    def routes(self) -> None:
-        for event, routes in self.old.routes.items():
-            after = {route.base: route for route in self.new.routes.get(event, ())}
-            for route in routes:
-                self._route(event, route, after.get(route.base))
-        for event, routes in self.new.routes.items():
-            before = {route.base for route in self.old.routes.get(event, ())}
-            for route in routes:
-                if route.base not in before:
-                    reason = f"{event} now goes to {route.base}"
-                    self.add("$.routing.subscriptions", "subscription added", reason)
-
-            if event in self.old.routes and _is_reordered(self.old.routes[event], routes):
-                reason = f"{event} now goes to its modules in another order"
-                self.add("$.routing.subscriptions", "order changed", reason)
-
-    def _route(self, event: str, old: Route, new: Route | None) -> None:
-        path = "$.routing.subscriptions"
-        if new is None:
-            self.add(path, "subscription removed", f"{event} no longer goes to {old.base}")
-        elif old.key_path != new.key_path or old.key_only != new.key_only:
-            reason = f"the key of {event} for {old.base} comes from elsewhere: this requires migration"
-            self.add(path, "key field changed", reason, compatible=False)
-
-    def inboxes(self) -> None:
-        for source in sorted({*self.old.inboxes, *self.new.inboxes}):
-            path = below("$.routing.inboxes", source)
-            old, new = self.old.inboxes.get(source), self.new.inboxes.get(source)
-            if old is None or new is None:
-                what = "inbox added" if old is None else "inbox removed"
-                self.add(path, what, f"messages from {source} find an inbox only in one of the two")
-            elif old.base != new.base:
-                self.add(path, "inbox changed", f"messages from {source} now go to {new.base}")
-            elif old != new:
-                reason = f"the key of messages from {source} comes from elsewhere: this requires migration"
-                self.add(path, "key field changed", reason, compatible=False)
-
-    def upcasters(self) -> None:
-        before = {(step.old, step.new): step for group in self.old.upcasters.values() for step in group}
-        after = {(step.old, step.new): step for group in self.new.upcasters.values() for step in group}
-        for ends, step in before.items():
-            text = f"the upcaster from {step.old} to {step.new}"
-            if ends not in after:
-                reason = f"{text} was removed, which cells of older eras may need: keep it"
-                self.add("$.upcasters", "upcaster removed", reason, compatible=False)
-            elif after[ends] != step:
-                self.add("$.upcasters", "upcaster changed", f"{text} has other code")
-        for ends in after:
-            if ends not in before:
-                self.add("$.upcasters", "upcaster added", f"the upcaster from {ends[0]} to {ends[1]} is new")
-
-    def extra(self) -> None:
-        for name in sorted({*self.old.extra, *self.new.extra}):
-            if self.old.extra.get(name) != self.new.extra.get(name):
-                self.add(below("$", name), f"{name} changed", f"{name} of the new manifest apply")
+            yield Change(path, "event ambiguous", False, str(error))
+    for schema in new.events:
+        if schema not in old.events:
+            yield Change(path, "event added", True, f"{schema} is now taken")
 
 
-def _is_reordered(old: Sequence[Route], new: Sequence[Route]) -> bool:
-    """Tell whether the modules that stayed are served in another order."""
-    both = {route.base for route in old} & {route.base for route in new}
-    return [route.base for route in old if route.base in both] != [
-        route.base for route in new if route.base in both
-    ]
+def _subscriptions(manifest: Manifest) -> dict[tuple[str, str], Route]:
+    return {(event, route.base): route for event, routes in manifest.routes.items() for route in routes}
 
 
-def _module_path(module: Module) -> str:
-    return below("$.modules", module.name)
+def _subscription(_: _Both, path: str, key: tuple[str, str], _old: Route, _new: Route) -> Iterator[Change]:
+    reason = f"the key of {key[0]} for {key[1]} comes from elsewhere: this requires migration"
+    yield Change(path, "key field changed", False, reason)
+
+
+def _reordered(both: _Both) -> Iterator[Change]:
+    """The events whose modules, of those that stayed, are served in another order."""
+    for event, routes in both.new.routes.items():
+        new = [route.base for route in routes]
+        old = [route.base for route in both.old.routes.get(event, ())]
+        if [base for base in old if base in new] != [base for base in new if base in old]:
+            reason = f"{event} now goes to its modules in another order"
+            yield Change(_SUBSCRIPTIONS, "order changed", True, reason)
+
+
+def _inbox(_: _Both, path: str, source: str, old: Route, new: Route) -> Iterator[Change]:
+    if old.base != new.base:
+        yield Change(path, "inbox changed", True, f"messages from {source} now go to {new.base}")
+        return
+    reason = f"the key of messages from {source} comes from elsewhere: this requires migration"
+    yield Change(path, "key field changed", False, reason)
+
+
+def _upcasters(manifest: Manifest) -> dict[tuple[str, str], Upcaster]:
+    return {(step.old, step.new): step for group in manifest.upcasters.values() for step in group}
+
+
+def _upcaster(_: _Both, path: str, ends: tuple[str, str], _old: Any, _new: Any) -> Iterator[Change]:
+    reason = f"the upcaster from {ends[0]} to {ends[1]} has other code"
+    yield Change(path, "upcaster changed", True, reason)
+
+
+def _effect(both: _Both, path: str, _: str, old: EffectKind, new: EffectKind) -> Iterator[Change]:
+    """Params and receipts outlive a manifest: an open intent gets its receipt under the new one."""
+    for part in ("params", "receipt"):
+        before, after = getattr(old, part), getattr(new, part)
+        if before == after:  # under the same name it is compared with the schemas
+            continue
+        found = list(both.schema_changes(f"{path}.{part}", t.Ref(before), t.Ref(after)))
+        if all(change.compatible for change in found):
+            reason = f"{before} became {after}, which can be read as it"
+            yield Change(f"{path}.{part}", f"{part} changed", True, reason)
+        for change in found:
+            if not change.compatible:
+                reason = f"{change.reason}; intents may be open with {before}: keep it, or make a new kind"
+                yield Change(change.path, f"{part} changed", False, reason)
+    for name in _EFFECT_LIMITS:
+        if getattr(old, name) != getattr(new, name):
+            yield Change(f"{path}.{name}", f"{name} changed", True, f"{name} applies to the next intents")
+
+
+_ONE_INBOX: Final = "messages from {0} find an inbox only in one of the two"
+_SECTIONS: Final = (
+    _Section(
+        "schema", "$.schemas", lambda of: of.schema_ids, "{0} is new",
+        "{0} is no longer there; older eras keep it", _schema,
+    ),
+    _Section(
+        "module", "$.modules", lambda of: of.modules, "new cells may be born", "{0} is no longer there",
+        _module, ": its cells would get no more events; keep it, or delete them first", always=True,
+    ),
+    _Section(
+        "subscription", _SUBSCRIPTIONS, _subscriptions, "{0} now goes to {1}", "{0} no longer goes to {1}",
+        _subscription, is_named=False,
+    ),
+    _Section("inbox", "$.routing.inboxes", lambda of: of.inboxes, _ONE_INBOX, _ONE_INBOX, _inbox),
+    _Section(
+        "upcaster", "$.upcasters", _upcasters, "the upcaster from {0} to {1} is new",
+        "the upcaster from {0} to {1} was removed", _upcaster,
+        ", which cells of older eras may need: keep it", is_named=False,
+    ),
+    _Section(
+        "effect", "$.effects", lambda of: of.effects, "modules may ask for {0}",
+        "{0} can no longer be asked for", _effect,
+    ),
+    _Section(
+        "grant", "$.capabilities", lambda of: of.grants, "grant {0} is new", "grant {0} is no longer there",
+        _applies("grant changed|grant {0} applies to the next intents"),
+    ),
+    _Section(
+        "schedule", "$.schedules", lambda of: of.schedules, "schedule {0} is new",
+        "schedule {0} is no longer there", _applies("schedule changed|schedule {0} is armed anew"),
+    ),
+    _Section(
+        "section", "$", lambda of: of.extra, "{0} of the new manifest apply", "{0} no longer apply",
+        _applies("{0} changed|{0} of the new manifest apply"),
+    ),
+)  # fmt: skip

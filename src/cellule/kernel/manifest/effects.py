@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from cellule.errors import Rejected
-from cellule.kernel.manifest.fields import Fields, named_of
+from cellule.kernel.manifest import fields as f
 from cellule.kernel.manifest.limits import (
     ATTEMPTS_DEFAULT,
     ATTEMPTS_MAX,
@@ -40,31 +40,37 @@ from cellule.values.names import Name
 from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
 from cellule.values.schema.registry import Schemas
-from cellule.values.schema.types import Schema
 
 Kinds = Mapping[str, EffectKind]
 
-_FIELDS: Final = ("params", "receipt", "timeout_ns", "attempts", "priority", "needs_grant")
+_EFFECT: Final[f.Table] = {
+    "params": f.schema, "receipt": f.schema, "timeout_ns": f.positive, "attempts": f.whole(1, ATTEMPTS_MAX),
+    "priority": f.whole(0, PRIORITY_MAX), "needs_grant": f.flag,
+}  # fmt: skip
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "params": VALUE, "receipt": VALUE, "timeout_ns": TIMEOUT_NS_DEFAULT, "attempts": ATTEMPTS_DEFAULT,
+    "priority": PRIORITY_DEFAULT,
+}  # fmt: skip
 _is_kind = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", re.ASCII).fullmatch
 _FORM: Final = "It is lower-case and has at least two parts, such as payments.charge."
 
 TIMER: Final = EffectKind(
     TIMER_SET, TIMER_SET_PARAMS, TIMER_FIRED, receipt_event(TIMER_SET), TIMEOUT_NS_DEFAULT, 1,
-    PRIORITY_DEFAULT, needs_grant=False,
+    PRIORITY_DEFAULT,
 )  # fmt: skip
 
 
-def load_effects(problems: Problems, path: str, section: object, schemas: Schemas) -> dict[str, EffectKind]:
+def load_effects(scope: f.Scope, path: str, section: object) -> dict[str, EffectKind]:
     """The declared kinds, with `timer.set`; None as the section declares nothing."""
     kinds = {TIMER_SET: TIMER}
-    for kind, place, body in named_of(problems, path, section, "kind"):
-        if not check_kind_name(problems, place, kind):
+    for kind, place, body in f.named_of(scope.problems, path, section, "kind"):
+        if not check_kind_name(scope.problems, place, kind):
             continue
-        fields = Fields(problems, place, {} if body is None else body, _FIELDS)
+        fields, found = f.read_entry(_EFFECT, scope, place, {} if body is None else body)
         if kind == TIMER_SET:
-            _check_timer(problems, fields)
+            _check_timer(fields, found)
         else:
-            kinds[kind] = _read(fields, kind, schemas)
+            kinds[kind] = _made(kind, _nullable_refused(fields, found))
     return dict(sorted(kinds.items()))
 
 
@@ -83,7 +89,7 @@ def check_kind_name(problems: Problems, path: str, kind: str) -> bool:
 
 def untyped(listed: Iterable[str]) -> dict[str, EffectKind]:
     """The kinds of a document that has no section `effects`: those that its modules list."""
-    kinds = {kind: _untyped(kind) for kind in listed if kind != TIMER_SET}
+    kinds = {kind: _made(kind, {}) for kind in listed if kind != TIMER_SET}
     return dict(sorted({TIMER_SET: TIMER, **kinds}.items()))
 
 
@@ -102,58 +108,28 @@ def with_receipts(problems: Problems, path: str, schemas: Schemas, kinds: Kinds)
     return Schemas({**schemas, **made})
 
 
-def normal_effects(kinds: Kinds) -> dict[str, Any]:
-    """The section of the normal form."""
-    return {kind: _normal(each) for kind, each in kinds.items() if each.external}
+def _made(kind: str, found: Mapping[str, Any]) -> EffectKind:
+    """A kind, with the defaults of what was not said: any value for params and receipt."""
+    said = {name: value for name, value in found.items() if value is not None}
+    return EffectKind(**{"kind": kind, "event": receipt_event(kind), **_DEFAULTS, **said})
 
 
-def _normal(each: EffectKind) -> dict[str, Any]:
-    parts: dict[str, Any] = {
-        "params": each.params, "receipt": each.receipt, "timeout_ns": each.timeout_ns,
-        "attempts": each.attempts, "priority": each.priority,
-    }  # fmt: skip
-    return {**parts, "needs_grant": True} if each.needs_grant else parts
+def _nullable_refused(fields: f.Fields, found: dict[str, Any]) -> dict[str, Any]:
+    receipt = found["receipt"]
+    if receipt is None or not isinstance(fields.scope.schemas.resolve(t.Ref(receipt)), t.Option | t.Unit):
+        return found
+    problem = f"{receipt} may be null, and then a receipt could not tell whether it has a value"
+    fields.note("receipt", "effect_receipt", problem, "Name a record.")
+    return {**found, "receipt": None}
 
 
-def _read(fields: Fields, kind: str, schemas: Schemas) -> EffectKind:
-    receipt = _schema(fields, "receipt", schemas)
-    if isinstance(schemas.resolve(t.Ref(receipt)), t.Option | t.Unit):
-        text = f"{receipt} may be null, and then a receipt could not tell whether it has a value"
-        fields.problems.add(fields.at("receipt"), "effect_receipt", text, "Name a record.")
-        receipt = VALUE
-    return EffectKind(
-        kind, _schema(fields, "params", schemas), receipt, receipt_event(kind),
-        fields.positive("timeout_ns") or TIMEOUT_NS_DEFAULT,
-        fields.whole("attempts", 1, ATTEMPTS_MAX, ATTEMPTS_DEFAULT),
-        fields.whole("priority", 0, PRIORITY_MAX, PRIORITY_DEFAULT), fields.flag("needs_grant"),
-    )  # fmt: skip
-
-
-def _schema(fields: Fields, name: str, schemas: Mapping[str, Schema]) -> str:
-    """The schema that a field names; any value where it names none."""
-    found = fields.name(name)
-    if found is None:
-        return VALUE
-    if found not in schemas:
-        text = f"there is no schema {found}"
-        fields.problems.add(fields.at(name), "schema_unknown", text, near(found, schemas))
-        return VALUE
-    return found
-
-
-def _check_timer(problems: Problems, fields: Fields) -> None:
+def _check_timer(fields: f.Fields, found: Mapping[str, Any]) -> None:
     """`timer.set` may be written out, but only as it is."""
-    for name, wanted in (("params", TIMER_SET_PARAMS), ("receipt", TIMER_FIRED)):
-        if fields.name(name) not in (None, wanted):
-            problems.add(fields.at(name), "effect_reserved", f"the {name} of {TIMER_SET} are {wanted}")
-    for name in _FIELDS[2:]:
-        if fields.get(name) is not None:
-            text = f"{TIMER_SET} is performed by the kernel and has no {name}"
-            problems.add(fields.at(name), "effect_reserved", text, "Leave it out.")
-
-
-def _untyped(kind: str) -> EffectKind:
-    return EffectKind(
-        kind, VALUE, VALUE, receipt_event(kind), TIMEOUT_NS_DEFAULT, ATTEMPTS_DEFAULT, PRIORITY_DEFAULT,
-        needs_grant=False,
-    )  # fmt: skip
+    for name in _EFFECT:
+        if name in ("params", "receipt"):
+            wanted = getattr(TIMER, name)
+            if found[name] not in (None, wanted):
+                fields.note(name, "effect_reserved", f"the {name} of {TIMER_SET} are {wanted}")
+        elif fields.get(name) is not None:
+            problem = f"{TIMER_SET} is performed by the kernel and has no {name}"
+            fields.note(name, "effect_reserved", problem, "Leave it out.")

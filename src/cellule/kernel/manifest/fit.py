@@ -50,20 +50,20 @@ class Fitting:
 
     def _declare_events(self, module: ModuleDraft) -> None:
         """Fill in what the module takes by its own declaration."""
-        module.events = dict.fromkeys(module.declared)
+        module.events = dict.fromkeys(module.event)
         variant = self._variant(module)
         if variant is None:
             return
-        module.wrapped = module.declared[0]
+        module.wrapped = module.event[0]
         for tag, case in variant.cases:
             if isinstance(case, t.Ref) and self._tags(module, case.name) == [tag]:
                 module.events.setdefault(case.name, tag)
 
     def _variant(self, module: ModuleDraft) -> t.Variant | None:
         """The variant that the module declares as its one event."""
-        if len(module.declared) != 1:
+        if len(module.event) != 1:
             return None
-        schema = self.schemas.resolve(t.Ref(module.declared[0]))
+        schema = self.schemas.resolve(t.Ref(module.event[0]))
         return schema if isinstance(schema, t.Variant) else None
 
     def _tags(self, module: ModuleDraft, event: str) -> list[str]:
@@ -76,12 +76,12 @@ class Fitting:
         module, event = route.module, route.event
         if event in module.events:
             return
-        if not module.declared:
+        if not module.event:
             module.events[event] = None
             return
         tags = self._tags(module, event)
         if len(tags) > 1:
-            text = f"{module.declared[0]} holds {event} as {' and as '.join(tags)}: which one is not clear"
+            text = f"{module.event[0]} holds {event} as {' and as '.join(tags)}: which one is not clear"
             self.problems.add(route.path, "wrap_ambiguous", text)
             return
         try:

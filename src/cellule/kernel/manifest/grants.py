@@ -8,154 +8,106 @@ patterns for params that no effect of the grant has. Deciding about an intent is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from cellule.kernel.manifest.effects import Kinds
-from cellule.kernel.manifest.fields import Fields, items_of, named_of, text_of
+from cellule.kernel.manifest import fields as f
 from cellule.kernel.manifest.limits import BYTES_MAX_MAX, COUNT_MAX
-from cellule.kernel.manifest.model import Grant
-from cellule.kernel.manifest.problems import Problems, below, near
+from cellule.kernel.manifest.model import Grant, GrantBudget
+from cellule.kernel.manifest.problems import below, near
 from cellule.values.hosts import BadHost, host_pattern
 from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
 from cellule.values.schema.registry import Schemas
 
-_FIELDS: Final = (
-    "effects", "hosts", "methods", "allow", "bytes_max", "budget", "expires_ns", "private",
-)  # fmt: skip
 _is_method = re.compile(r"[A-Z]+", re.ASCII).fullmatch
 
-Check = Callable[[str], str | None]
-"""The normal form of a text, or None where it has none."""
 
-
-def load_grants(
-    problems: Problems, path: str, section: object, kinds: Kinds, schemas: Schemas
-) -> dict[str, Grant]:
+def load_grants(scope: f.Scope, path: str, section: object) -> dict[str, Grant]:
     """All grants by name, sorted."""
     grants: dict[str, Grant] = {}
-    for name, place, body in named_of(problems, path, section):
-        if text_of(problems, place, name) is not None:
-            grants[name] = _GrantReader(problems, place, body, kinds, schemas).grant(name)
+    for name, place, body in f.named_of(scope.problems, path, section):
+        if f.text_of(scope.problems, place, name) is None:
+            continue
+        fields, found = f.read_entry(_GRANT, scope, place, body, required=("effects",))
+        if fields.get("effects") in ([], ()):
+            fields.note("effects", "length", "a grant without effects grants nothing")
+        for pattern in found["allow"]:
+            _check_path(fields, pattern, found["effects"])
+        budget = found["budget"]
+        if budget is not None:
+            found["budget"] = None if None in budget.values() else GrantBudget(*budget.values())
+        grants[name] = Grant(name, **found)
     return dict(sorted(grants.items()))
 
 
-def normal_grants(grants: Mapping[str, Grant]) -> dict[str, Any]:
-    """The section of the normal form."""
-    return {
-        name: {field: part for field, part in grant.as_data().items() if field != "name"}
-        for name, grant in grants.items()
-    }
+def _kind(fields: f.Fields, path: str, kind: str) -> str | None:
+    kinds = fields.scope.kinds or {}
+    if kind not in kinds:
+        fields.problems.add(path, "effect_unknown", f"there is no effect {kind}", near(kind, kinds))
+    return kind if kind in kinds else None
 
 
-class _GrantReader:
-    """Reads one entry."""
+def _texts(what: str, normal: Callable[[str], str | None], hint: str) -> f.Reader:
+    """A list of texts in their normal form; None where there is none, which is no restriction."""
 
-    def __init__(self, problems: Problems, path: str, body: object, kinds: Kinds, schemas: Schemas) -> None:
-        self.problems = problems
-        self.fields = Fields(problems, path, body, _FIELDS)
-        self.kinds = kinds
-        self.schemas = schemas
+    def check(fields: f.Fields, path: str, given: str) -> str | None:
+        found = normal(given)
+        if found is None:
+            fields.problems.add(path, "grant_entry", f"{shown(given)} is none of {what}", hint)
+        return found
 
-    def grant(self, name: str) -> Grant:
-        fields = self.fields
-        fields.required("effects")
-        effects = self._effects()
-        return Grant(
-            name, effects,
-            self._texts("hosts", _host, "Write example.org, *.example.org, example.org:8080, example.org:*."),
-            self._texts("methods", _method, "Write GET, POST and the like."),
-            self._allow(effects), fields.whole("bytes_max", 1, BYTES_MAX_MAX, None), self._budget(),
-            fields.positive("expires_ns"), fields.flag("private"),
-        )  # fmt: skip
-
-    def _effects(self) -> tuple[str, ...]:
-        found: list[str] = []
-        for path, item in self.fields.items("effects"):
-            kind = text_of(self.problems, path, item)
-            if kind is None:
-                continue
-            if kind in found:
-                self.problems.add(path, "duplicate", f"{kind} is listed twice")
-            elif kind in self.kinds:
-                found.append(kind)
-            else:
-                self.problems.add(
-                    path, "effect_unknown", f"there is no effect {kind}", near(kind, self.kinds)
-                )
-        if self.fields.get("effects") in ([], ()):
-            self.problems.add(self.fields.at("effects"), "length", "a grant without effects grants nothing")
-        return tuple(sorted(found))
-
-    def _texts(self, name: str, check: Check, hint: str) -> tuple[str, ...] | None:
-        """A list of texts in their normal form, sorted; None where there is none."""
-        if self.fields.get(name) is None:
-            return None
-        found: list[str] = []
-        for path, item in self.fields.items(name):
-            text = text_of(self.problems, path, item)
-            if text is None:
-                continue
-            normal = check(text)
-            if normal is None:
-                self.problems.add(path, "grant_entry", f"{shown(text)} is none of {name}", hint)
-            elif normal in found:
-                self.problems.add(path, "duplicate", f"{normal} is listed twice")
-            else:
-                found.append(normal)
-        return tuple(sorted(found))
-
-    def _allow(self, effects: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        value, place = self.fields.get("allow"), self.fields.at("allow")
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            self.problems.add(place, "type", f"a map is needed here, not {shown(value)}")
-            return {}
-        allowed: dict[str, tuple[str, ...]] = {}
-        for path, patterns in value.items():
-            if not isinstance(path, str):
-                self.problems.add(place, "type", f"a path is text, not {shown(path)}")
-                continue
-            where = below(place, path)
-            self._check_path(where, path, effects)
-            texts = [
-                text_of(self.problems, at, each) for at, each in items_of(self.problems, where, patterns)
-            ]
-            allowed[path] = tuple(sorted({text for text in texts if text is not None}))
-        return dict(sorted(allowed.items()))
-
-    def _check_path(self, where: str, path: str, effects: tuple[str, ...]) -> None:
-        """A path has to lead to text in the params of at least one effect of the grant."""
-        names = [self.kinds[kind].params for kind in effects]
-        if names and not any(_leads_to_text(t.Ref(name), self.schemas, path.split(".")) for name in names):
-            text = f"{shown(path)} leads to no text in the params of {', '.join(effects)}"
-            self.problems.add(
-                where, "grant_path", text, "Name a field of the params, such as url or to.name."
-            )
-
-    def _budget(self) -> tuple[int, int] | None:
-        value = self.fields.get("budget")
-        if value is None:
-            return None
-        fields = Fields(self.problems, self.fields.at("budget"), value, ("count", "period_ns"))
-        fields.required("count")
-        fields.required("period_ns")
-        count, period = fields.whole("count", 1, COUNT_MAX, None), fields.positive("period_ns")
-        return None if count is None or period is None else (count, period)
+    read = f.distinct(check)
+    return lambda fields, name: None if fields.get(name) is None else read(fields, name)
 
 
-def _host(text: str) -> str | None:
+def _host(given: str) -> str | None:
     try:
-        return str(host_pattern(text))
+        return str(host_pattern(given))
     except BadHost:
         return None
 
 
-def _method(text: str) -> str | None:
-    upper = text.upper()
-    return upper if _is_method(upper) else None
+def _method(given: str) -> str | None:
+    return given.upper() if _is_method(given.upper()) else None
+
+
+def _allow(fields: f.Fields, name: str) -> dict[str, tuple[str, ...]]:
+    """Patterns by path into the params."""
+    problems, place, value = fields.problems, fields.at(name), fields.get(name)
+    allowed: dict[str, tuple[str, ...]] = {}
+    for path, patterns in f.map_of(problems, place, {} if value is None else value).items():
+        if not isinstance(path, str):
+            problems.add(place, "type", f"a path is text, not {shown(path)}")
+            continue
+        texts = [
+            f.text_of(problems, at, each) for at, each in f.items_of(problems, below(place, path), patterns)
+        ]
+        allowed[path] = tuple(sorted({each for each in texts if each is not None}))
+    return dict(sorted(allowed.items()))
+
+
+_GRANT: Final[f.Table] = {
+    "effects": f.distinct(_kind),
+    "hosts": _texts("hosts", _host, "Write example.org, *.example.org, example.org:8080, example.org:*."),
+    "methods": _texts("methods", _method, "Write GET, POST and the like."),
+    "allow": _allow,
+    "bytes_max": f.whole(1, BYTES_MAX_MAX),
+    "budget": f.entry(("count", "period_ns"), count=f.whole(1, COUNT_MAX), period_ns=f.positive),
+    "expires_ns": f.positive,
+    "private": f.flag,
+}
+
+
+def _check_path(fields: f.Fields, path: str, effects: tuple[str, ...]) -> None:
+    """A path has to lead to text in the params of at least one effect of the grant."""
+    kinds, schemas = fields.scope.kinds or {}, fields.scope.schemas
+    params = [t.Ref(kinds[kind].params) for kind in effects]
+    if params and not any(_leads_to_text(each, schemas, path.split(".")) for each in params):
+        fields.note(
+            "allow", "grant_path", f"{shown(path)} leads to no text in the params of {', '.join(effects)}",
+            "Name a field of the params, such as url or to.name.", at=below(fields.at("allow"), path),
+        )  # fmt: skip
 
 
 def _leads_to_text(schema: t.Schema, schemas: Schemas, steps: list[str]) -> bool:

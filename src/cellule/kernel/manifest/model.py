@@ -7,8 +7,9 @@ world's table of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
 
 from cellule.kernel.manifest.limits import OPEN_MAX_DEFAULT
 from cellule.values.cid import Cid
@@ -68,12 +69,19 @@ class EffectKind:
     timeout_ns: int
     attempts: int
     priority: int  # 0 is served first, 9 last
-    needs_grant: bool
+    needs_grant: bool = False
 
     @property
     def external(self) -> bool:
         """Whether an adapter performs it, and not the kernel."""
         return self.kind != TIMER_SET
+
+
+class GrantBudget(NamedTuple):
+    """So many intents in every period."""
+
+    intents: int
+    period_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +94,13 @@ class Grant:
     methods: tuple[str, ...] | None = None
     allow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by path into the params
     bytes_max: int | None = None  # of the encoded params
-    budget: tuple[int, int] | None = None  # count, period_ns
+    budget: GrantBudget | None = None
     expires_ns: int | None = None
     private: bool = False  # may reach private addresses
 
     def as_data(self) -> dict[str, Any]:
-        """The grant as plain data: the entry of the normal form, with its name."""
-        parts: dict[str, Any] = {
-            "hosts": None if self.hosts is None else list(self.hosts),
-            "methods": None if self.methods is None else list(self.methods),
-            "allow": {path: list(patterns) for path, patterns in self.allow.items()} or None,
-            "bytes_max": self.bytes_max,
-            "budget": None if self.budget is None else {"count": self.budget[0], "period_ns": self.budget[1]},
-            "expires_ns": self.expires_ns,
-            "private": self.private or None,
-        }
-        return {
-            "name": self.name, "effects": list(self.effects),
-            **{name: part for name, part in parts.items() if part is not None},
-        }  # fmt: skip
+        """The grant as plain data, with its name."""
+        return plain(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +174,31 @@ class Manifest:
     grants: Mapping[str, Grant] = field(default_factory=dict)  # by name
     policy: Policy = field(default_factory=Policy)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)  # by name
+
+
+def plain(entry: Any, *left_out: str) -> dict[str, Any]:
+    """An entry as it stands in the normal form: what is at its default, or None, is left out."""
+    found: dict[str, Any] = {}
+    for name, default in _defaults(entry.__class__):
+        value = getattr(entry, name)
+        if value is None or value == default or name in left_out:
+            continue
+        if isinstance(value, GrantBudget):
+            value = {"count": value.intents, "period_ns": value.period_ns}
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif isinstance(value, Mapping):
+            value = {key: list(each) if isinstance(each, tuple) else each for key, each in value.items()}
+        found[name] = value
+    return found
+
+
+@cache
+def _defaults(kind: Any) -> list[tuple[str, Any]]:
+    """The fields of a class with their defaults; None stands for no default too, as it is left out anyway."""
+    return [
+        (each.name, None if each.default is MISSING else each.default)
+        if each.default_factory is MISSING
+        else (each.name, each.default_factory())
+        for each in fields(kind)
+    ]

@@ -12,21 +12,17 @@ when the manifest is made; what they see is in `VARIABLES`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cellule.errors import Rejected
-from cellule.kernel.manifest.fields import Fields, items_of
+from cellule.kernel.manifest import fields as f
 from cellule.kernel.manifest.limits import RULES_MAX
-from cellule.kernel.manifest.model import Policy, Rule, VerdictCode
+from cellule.kernel.manifest.model import Policy, Rule, VerdictCode, plain
 from cellule.kernel.manifest.problems import Problems, near
 from cellule.values.expressions import Expression, compile_expression
 from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
 from cellule.values.schema.types import Schema
-
-_VERDICTS: Final[tuple[VerdictCode, ...]] = ("allow", "deny", "require_approval")
-_DEFAULTS: Final[tuple[VerdictCode, ...]] = ("allow", "deny")
-_RULE_FIELDS: Final = ("name", "when", "then", "reason", "expires_ns")
 
 VARIABLES: Final[Mapping[str, Schema]] = {
     "effect": t.record({
@@ -58,89 +54,85 @@ def compile_rule(when: str) -> Expression:
     return compile_expression(when, VARIABLES, gives_bool=True)
 
 
-def load_policy(problems: Problems, path: str, section: object) -> Policy:
+def load_policy(scope: f.Scope, path: str, section: object) -> Policy:
     """The policy of a document; without one, everything is allowed."""
     if section is None:
         return Policy()
-    parts = items_of(problems, path, section) if isinstance(section, list | tuple) else [(path, section)]
-    reader = _PolicyReader(problems)
+    problems = scope.problems
+    parts = f.items_of(problems, path, section) if isinstance(section, list | tuple) else [(path, section)]
+    rules: list[tuple[str, Rule]] = []
+    default: str | None = None
     for place, part in parts:
-        reader.read(place, part)
-    if len(reader.rules) > RULES_MAX:
-        problems.add(path, "length", f"there are {len(reader.rules)} rules; at most {RULES_MAX} are taken")
-    return Policy(tuple(reader.rules), reader.default or "allow")
+        if isinstance(part, str):
+            rules += _shipped(problems, place, part)
+            continue
+        fields, found = f.read_entry(
+            {"rules": _rules, "default": f.choice("allow", "deny", default="deny")}, scope, place, part
+        )
+        rules += found["rules"]
+        if fields.get("default") is None:
+            continue
+        if default not in (None, found["default"]):
+            problem = f"an earlier policy says {default!r} already"
+            fields.note("default", "duplicate", problem, "A manifest has one default.")
+        default = found["default"]
+    _check_names(problems, rules)
+    if len(rules) > RULES_MAX:
+        problems.add(path, "length", f"there are {len(rules)} rules; at most {RULES_MAX} are taken")
+    return Policy(tuple(rule for _, rule in rules), cast("VerdictCode", default or "allow"))
 
 
 def normal_policy(policy: Policy) -> dict[str, Any]:
     """The section of the normal form; empty where everything is allowed."""
     if policy == Policy():
         return {}
-    return {"rules": [_normal(rule) for rule in policy.rules], "default": policy.default}
+    return {"rules": [plain(rule) for rule in policy.rules], "default": policy.default}
 
 
-class _PolicyReader:
-    """Reads policies one after the other."""
+def _shipped(problems: Problems, path: str, name: str) -> list[tuple[str, Rule]]:
+    if name not in SHIPPED:
+        hint = near(name, SHIPPED) or f"There is: {', '.join(SHIPPED)}."
+        problems.add(path, "policy_unknown", f"no policy {shown(name)} comes with Cellule", hint)
+    return [(path, rule) for rule in SHIPPED.get(name, ())]
 
-    def __init__(self, problems: Problems) -> None:
-        self.problems = problems
-        self.rules: list[Rule] = []
-        self.default: VerdictCode | None = None
-        self._places: dict[str, str] = {}
 
-    def read(self, path: str, part: object) -> None:
-        if isinstance(part, str):
-            self._shipped(path, part)
-            return
-        fields = Fields(self.problems, path, part, ("rules", "default"))
-        for place, item in fields.items("rules"):
-            rule = self._rule(Fields(self.problems, place, item, _RULE_FIELDS))
-            if rule is not None:
-                self._add(place, rule)
-        if fields.get("default") is None:
-            return
-        default = fields.choice("default", _DEFAULTS, "deny")
-        if self.default not in (None, default):
-            text = f"an earlier policy says {self.default!r} already"
-            self.problems.add(fields.at("default"), "duplicate", text, "A manifest has one default.")
-        self.default = default
-
-    def _shipped(self, path: str, name: str) -> None:
-        if name not in SHIPPED:
-            hint = near(name, SHIPPED) or f"There is: {', '.join(SHIPPED)}."
-            self.problems.add(path, "policy_unknown", f"no policy {shown(name)} comes with Cellule", hint)
-            return
-        for rule in SHIPPED[name]:
-            self._add(path, rule)
-
-    def _add(self, place: str, rule: Rule) -> None:
-        earlier = self._places.setdefault(rule.name, place)
+def _check_names(problems: Problems, rules: list[tuple[str, Rule]]) -> None:
+    places: dict[str, str] = {}
+    for place, rule in rules:
+        earlier = places.setdefault(rule.name, place)
         if earlier != place:
-            text = f"the rule {shown(rule.name)} stands at {earlier} already"
-            self.problems.add(place, "duplicate", text, "Decisions are recorded by the rule's name.")
-        self.rules.append(rule)
+            problem = f"the rule {shown(rule.name)} stands at {earlier} already"
+            problems.add(place, "duplicate", problem, "Decisions are recorded by the rule's name.")
 
-    def _rule(self, fields: Fields) -> Rule | None:
-        for needed in ("name", "when", "then"):
-            fields.required(needed)
-        name, when, reason = fields.text("name"), fields.text("when"), fields.text("reason")
-        then = fields.choice("then", _VERDICTS, "deny")
-        expires_ns = fields.positive("expires_ns")
-        if expires_ns is not None and then != "require_approval":
-            text = f"a rule that says {then} has nothing that could expire"
-            self.problems.add(fields.at("expires_ns"), "unknown_field", text, "Leave it out.")
+
+def _rules(fields: f.Fields, name: str) -> list[tuple[str, Rule]]:
+    """The rules of one policy with their places."""
+    rules: list[tuple[str, Rule]] = []
+    for place, item in fields.items(name):
+        _, found = f.read_entry(_RULE, fields.scope, place, item, required=("name", "when", "then"))
+        if found["name"] is not None and found["when"] is not None:
+            rules.append((place, Rule(**{**found, "reason": found["reason"] or ""})))
+    return rules
+
+
+def _when(fields: f.Fields, name: str) -> str | None:
+    when = f.text(fields, name)
+    try:
         if when is not None:
-            try:
-                compile_rule(when)
-            except Rejected as error:
-                self.problems.add(fields.at("when"), "policy_rule", str(error))
-        if name is None or when is None:
-            return None
-        return Rule(name, when, then, reason or "", expires_ns)
+            compile_rule(when)
+    except Rejected as error:
+        fields.note(name, "policy_rule", str(error))
+    return when
 
 
-def _normal(rule: Rule) -> dict[str, Any]:
-    parts: dict[str, Any] = {
-        "name": rule.name, "when": rule.when, "then": rule.then, "reason": rule.reason or None,
-        "expires_ns": rule.expires_ns,
-    }  # fmt: skip
-    return {name: part for name, part in parts.items() if part is not None}
+def _expires(fields: f.Fields, name: str) -> int | None:
+    then = fields.get("then")
+    if then in ("allow", "deny"):
+        fields.without(name, f"a rule that says {then} has nothing that could expire")
+    return f.positive(fields, name)
+
+
+_RULE: Final[f.Table] = {
+    "name": f.text, "when": _when, "then": f.choice("allow", "deny", "require_approval", default="deny"),
+    "reason": f.text, "expires_ns": _expires,
+}  # fmt: skip

@@ -7,41 +7,36 @@ business of the beat, which records it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from cellule.errors import CelluleError
-from cellule.kernel.manifest.fields import Fields, named_of, text_of
+from cellule.kernel.manifest import fields as f
 from cellule.kernel.manifest.limits import BACKFILL_DEFAULT, BACKFILL_MAX
-from cellule.kernel.manifest.model import CatchUp, Manifest, Overlap, Schedule
-from cellule.kernel.manifest.modules import is_known_schema
+from cellule.kernel.manifest.model import Manifest, Schedule, plain
 from cellule.kernel.manifest.problems import Problems, below
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.manifest.schemas import is_receipt
 from cellule.values.calendar import compile_schedule
 from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
-from cellule.values.schema.registry import Schemas
 from cellule.values.schema.wire import wire_codec
 
-_FIELDS: Final = (
-    "cron", "zone", "every_ns", "start_ns", "event", "value", "key", "catch_up", "limit", "overlap",
-)  # fmt: skip
-_CATCH_UPS: Final[tuple[CatchUp, ...]] = ("skip", "once", "backfill")
-_OVERLAPS: Final[tuple[Overlap, ...]] = ("allow", "skip")
-_MADE_UP: Final[dict[str, int]] = {"skip": 0, "once": 1}
-_ZONE: Final = "UTC"
+_UTC: Final = "UTC"
 
 
-def load_schedules(problems: Problems, path: str, section: object, schemas: Schemas) -> dict[str, Schedule]:
+def load_schedules(scope: f.Scope, path: str, section: object) -> dict[str, Schedule]:
     """All schedules by name, sorted."""
     schedules: dict[str, Schedule] = {}
-    for name, place, body in named_of(problems, path, section):
-        if text_of(problems, place, name) is None:
+    for name, place, body in f.named_of(scope.problems, path, section):
+        if f.text_of(scope.problems, place, name) is None:
             continue
-        schedule = _ScheduleReader(problems, Fields(problems, place, body, _FIELDS), schemas).schedule(name)
-        if schedule is not None:
-            schedules[name] = schedule
+        fields, found = f.read_entry(_SCHEDULE, scope, place, body, required=("event",))
+        _check_when(fields, found)
+        if found["event"] is not None:
+            value = _value(fields, found["event"])
+            schedules[name] = Schedule(
+                **{**found, "name": name, "value": value, "zone": found["zone"] or _UTC}
+            )
     return dict(sorted(schedules.items()))
 
 
@@ -57,99 +52,70 @@ def check_routes(problems: Problems, path: str, manifest: Manifest) -> None:
             problems.add(below(path, name), "schedule_route", str(error))
 
 
-def normal_schedules(schedules: Mapping[str, Schedule]) -> dict[str, Any]:
-    """The section of the normal form."""
-    return {name: _normal(each) for name, each in schedules.items()}
+def normal_schedule(each: Schedule) -> dict[str, Any]:
+    """The entry of the normal form."""
+    unsaid = () if each.cron is not None else ("zone",)
+    return plain(each, "name", *unsaid, *(() if each.catch_up == "backfill" else ("limit",)))
 
 
-def _normal(each: Schedule) -> dict[str, Any]:
-    parts: dict[str, Any] = {
-        "cron": each.cron, "zone": None if each.cron is None else each.zone, "every_ns": each.every_ns,
-        "start_ns": each.start_ns, "event": each.event, "value": each.value, "key": each.key,
-        "catch_up": each.catch_up, "limit": each.limit if each.catch_up == "backfill" else None,
-        "overlap": each.overlap,
-    }  # fmt: skip
-    return {name: part for name, part in parts.items() if part is not None}
-
-
-class _ScheduleReader:
-    """Reads one entry."""
-
-    def __init__(self, problems: Problems, fields: Fields, schemas: Schemas) -> None:
-        self.problems = problems
-        self.fields = fields
-        self.schemas = schemas
-
-    def schedule(self, name: str) -> Schedule | None:
-        fields = self.fields
-        fields.required("event")
-        cron, zone = self._cron()
-        every_ns, start_ns = self._every(cron)
-        event = self._event()
-        key = fields.get("key")
-        if key is not None and not isinstance(key, bytes):
-            self.problems.add(fields.at("key"), "type", f"the bytes of a key are needed, not {shown(key)}")
-        catch_up = fields.choice("catch_up", _CATCH_UPS, "once")
-        limit, overlap = self._limit(catch_up), fields.choice("overlap", _OVERLAPS, "allow")
-        if event is None:
-            return None
-        value = self._value(event)
-        return Schedule(
-            name, cron, zone, every_ns, start_ns, event, value, key if isinstance(key, bytes) else None,
-            catch_up, limit, overlap,
-        )  # fmt: skip
-
-    def _cron(self) -> tuple[str | None, str]:
-        cron, zone = self.fields.text("cron"), self.fields.text("zone")
-        if cron is None:
-            self._without("zone", "it belongs to `cron`")
-            return None, _ZONE
-        try:
-            compile_schedule(cron, zone or _ZONE)
-        except CelluleError as error:
-            self.problems.add(self.fields.at("cron"), "schedule_cron", str(error))
-        return cron, zone or _ZONE
-
-    def _every(self, cron: str | None) -> tuple[int | None, int | None]:
-        fields = self.fields
-        if cron is not None:
-            self._without("every_ns", "a schedule has `cron` or `every_ns`, not both")
-            self._without("start_ns", "it belongs to `every_ns`")
-            return None, None
-        if fields.is_map and fields.get("every_ns") is None and fields.get("cron") is None:
-            text = "the schedule does not say when: `cron` or `every_ns` is missing"
-            self.problems.add(fields.path, "missing_field", text)
-        return fields.positive("every_ns"), fields.positive("start_ns")
-
-    def _without(self, name: str, problem: str) -> None:
-        if self.fields.get(name) is not None:
-            self.problems.add(self.fields.at(name), "unknown_field", problem, "Leave it out.")
-
-    def _event(self) -> str | None:
-        event = self.fields.name("event")
-        if event is None or not is_known_schema(self.problems, self.fields.at("event"), event, self.schemas):
-            return None
-        if event.startswith("sys/") or is_receipt(event):
-            text = f"{event} is sent by Cellule alone"
-            self.problems.add(self.fields.at("event"), "reserved", text, "Schedule an event of your own.")
-            return None
+def _event(fields: f.Fields, name: str) -> str | None:
+    event = f.schema(fields, name)
+    if event is None or not (event.startswith("sys/") or is_receipt(event)):
         return event
+    fields.note(name, "reserved", f"{event} is sent by Cellule alone", "Schedule an event of your own.")
+    return None
 
-    def _value(self, event: str) -> bytes:
-        """The canonical bytes of the event; where nothing is given, those of an empty record."""
-        codec = wire_codec(t.Ref(event), self.schemas)
-        value = self.fields.get("value")
+
+def _key(fields: f.Fields, name: str) -> bytes | None:
+    key = fields.get(name)
+    if key is None or isinstance(key, bytes):
+        return key
+    fields.note(name, "type", f"the bytes of a key are needed, not {shown(key)}")
+    return None
+
+
+def _limit(fields: f.Fields, name: str) -> int:
+    """How many missed times are made up for."""
+    catch_up = fields.get("catch_up")
+    if catch_up == "backfill":
+        found: int = f.whole(1, BACKFILL_MAX, BACKFILL_DEFAULT)(fields, name)
+        return found
+    fields.without(name, "it belongs to the catch-up `backfill`")
+    return 0 if catch_up == "skip" else 1
+
+
+_SCHEDULE: Final[f.Table] = {
+    "cron": f.text, "zone": f.text, "every_ns": f.positive, "start_ns": f.positive, "event": _event,
+    "value": f.raw, "key": _key, "catch_up": f.choice("skip", "once", "backfill", default="once"),
+    "limit": _limit, "overlap": f.choice("allow", "skip"),
+}  # fmt: skip
+
+
+def _check_when(fields: f.Fields, found: dict[str, Any]) -> None:
+    """A schedule has `cron`, with or without `zone`, or `every_ns`, with or without `start_ns`."""
+    if found["cron"] is not None:
+        fields.without("every_ns", "a schedule has `cron` or `every_ns`, not both")
+        fields.without("start_ns", "it belongs to `every_ns`")
         try:
-            if isinstance(value, bytes):
-                codec.decode(value)
-                return value
-            return codec.encode({} if value is None else value)
+            compile_schedule(found["cron"], found["zone"] or _UTC)
         except CelluleError as error:
-            self.problems.add(self.fields.at("value"), "schedule_value", str(error))
-            return b""
+            fields.note("cron", "schedule_cron", str(error))
+        return
+    fields.without("zone", "it belongs to `cron`")
+    if fields.is_map and fields.get("every_ns") is None and fields.get("cron") is None:
+        problem = "the schedule does not say when: `cron` or `every_ns` is missing"
+        fields.problems.add(fields.path, "missing_field", problem)
 
-    def _limit(self, catch_up: CatchUp) -> int:
-        if catch_up == "backfill":
-            return self.fields.whole("limit", 1, BACKFILL_MAX, BACKFILL_DEFAULT)
-        self._without("limit", "it belongs to the catch-up `backfill`")
-        return _MADE_UP[catch_up]
+
+def _value(fields: f.Fields, event: str) -> bytes:
+    """The canonical bytes of the event; where nothing is given, those of an empty record."""
+    codec = wire_codec(t.Ref(event), fields.scope.schemas)
+    value = fields.get("value")
+    try:
+        if isinstance(value, bytes):
+            codec.decode(value)
+            return value
+        return codec.encode({} if value is None else value)
+    except CelluleError as error:
+        fields.note("value", "schedule_value", str(error))
+        return b""

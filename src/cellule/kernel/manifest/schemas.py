@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cellule.errors import Rejected
-from cellule.kernel.manifest.fields import KIND_FIELD, Fields, name_of, named_of
+from cellule.kernel.manifest.fields import KIND_FIELD, Fields, Scope, name_of, named_of
 from cellule.kernel.manifest.limits import PROBLEMS_MAX
 from cellule.kernel.manifest.problems import Problems
 from cellule.kernel.manifest.system import EFFECTS, SYSTEM_SCHEMAS
 from cellule.values.names import Name
 from cellule.values.schema import types as t
 from cellule.values.schema.document import load
-from cellule.values.schema.registry import Schemas
+from cellule.values.schema.registry import NO_SCHEMAS, Schemas
 from cellule.values.schema.types import Schema
 
 
@@ -50,13 +50,13 @@ def check_own_name(problems: Problems, path: str, name: str) -> bool:
 def check_kind(fields: Fields, kind: str) -> None:
     """Check the `$kind` of a node, where it is given."""
     if fields.get(KIND_FIELD) not in (None, kind):
-        fields.problems.add(fields.at(KIND_FIELD), "choice", f"the {KIND_FIELD} of this is {kind!r}")
+        fields.note(KIND_FIELD, "choice", f"the {KIND_FIELD} of this is {kind!r}")
 
 
 def _load_one(problems: Problems, path: str, body: object) -> Schema:
     document, place = body, path
     if isinstance(body, Mapping) and ("type" in body or KIND_FIELD in body):
-        fields = Fields(problems, path, body, ("type", KIND_FIELD))
+        fields = Fields(Scope(problems, NO_SCHEMAS), path, body, ("type", KIND_FIELD))
         check_kind(fields, "defschema")
         fields.required("type")
         if fields.get("type") is None:

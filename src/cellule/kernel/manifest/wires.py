@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cellule.errors import Rejected
+from cellule.kernel.manifest import fields as f
 from cellule.kernel.manifest import upcasts
-from cellule.kernel.manifest.fields import Fields, module_name_of, named_of
 from cellule.kernel.manifest.model import Route, Upcaster
-from cellule.kernel.manifest.modules import ModuleDraft, is_known_schema
-from cellule.kernel.manifest.opaque import opaque_map
+from cellule.kernel.manifest.modules import ModuleDraft
 from cellule.kernel.manifest.problems import Problems, near
 from cellule.kernel.manifest.system import FABRIC_MESSAGE
 from cellule.values.schema import types as t
@@ -24,6 +23,8 @@ from cellule.values.schema.types import Schema
 
 _KEY_FIELDS: Final = ("module", "key_field", "key_only")
 _ALIASES: Final = {"reducer": "module"}
+_UPCASTER: Final[f.Table] = {"from": f.schema, "to": f.schema, "code": f.opaque_map}
+_TRIGGER: Final[f.Table] = {"event": f.schema, "plan": f.name, "correlate_by": f.text}
 
 
 @dataclass(slots=True)
@@ -51,25 +52,22 @@ class RouteDraft:
 class WiringReader:
     """Reads the sections that connect schemas and modules."""
 
-    def __init__(self, problems: Problems, schemas: Schemas, modules: Mapping[str, ModuleDraft]) -> None:
-        self.problems = problems
-        self.schemas = schemas
+    def __init__(self, scope: f.Scope, modules: Mapping[str, ModuleDraft]) -> None:
+        self.scope = scope
+        self.problems = scope.problems
         self.modules = modules
         self._names = {draft.name: draft for draft in modules.values()}
 
-    def subscriptions(self, routing: Fields) -> list[RouteDraft]:
+    def subscriptions(self, routing: f.Fields) -> list[RouteDraft]:
         """The subscriptions in their order."""
         drafts: list[RouteDraft] = []
         places: dict[tuple[str, str], str] = {}
         for path, item in routing.items("subscriptions"):
-            fields = Fields(self.problems, path, item, ("event", *_KEY_FIELDS), _ALIASES)
+            fields = f.Fields(self.scope, path, item, ("event", *_KEY_FIELDS), _ALIASES)
             fields.required("event")
-            event = fields.name("event")
-            known = event is not None and is_known_schema(
-                self.problems, fields.at("event"), event, self.schemas
-            )
+            event = f.schema(fields, "event")
             draft = self._route(fields, event or "")
-            if draft is None or not known:
+            if draft is None or event is None:
                 continue
             earlier = places.setdefault((draft.event, draft.module.base), path)
             if earlier == path:
@@ -81,27 +79,23 @@ class WiringReader:
             )  # fmt: skip
         return drafts
 
-    def inboxes(self, routing: Fields) -> dict[str, RouteDraft]:
+    def inboxes(self, routing: f.Fields) -> dict[str, RouteDraft]:
         """The inboxes by source."""
         drafts: dict[str, RouteDraft] = {}
         section, place = routing.get("inboxes"), routing.at("inboxes")
-        for source, path, body in named_of(self.problems, place, section, "source"):
-            fields = Fields(self.problems, path, body, _KEY_FIELDS, _ALIASES)
-            draft = self._route(fields, FABRIC_MESSAGE)
+        for source, path, body in f.named_of(self.problems, place, section, "source"):
+            draft = self._route(f.Fields(self.scope, path, body, _KEY_FIELDS, _ALIASES), FABRIC_MESSAGE)
             if not source:
                 self.problems.add(path, "length", "the source of an inbox is not empty")
             elif draft is not None:
                 drafts[source] = draft
         return drafts
 
-    def _route(self, fields: Fields, event: str) -> RouteDraft | None:
-        key_only = fields.flag("key_only")
-        key_field = fields.text("key_field")
+    def _route(self, fields: f.Fields, event: str) -> RouteDraft | None:
+        key_only, key_field = f.flag(fields, "key_only"), f.text(fields, "key_field")
         if key_only and key_field is not None:
-            self.problems.add(
-                fields.at("key_only"), "key_only", "the key comes from `key_field` or the sender, not both",
-                "Leave one of the two out.",
-            )  # fmt: skip
+            problem = "the key comes from `key_field` or the sender, not both"
+            fields.note("key_only", "key_only", problem, "Leave one of the two out.")
         fields.required("module")
         module = self._module(fields.at("module"), fields.get("module"))
         if module is None:
@@ -110,7 +104,7 @@ class WiringReader:
 
     def _module(self, path: str, value: object) -> ModuleDraft | None:
         """The module that a route names, with or without its version."""
-        name = None if value is None else module_name_of(self.problems, path, value)
+        name = None if value is None else f.name_of(self.problems, path, value, bare=True)
         if name is None:
             return None
         found = self._names.get(name) or self.modules.get(name)
@@ -119,45 +113,36 @@ class WiringReader:
             self.problems.add(path, "module_unknown", f"there is no module {name}", hint)
         return found
 
-    def upcasters(self, root: Fields) -> dict[str, tuple[Upcaster, ...]]:
+    def upcasters(self, root: f.Fields) -> dict[str, tuple[Upcaster, ...]]:
         """The upcasters by the schema they start from, sorted."""
         found: dict[tuple[str, str], Upcaster] = {}
         for path, item in root.items("upcasters"):
-            fields = Fields(self.problems, path, item, ("from", "to", "code"))
-            ends: list[str] = []
-            for name in ("from", "to"):
-                fields.required(name)
-                schema = fields.name(name)
-                if schema and is_known_schema(self.problems, fields.at(name), schema, self.schemas):
-                    ends.append(schema)
-            code = opaque_map(self.problems, fields.at("code"), fields.get("code"))
-            if len(ends) != 2:
+            _, row = f.read_entry(_UPCASTER, self.scope, path, item, required=("from", "to"))
+            old, new = row["from"], row["to"]
+            if old is None or new is None:
                 continue
-            if (ends[0], ends[1]) in found:
-                self.problems.add(path, "duplicate", f"there are two upcasters from {ends[0]} to {ends[1]}")
-            found[ends[0], ends[1]] = Upcaster(ends[0], ends[1], code)
+            if (old, new) in found:
+                self.problems.add(path, "duplicate", f"there are two upcasters from {old} to {new}")
+            found[old, new] = Upcaster(old, new, row["code"])
         grouped: dict[str, tuple[Upcaster, ...]] = {}
         for _, upcaster in sorted(found.items()):
             grouped[upcaster.old] = (*grouped.get(upcaster.old, ()), upcaster)
         circle = upcasts.cycle(grouped)
         if circle is not None:
-            text = f"upcasters run in a circle: {' -> '.join([*circle, circle[0]])}"
-            self.problems.add(root.at("upcasters"), "upcast_cycle", text)
+            problem = f"upcasters run in a circle: {' -> '.join([*circle, circle[0]])}"
+            root.note("upcasters", "upcast_cycle", problem)
             return {}
         return grouped
 
-    def triggers(self, root: Fields) -> list[dict[str, str]]:
+    def triggers(self, root: f.Fields) -> list[dict[str, str]]:
         """The triggers in their order; they are kept for the plans to read."""
         triggers: list[dict[str, str]] = []
         for path, item in root.items("triggers"):
-            fields = Fields(self.problems, path, item, ("event", "plan", "correlate_by"))
-            fields.required("event")
-            fields.required("plan")
-            event, plan, by = fields.name("event"), fields.name("plan"), fields.text("correlate_by")
-            if event and is_known_schema(self.problems, fields.at("event"), event, self.schemas) and by:
-                key_at(self.problems, fields.at("correlate_by"), event, by, self.schemas)
-            parts = {"event": event, "plan": plan, "correlate_by": by}
-            triggers.append({name: part for name, part in parts.items() if part})
+            fields, found = f.read_entry(_TRIGGER, self.scope, path, item, required=("event", "plan"))
+            by = found["correlate_by"]
+            if found["event"] and by:
+                key_at(self.problems, fields.at("correlate_by"), found["event"], by, self.scope.schemas)
+            triggers.append({name: part for name, part in found.items() if part})
         return triggers
 
 

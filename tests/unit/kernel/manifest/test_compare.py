@@ -152,6 +152,20 @@ def test_another_key_requires_migration(compared):
     assert ("key changed", False) in whats(compared(keyless))
 
 
+def test_a_key_whose_schema_changes_under_its_name_requires_migration(compared):
+    def pair(document):
+        document["schemas"]["shop/Key@1"] = {"record": {"id": {"text": {}}}}
+        document["modules"]["shop/Audits@1"]["key"] = "shop/Key@1"
+        document["schemas"]["shop/Placed@1"]["record"]["audit"] = {"ref": "shop/Key@1"}
+        document["routing"]["subscriptions"][2]["key_field"] = "audit"
+
+    def longer(document):
+        document["schemas"]["shop/Key@1"]["record"]["part"] = {"option": {"int": {}}}
+
+    change = compared(longer, before=pair)
+    assert ("key changed", False) in whats(change)
+
+
 def test_a_key_from_another_field_requires_migration(compared):
     def code(document):
         document["schemas"]["shop/Paid@1"]["record"]["code"] = {"text": {}}

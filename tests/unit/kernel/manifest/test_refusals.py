@@ -429,13 +429,16 @@ def test_an_error_reads_as_a_sentence(shop):
     )
 
 
+_NOTES = ("add", "note")
+
+
 def codes_in(source):
-    """The error codes in a module: dotted literals, and the second argument of `problems.add`."""
+    """The error codes in a module: dotted literals, and the second argument of `add` and `note`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if re.fullmatch(r"(manifest|routing)\.[a-z_]+", node.value):
                 yield node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add":
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _NOTES:
             code = node.args[1] if len(node.args) > 2 else None
             if isinstance(code, ast.Constant) and re.fullmatch(r"[a-z_]+", code.value):
                 yield f"manifest.{code.value}"
