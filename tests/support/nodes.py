@@ -26,6 +26,8 @@ from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool, PoolOptions
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import Directory, WorldInfo, read_head
+from cellule.host.own.keeper import TaskKeeper
+from cellule.host.own.lease import Lease
 from cellule.host.own.ownership import Alone, Ownership
 from cellule.host.read.check import check_world
 from cellule.host.read.verify import verify_world
@@ -69,15 +71,20 @@ async def open_node(
     entropy: Entropy | None = None, deploy: Deploy = "auto", budget: Budget | None = None,
     snapshot_bytes: int = SNAPSHOT_TAIL_BYTES, stall_s: float = STALL_S, idle_s: float = IDLE_S,
     worlds_max: int = WORLDS_MAX, owner: bool = True, adapters: Iterable[Adapter] = (),
-    key: NodeKey | None = None, pool: PoolOptions | None = None,
+    key: NodeKey | None = None, pool: PoolOptions | None = None, ttl_s: float | None = None,
 ) -> AsyncIterator[Cellule]:  # fmt: skip
-    """A running node over an engine; it performs effects if it has the `key` that vouches for receipts."""
+    """A running node over an engine; it performs effects if it has the `key` that vouches for receipts.
+
+    With `ttl_s` it owns the store by a session; else it owns it, or does not, as `owner` says.
+    """
     clock, entropy = clock or SystemClock(), entropy or SeededEntropy(0, "node")
     loader = Loader(
         engine, programs, clock, entropy, budget or Budget(), None, None, snapshot_bytes, stall_s, key,
         Dispatch(),
     )  # fmt: skip
     ownership: Ownership = Alone(uuid7(clock.now_ns(), entropy.bytes(10)) if owner else None)
+    if ttl_s is not None:
+        ownership = Lease(engine, TaskKeeper(engine), clock, entropy, ttl_s, contends=owner)
     node = Node(engine, loader, clock, entropy, ownership, idle_s, worlds_max)
 
     @asynccontextmanager
