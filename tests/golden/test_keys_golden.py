@@ -63,6 +63,7 @@ def text(word):
         (keys.ready(5, U, W), "02726561647900" + "1505" + f"30{UU}30{WW}"),
         (keys.bell(0), "0162656c6c00" + "14"),
         (keys.session(U), "0273657373696f6e00" + f"30{UU}"),
+        (keys.store_owner(), "026f776e657200"),
     ],
 )
 def test_the_bytes_of_each_key_are_frozen(key, frozen):

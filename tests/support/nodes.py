@@ -72,10 +72,11 @@ async def open_node(
     snapshot_bytes: int = SNAPSHOT_TAIL_BYTES, stall_s: float = STALL_S, idle_s: float = IDLE_S,
     worlds_max: int = WORLDS_MAX, owner: bool = True, adapters: Iterable[Adapter] = (),
     key: NodeKey | None = None, pool: PoolOptions | None = None, ttl_s: float | None = None,
+    lease: type[Lease] = Lease,
 ) -> AsyncIterator[Cellule]:  # fmt: skip
     """A running node over an engine; it performs effects if it has the `key` that vouches for receipts.
 
-    With `ttl_s` it owns the store by a session; else it owns it, or does not, as `owner` says.
+    With `ttl_s` it owns the store by a session, by way of `lease`; else it does or does not, as `owner` says.
     """
     clock, entropy = clock or SystemClock(), entropy or SeededEntropy(0, "node")
     loader = Loader(
@@ -84,7 +85,7 @@ async def open_node(
     )  # fmt: skip
     ownership: Ownership = Alone(uuid7(clock.now_ns(), entropy.bytes(10)) if owner else None)
     if ttl_s is not None:
-        ownership = Lease(engine, TaskKeeper(engine), clock, entropy, ttl_s, contends=owner)
+        ownership = lease(engine, TaskKeeper(engine), clock, entropy, ttl_s, contends=owner)
     node = Node(engine, loader, clock, entropy, ownership, idle_s, worlds_max)
 
     @asynccontextmanager

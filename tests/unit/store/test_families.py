@@ -41,6 +41,7 @@ LAST = UUID(int=(1 << 128) - 1)
         (keys.wake(0, 0, U, W), Family.QUEUE),
         (keys.ready(0, U, W), Family.QUEUE),
         (keys.session(U), Family.QUEUE),
+        (keys.store_owner(), Family.META),
         (keys.bell(0), Family.COUNTER),
         (b"", Family.META),
         (b"\0", Family.META),

@@ -49,6 +49,7 @@ STAMP = Stamp(bytes(range(12)))
         (keys.ready(1, U, W), ("ready", 1, U, W)),
         (keys.bell(2), (b"bell", 2)),
         (keys.session(U), ("session", U)),
+        (keys.store_owner(), ("owner",)),
     ],
 )
 def test_each_row_has_its_tuple(key, elements):
