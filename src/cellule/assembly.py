@@ -29,6 +29,8 @@ from cellule.errors import Rejected
 from cellule.host.limits import (
     COLLECT_EVERY,
     IDLE_S,
+    SESSION_CONNECTIONS,
+    SESSION_TTL_S,
     SNAPSHOT_TAIL_BYTES,
     STALL_S,
     SWITCH_INTERVAL_S,
@@ -38,6 +40,8 @@ from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.signatures import NodeKey, copy_key, folder_key, shared_key
 from cellule.host.own.folder import FolderLock, FolderOwnership, make_folder
+from cellule.host.own.keeper import ThreadKeeper
+from cellule.host.own.lease import Lease
 from cellule.host.own.ownership import Alone, Ownership
 from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
@@ -47,9 +51,9 @@ from cellule.kernel.programs import ProgramKinds
 from cellule.kernel.state.ledger import Budget
 from cellule.modules.python import PythonPrograms, check_not_loading
 from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy, uuid7
-from cellule.store.address import StoreAddress, parse_address
+from cellule.store.address import MemoryAddress, StoreAddress, parse_address
 from cellule.store.copy import Copied, Progress, copy_store
-from cellule.store.store import DATABASE, Store, StoreOptions, check_data, open_store
+from cellule.store.store import DATABASE, Store, StoreOptions, check_data, open_engine, open_store
 
 CACHE = "cache"
 
@@ -68,6 +72,7 @@ class Options:
     create: bool = True  # False: refuse an address without data, and make nothing
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
+    session_ttl_s: float = SESSION_TTL_S  # on a shared store: an owner silent for this long is displaced
     own: bool = True  # False: read and enqueue only, even where nobody owns the folder
     perform: bool = True  # False: effects that are asked for wait for a node that performs them
     adapters: Sequence[Adapter] = ()  # beside the app's and those that come with Cellule; the last one counts
@@ -188,7 +193,11 @@ def _ownership(store: Store, options: Options) -> Ownership:
     folder, chance = store.address.folder, options.entropy
     if folder is not None:
         return FolderOwnership(folder, [folder / DATABASE], options.clock, chance, contends=options.own)
-    return Alone(uuid7(options.clock.now_ns(), chance.bytes(10)) if options.own else None)
+    if isinstance(store.address.rows, MemoryAddress):
+        return Alone(uuid7(options.clock.now_ns(), chance.bytes(10)) if options.own else None)
+    few = replace(options.store, pool_max=SESSION_CONNECTIONS)
+    keeper = ThreadKeeper(lambda: open_engine(store.address, few, create=False))
+    return Lease(store.engine, keeper, options.clock, chance, options.session_ttl_s, contends=options.own)
 
 
 async def _key(store: Store, options: Options) -> NodeKey:

@@ -28,6 +28,7 @@ SESSION_RENEWALS = 3  # renewals within that time
 SESSION_MARGIN = 0.1  # the part of it that an owner does not count on: clocks run at different rates
 SESSION_RETRY_S = 0.2  # pause after the store could not be reached
 SESSION_RELEASE_S = 5.0  # how long an end tries to release its session
+SESSION_CONNECTIONS = 2  # to the store, of the thread that renews
 SESSIONS_MAX = 1_000  # nodes on one store
 
 # Sending

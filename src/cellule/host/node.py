@@ -288,7 +288,9 @@ class Node:
                 await place.gone.wait()
                 continue
             await place.opened.wait()
-            if place.error is not None and not (isinstance(place.error, Fenced) and self.claim is None):
+            if isinstance(place.error, Fenced):
+                raise lost_world(info, place.error) from place.error
+            if place.error is not None:
                 raise place.error
             if place.hosted is not None and place.hosted.accepts:
                 return place.hosted  # even if it is to leave: whoever waited for it gets a turn
@@ -398,6 +400,14 @@ class Node:
             old = now_ns - hosted.idle_since_ns > self.idle_s * 1e9
             if hosted.is_idle and not place.is_closing and (old or position < excess):
                 await self._close(place)
+
+
+def lost_world(info: WorldInfo, why: Fenced) -> Unavailable:
+    """What callers are told when a world was lost before they got it."""
+    return Unavailable(
+        "host.world_lost", "world {world} is not this node's any more: {why}", world=info.name, why=why,
+        hint="Nothing was changed: try again.",
+    )  # fmt: skip
 
 
 async def _none() -> list[Opening]:

@@ -79,7 +79,7 @@ async def open_store(
     """
     options, entropy = options or StoreOptions(), entropy or SystemEntropy()
     async with AsyncExitStack() as stack:
-        engine = await stack.enter_async_context(await _engine(address, options, create=create))
+        engine = await stack.enter_async_context(await open_engine(address, options, create=create))
         objects = await _objects(address.objects, options, create=create)
         disk = None
         if objects is not None:
@@ -91,7 +91,8 @@ async def open_store(
         yield Store(address, engine, objects, disk)
 
 
-async def _engine(address: StoreAddress, options: StoreOptions, *, create: bool) -> Engine:
+async def open_engine(address: StoreAddress, options: StoreOptions, *, create: bool) -> Engine:
+    """Open the rows of an address alone; whoever opens an engine closes it."""
     match address.rows:
         case FolderAddress(path=folder):
             if not create:

@@ -295,13 +295,13 @@ class Reader:
         self, here: Callable[[WorldRunner], Awaitable[T]], elsewhere: Callable[[], Awaitable[T]]
     ) -> T:
         """Ask the world at work, or a copy where this node does not own it or has just lost it."""
-        if self._node.is_owner:
+        if self._node.may_act():
             try:
                 return await here(await self._node.hosted(self._info))
             except Fenced:
                 return await elsewhere()
             except Unavailable:
-                if self._node.is_owner:
+                if self._node.may_act():
                     raise
         return await elsewhere()
 

@@ -63,7 +63,7 @@ class Bench:
 
     @asynccontextmanager
     async def pool(self, *adapters, engine=None, **options):
-        more = {name: options.pop(name) for name in ("arrived", "secrets") if name in options}
+        more = {name: options.pop(name) for name in ("arrived", "secrets", "may_begin") if name in options}
         pool = Pool(
             engine or self.engine, Adapters(adapters), self.key, self.cas, self.clock, self.entropy,
             options=PoolOptions(**options), **more,

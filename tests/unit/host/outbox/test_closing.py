@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from cellule.effects.adapter import Retry
+from cellule.errors import Fenced
 from cellule.host.outbox.rows import closing_rows
 from cellule.store.engine import Batch
 from tests.support.outbox import UNIVERSE, WORLD, check_left_nothing, opening
@@ -143,3 +146,36 @@ def test_closing_does_not_disturb_the_attempts_that_follow_in_the_same_lane(play
 
     for seed in range(10):
         play(main, seed)
+
+
+def test_a_pool_that_may_not_act_begins_nothing_and_leaves_the_row_to_the_next(play):
+    async def main(bench):
+        async with bench.pool(bench.worker(), may_begin=lambda: False) as pool:
+            await bench.opened(pool, opening(1))
+            await asyncio.sleep(60)
+        assert bench.performed == []
+        async with bench.pool(bench.worker()) as pool:
+            await bench.attempts(1)
+            await pool.wait_idle()
+        assert [number for number, _ in bench.performed] == [1]
+
+    play(main)
+
+
+def test_a_fenced_pool_ends_its_attempts_at_once(play):
+    async def main(bench):
+        async def slow(params, attempt):
+            await asyncio.sleep(60)
+
+        async def lose():
+            async with bench.pool(bench.worker(slow), grace_s=30) as pool:
+                await bench.opened(pool, opening(1))
+                await bench.attempts(1)
+                raise Fenced("host.fenced", "lost")
+
+        begun_s = asyncio.get_running_loop().time()
+        with pytest.raises(Fenced):
+            await lose()
+        assert asyncio.get_running_loop().time() - begun_s < 1
+
+    play(main)

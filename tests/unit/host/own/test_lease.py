@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cellule.errors import OutcomeUnknown, Rejected, Unavailable
+from cellule.errors import Fenced, OutcomeUnknown, Rejected, Unavailable
 from cellule.host.limits import SESSION_MARGIN
+from cellule.host.own.lease import Lease
 from cellule.host.own.session import Sessions
 from cellule.store import keys
 from cellule.store.engines.memory import MemoryEngine
@@ -131,6 +132,40 @@ def test_an_owner_that_is_cut_off_answers_nothing_once_its_session_may_be_over(o
             assert not reading.done()
             cut.heal()
             assert await reading == await near.cell(TALLY.account, "a").state()
+
+    on_node(main)
+
+
+class Unheard(Lease):
+    """The lease of a node that is never told what changed: it is stopped, or busy for good."""
+
+    def contending(self, changed):
+        del changed
+        return super().contending(lambda: None)
+
+
+def test_an_owner_that_has_not_heard_yet_serves_nothing_old_and_acknowledges_nothing(on_node):
+    async def main(opened):
+        async with (
+            nodes(opened, "one", lease=Unheard) as [(cut, one)],
+            nodes(opened, "two") as [(_, two)],
+        ):
+            world = await one.world("w")
+            await world.send(TALLY.Add("a", 1))
+            hosted, cell = await one.node.hosted(world.info), world.cell(TALLY.account, "a")
+            cut.freeze()
+            await two.wait_owner()
+            assert one.is_owner  # it believes
+            assert not one.node.may_act()
+            with pytest.raises(Fenced):
+                await hosted.look(cell.module, cell.key)
+            cut.heal()
+            with pytest.raises(OutcomeUnknown):  # nobody has taken the world yet, so it is kept all the same
+                await world.send(TALLY.Add("a", 1), id="late")
+            near = await two.world("w")
+            assert (await near.send(TALLY.Add("a", 1), id="late")).duplicate
+            await near.send(TALLY.Add("a", 1))
+            assert (await cell.state()).count == 3
 
     on_node(main)
 
