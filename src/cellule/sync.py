@@ -33,7 +33,7 @@ from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.reader import Version
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
-from cellule.kernel.items import Stepped, Verb
+from cellule.kernel.items import BatchResult, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.manifest.compare import ManifestChange
 from cellule.loop_thread import Facade, LoopThread, check_may_block
@@ -437,6 +437,11 @@ class SyncSent(Facade[Sent]):
     def finished(self) -> bool:
         """See `Sent.finished`."""
         return self._inner.finished
+
+    @property
+    def batch(self) -> BatchResult | None:
+        """See `Sent.batch`."""
+        return self._inner.batch
 
     @property
     def steps(self) -> tuple[Stepped, ...]:
