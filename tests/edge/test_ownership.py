@@ -23,6 +23,7 @@ from tests.support.nodes import check_store, events_of, load_app
 HERE = Path(__file__).parent
 TALLY, PAY = (load_app(HERE.parent / "node_apps" / f"{name}.py") for name in ("tally", "pay"))
 TTL_S = 2.0
+UNDECIDED = {"host.outcome_unknown", "host.not_accepted", "host.not_owner", "host.world_lost"}
 
 numbers = count()
 
@@ -133,7 +134,9 @@ async def test_a_stopped_owner_answers_nothing_old_and_is_a_guest_when_it_goes_o
             await world.send(TALLY.Add("a", 1), id=f"meanwhile {number}")
         owner.signal(signal.SIGCONT)
         assert await owner.said() == "21"
-        assert await owner.ask("send first") == "duplicate"
+        while (told := await owner.ask("send first")) in UNDECIDED:
+            pass  # it has not heard yet; a client sends again, with the same id
+        assert told == "duplicate"
         assert await owner.ask("send as a guest") == "applied"
         assert await owner.ask("role") == "guest"
         assert node.is_owner
@@ -153,15 +156,10 @@ async def test_a_send_that_was_under_way_when_its_owner_stopped_is_told_once(add
         await node.wait_owner()
         await world.send(TALLY.Add("a", 1), id="meanwhile")
         owner.signal(signal.SIGCONT)
-        outcome = await owner.said()
-        assert outcome in (
-            "applied",
-            "duplicate",
-            "host.outcome_unknown",
-            "host.not_accepted",
-            "host.not_owner",
-        )
-        assert await owner.ask("send under way") in ("applied", "duplicate")
+        told = await owner.said()
+        while told in UNDECIDED:
+            told = await owner.ask("send under way")
+        assert told in ("applied", "duplicate")
         ids = [each.id for each in await events_of(node.node.engine, world.info)]
         assert ids.count("under way") == 1
 
@@ -177,7 +175,9 @@ async def test_an_owner_whose_loop_is_busy_stays_the_owner(address, started):
 
 async def test_of_nodes_that_start_at_once_one_owns(address, started):
     processes = [started() for _ in range(3)]
-    assert sorted([await each.said() for each in processes]) == ["guest", "guest", "owner"]
+    roles = [await each.said() for each in processes]
+    assert sorted(roles) == ["guest", "guest", "owner"]
+    processes.insert(0, processes.pop(roles.index("owner")))  # who owns makes the world
     for number, each in enumerate(processes):
         assert await each.ask(f"send {number}") == "applied"
     assert {await each.ask("read") for each in processes} == {"3"}
