@@ -59,10 +59,9 @@ async def own(folder):
 async def fork(folder):
     async with open_node(folder, TALLY.app) as node:
         await node.world("w")
-        child = os.fork()
-        if child == 0:
+        if os.fork() == 0:
+            say(os.getpid())
             signal.pause()
-        say(child)
         await asyncio.sleep(3_600)
 
 
