@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import FOLDER_AND_OBJECTS, KINDS, SHARED_KINDS, Place, folder_place, postgres_place
 from tests.support.servers.postgres import PostgresServer, missing_reason
+from tests.support.servers.s3 import S3Server
 
 # Processes that tests start import `tests.support` too.
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
@@ -27,3 +29,33 @@ def postgres_server():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
     with PostgresServer.create() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    """A running S3 server, one per test process."""
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(params=KINDS)
+async def place(request, tmp_path):
+    """An address of each kind, proven when the test ends; `KINDS` of an indirect parameter chooses some."""
+    made = made_place(request.param, request, tmp_path)
+    yield made
+    await made.prove()
+
+
+@pytest.fixture
+async def another_place(place, request, tmp_path):
+    """An address of another kind than `place` is, proven too."""
+    made = made_place(KINDS[(KINDS.index(place.kind) + 3) % len(KINDS)], request, tmp_path / "another")
+    yield made
+    await made.prove()
+
+
+def made_place(kind, request, folder) -> Place:
+    if kind not in SHARED_KINDS:
+        return folder_place(folder, objects=kind == FOLDER_AND_OBJECTS)
+    s3 = request.getfixturevalue("s3_server") if kind == SHARED_KINDS[1] else None
+    return postgres_place(request.getfixturevalue("postgres_server"), s3)

@@ -1,7 +1,8 @@
 """A node with effects under load, until it is killed; started by the tests beside it.
 
-`effects_child.py FOLDER LIFE URL` opens the folder, prints `open`, and places orders that are charged at
-URL, one after the other; it prints `ack ORDER` for each that was acknowledged, and never ends by itself.
+`effects_child.py PLACE LIFE URL` opens the store of a place, prints `open`, and places orders that are
+charged at URL, one after the other; it prints `ack ORDER` for each that was acknowledged, and never ends by
+itself.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-from cellule.assembly import Options
-from cellule.assembly import open as open_node
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from tests.support.nodes import load_app
+from tests.support.places import Place
 
 PAYMENTS = load_app(Path(__file__).parents[1] / "node_apps" / "payments.py")
 LIMITS = AdapterLimits(timeout_s=5, backoff_s=0.005, backoff_max_s=0.05, needs_grant=True)
@@ -25,9 +25,10 @@ def say(line):
     os.write(1, line.encode() + b"\n")
 
 
-async def main(folder, life, url):
-    options = Options(snapshot_bytes=40_000, adapters=[HttpAdapter(HttpOptions(limits=LIMITS))])
-    async with open_node(folder, app=PAYMENTS.app, options=options) as node:
+async def main(place, life, url):
+    options = {"snapshot_bytes": 40_000, "adapters": [HttpAdapter(HttpOptions(limits=LIMITS))]}
+    async with Place.of_words(place).open(PAYMENTS.app, **options) as node:
+        await node.wait_owner()
         world = await node.world("shop")
         say("open")
         number = 0

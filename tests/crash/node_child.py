@@ -1,8 +1,8 @@
 """A node under load, until it is killed; started by the tests beside it.
 
-`node_child.py FOLDER LIFE TASKS` opens the folder, prints `open`, and lets TASKS clients send one event after
-the other, each with an id of its own, `LIFE/TASK/NUMBER`. It prints `ack WORLD ID` for each that was
-acknowledged. Snapshots are frequent, and worlds leave memory now and then.
+`node_child.py PLACE LIFE TASKS` opens the store of a place, prints `open`, and lets TASKS clients send one
+event after the other, each with an id of its own, `LIFE/TASK/NUMBER`. It prints `ack WORLD ID` for each that
+was acknowledged. Snapshots are frequent, and worlds leave memory now and then.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import os
 import sys
 from pathlib import Path
 
-from cellule.assembly import Options
-from cellule.assembly import open as open_node
 from tests.support.nodes import load_app
+from tests.support.places import Place
 
 TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
 
@@ -46,11 +45,9 @@ async def let_go(node):
             await asyncio.sleep(0.02)
 
 
-async def main(folder, life, tasks):
-    options = Options(snapshot_bytes=60_000)
-    async with open_node(folder, app=TALLY.app, options=options) as node:
-        if not node.is_owner:
-            sys.exit("the folder is still owned")
+async def main(place, life, tasks):
+    async with Place.of_words(place).open(TALLY.app, snapshot_bytes=60_000) as node:
+        await node.wait_owner()  # on a shared store, until the session of the killed one is over
         say("open")
         async with asyncio.TaskGroup() as group:
             for task in range(int(tasks)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -11,10 +12,8 @@ from random import Random
 
 import pytest
 
-from cellule.modules.python import PythonPrograms
-from cellule.store.engines.sqlite import SqliteEngine
-from cellule.store.store import DATABASE
-from tests.support.nodes import check_store, events_of
+from tests.support.nodes import events_of
+from tests.support.places import FOLDER, FOLDER_AND_OBJECTS, POSTGRES_AND_S3
 
 pytestmark = pytest.mark.crash
 
@@ -25,16 +24,9 @@ TASKS = 16
 CHILD = Path(__file__).with_name("node_child.py")
 
 
-@pytest.fixture
-def programs():
-    loaded = PythonPrograms()
-    yield loaded
-    loaded.close()
-
-
-def run_and_kill(folder, life, moments):
+def run_and_kill(place, life, moments):
     """Let a child work until it acknowledged so many events, kill it, return all that it acknowledged."""
-    command = [sys.executable, str(CHILD), str(folder), str(life), str(TASKS)]
+    command = [sys.executable, str(CHILD), place.words(), str(life), str(TASKS)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wanted = moments.choice((0, 1, 3, 40, moments.randrange(400)))
     lines = []
@@ -55,14 +47,13 @@ def run_and_kill(folder, life, moments):
     return [(name.decode(), given.decode()) for _, name, given in (w for w in words if w[0] == b"ack")]
 
 
-async def check_folder(folder, programs, acknowledged):
+async def check_place(place, acknowledged):
     """Everything that was acknowledged is there once; of each client there is at most one event more."""
-    async with await SqliteEngine.open(folder / DATABASE) as engine:
-        report = await engine.check()
-        assert report.ok, report.problems
+    worlds = await place.prove()
+    async with place.store() as store:
         seen = defaultdict(list)
-        for info in await check_store(engine, programs):
-            ids = [each.id for each in await events_of(engine, info) if each.id is not None]
+        for info in worlds:
+            ids = [each.id for each in await events_of(store.engine, info) if each.id is not None]
             assert len(ids) == len(set(ids)), "an event is there twice"
             lost = {given for name, given in acknowledged if name == info.name} - set(ids)
             assert not lost, f"acknowledged and lost: {lost}"
@@ -78,12 +69,15 @@ async def check_folder(folder, programs, acknowledged):
             assert len(numbers) <= answered[client] + 1, "more than one event of a client was under way"
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
-async def test_a_killed_node_keeps_every_promise(tmp_path, programs, seed):
+RUNS_OF = [*((FOLDER, seed) for seed in range(RUNS)), (FOLDER_AND_OBJECTS, RUNS), (POSTGRES_AND_S3, RUNS + 1)]
+
+
+@pytest.mark.parametrize(("place", "seed"), RUNS_OF, indirect=["place"])
+async def test_a_killed_node_keeps_every_promise(place, seed):
     moments = Random(seed)
     acknowledged = []
     for life in range(KILLS):
-        acknowledged += run_and_kill(tmp_path / "data", life, moments)
+        acknowledged += await asyncio.to_thread(run_and_kill, place, life, moments)
         if not FULL or life % 5 == 4 or life == KILLS - 1:
-            await check_folder(tmp_path / "data", programs, acknowledged)
+            await check_place(place, acknowledged)
     assert acknowledged or KILLS < 3

@@ -21,10 +21,6 @@ ACKNOWLEDGED = 40
 GUEST = {"own": False, "perform": False}
 
 
-def address_of(place):
-    return parse_address(place.address, place.objects, credentials=place.store.credentials)
-
-
 async def proven(node):
     """Check and verify every world; return what its cells hold."""
     for info in await node.worlds():
@@ -50,13 +46,13 @@ async def test_a_backup_under_load_holds_all_that_was_acknowledged_and_is_restor
                 enough.set()
 
     backup = parse_address(str(tmp_path / "backup"))
-    async with cellule.open(place.address, TALLY.app, **place.opened(snapshot_bytes=4_000)) as node:
+    async with place.open(TALLY.app, snapshot_bytes=4_000) as node:
         world = await node.world("w")
         await world.send(TALLY.Keep("large", "y" * 30_000))
         senders = [asyncio.create_task(send(world, number)) for number in range(SENDERS)]
         await enough.wait()
         before = list(acknowledged)
-        copied = await copy(address_of(place), backup, Options(store=place.store))
+        copied = await copy(place.parsed, backup, Options(store=place.options))
         after = list(acknowledged)
         for sender in senders:
             sender.cancel()
@@ -67,9 +63,9 @@ async def test_a_backup_under_load_holds_all_that_was_acknowledged_and_is_restor
     async with cellule.open(backup.rows.path, TALLY.app) as node:
         counts = await proven(node)
         assert all(low <= count <= high + 1 for low, count, high in zip(before, counts, after, strict=True))
-    restored = await copy(backup, address_of(another_place), Options(store=another_place.store))
+    restored = await copy(backup, another_place.parsed, Options(store=another_place.options))
     assert restored.rows > 0
-    async with cellule.open(another_place.address, TALLY.app, **another_place.opened()) as node:
+    async with another_place.open(TALLY.app) as node:
         assert await proven(node) == counts
         world = await node.world("w")
         assert (await world.cell(TALLY.shelf, "large").state()).text == "y" * 30_000
@@ -77,17 +73,17 @@ async def test_a_backup_under_load_holds_all_that_was_acknowledged_and_is_restor
 
 
 async def test_what_waits_in_an_inbox_is_restored_in_its_order(place, another_place, tmp_path):
-    async with cellule.open(place.address, TALLY.app, **place.opened()) as node:
+    async with place.open(TALLY.app) as node:
         await node.world("w")
-    async with cellule.open(place.address, TALLY.app, **place.opened(**GUEST)) as node:
+    async with place.open(TALLY.app, **GUEST) as node:
         world = await node.world("w")
         for number in range(5):
             await world.send(TALLY.Keep("a", f"first {number}"), id=f"f{number}", wait="durable")
-    await copy(address_of(place), address_of(another_place), Options(store=another_place.store))
-    async with cellule.open(another_place.address, TALLY.app, **another_place.opened(**GUEST)) as node:
+    await copy(place.parsed, another_place.parsed, Options(store=another_place.options))
+    async with another_place.open(TALLY.app, **GUEST) as node:
         world = await node.world("w")
         await world.send(TALLY.Keep("a", "later"), id="later", wait="durable")
-    async with cellule.open(another_place.address, TALLY.app, **another_place.opened()) as node:
+    async with another_place.open(TALLY.app) as node:
         world = await node.world("w")
         while (await world.cell(TALLY.shelf, "a").view()).version < 6:  # noqa: ASYNC110 - the inbox tells nobody
             await asyncio.sleep(0.01)

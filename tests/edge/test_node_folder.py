@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,13 @@ from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.errors import OutcomeUnknown, Rejected, Unavailable
 from cellule.host.own.folder import FolderLock
-from cellule.kernel.state.ledger import Budget
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
 from cellule.store.store import DATABASE, StoreOptions
 from cellule.values.cbor import encode
+from tests.support.changed_apps import FIRST
 from tests.support.nodes import check_store, events_of, load_app
 
 HERE = Path(__file__).parent
@@ -58,30 +58,6 @@ async def answer(process):
     text = await asyncio.to_thread(process.communicate)
     assert process.returncode == 0
     return text[0].split()
-
-
-async def test_a_world_is_there_again_after_a_restart(folder):
-    async with open_node(folder, TALLY.app) as node:
-        await (await node.world("w")).send(TALLY.Add("a", 1), id="one")
-    async with open_node(folder, TALLY.app) as node:
-        world = await node.world("w")
-        assert await world.cell(TALLY.account, "a").state() == TALLY.Account(1, 1)
-        assert (await world.send(TALLY.Add("a", 1), id="one")).duplicate
-
-
-async def test_the_stored_code_runs_without_the_app(folder):
-    async with open_node(folder, TALLY.app) as node:
-        await (await node.world("w")).send(TALLY.Add("a", 1))
-    async with open_node(folder) as node:
-        world = await node.world("w")
-        await world.send(("Add", {"account": "a", "amount": 2}))
-        assert await world.cell("tally/account", "a").state() == {"count": 2, "total": 3}
-        with pytest.raises(Rejected) as caught:
-            await world.send(("Adds", {}))
-        assert (caught.value.code, "Add" in str(caught.value)) == ("host.no_event", True)
-        with pytest.raises(Rejected) as caught:
-            await node.create_world("v")
-        assert caught.value.code == "host.no_app"
 
 
 async def test_a_second_process_reads_and_enqueues_while_the_owner_works(folder):
@@ -226,48 +202,6 @@ async def test_a_forked_child_does_not_keep_the_lock(folder):
         owner.stdout.close()
 
 
-async def test_two_hundred_tasks_share_a_node_while_worlds_leave_and_return(folder):
-    options = Options(snapshot_bytes=100_000)
-    async with open_node(folder, TALLY.app, options=options) as node:
-        worlds = [await node.world(f"w{number}") for number in range(3)]
-
-        async def send(task):
-            world = worlds[task % 3]
-            for number in range(10):
-                await world.send(TALLY.Add(f"k{task % 11}", 1), id=f"{task}/{number}")
-
-        async def let_go():
-            while True:
-                for world in worlds:
-                    await node.node.release(world.info)
-                    await asyncio.sleep(0)
-
-        releasing = asyncio.create_task(let_go())
-        await asyncio.gather(*(send(task) for task in range(200)))
-        releasing.cancel()
-        with suppress(asyncio.CancelledError):
-            await releasing
-        total = 0
-        for world in worlds:
-            for number in range(11):
-                state = await world.cell(TALLY.account, f"k{number}").state()
-                total += 0 if state is None else state.count
-        assert total == 2_000
-
-
-async def test_a_world_larger_than_its_memory_spills_and_is_the_same(folder):
-    budget = Budget(hot_cells_max=50, dirty_bytes_max=20_000, nodes_bytes_max=20_000)
-    async with open_node(folder, TALLY.app, options=Options(budget=budget)) as node:
-        world = await node.world("w")
-        for _ in range(3):
-            await world.send_many([TALLY.Add(f"k{number}", 1) for number in range(1_500)])
-        ledger = (await node.node.hosted(world.info)).world.ledger
-        assert ledger.spill is not None
-        assert ledger.modules["tally/account"].live.dirty_bytes <= 20_000
-        assert (await world.cell(TALLY.account, "k7").state()).count == 3
-    assert [each.name for each in folder.iterdir() if each.name.startswith("scratch")] == []
-
-
 # What cannot be opened
 
 
@@ -348,87 +282,6 @@ async def again(world, event, given):
             return await world.send(event, id=given)
         except Unavailable:
             await asyncio.sleep(0)
-
-
-# Changed apps
-
-FIRST = """
-    import msgspec
-    from cellule.app import App, Step
-
-    app = App("change")
-
-    @app.event(key="name")
-    class Ping(msgspec.Struct, frozen=True):
-        name: str
-        weight: int = 1
-
-    class Count(msgspec.Struct, frozen=True):
-        total: int = 0
-
-    @app.reducer
-    def count(state: Count | None, event: Ping) -> Step[Count]:
-        return Step(Count((state or Count()).total + event.weight))
-"""
-
-
-@pytest.fixture
-def versions(tmp_path, monkeypatch):
-    """Apps of the same name in folders of their own: `versions("one", text)`."""
-    made = []
-
-    def make(name, text):
-        place = tmp_path / "apps" / name
-        place.mkdir(parents=True)
-        (place / f"change_{name}.py").write_text(textwrap.dedent(text))
-        made.append(f"change_{name}")
-        return load_app(place / f"change_{name}.py")
-
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield make
-    for name in made:
-        sys.modules.pop(name, None)
-
-
-async def test_a_compatible_change_is_deployed_and_journaled(folder, versions):
-    first = versions("first", FIRST)
-    second = versions("second", FIRST.replace("+ event.weight", "+ 10 * event.weight"))
-    async with open_node(folder, first.app) as node:
-        await (await node.world("w")).send(first.Ping("a"))
-    async with open_node(folder, second.app, deploy="require") as node:
-        with pytest.raises(Rejected) as caught:
-            await node.world("w")
-        assert caught.value.code == "host.deploy_required"
-    async with open_node(folder, second.app, deploy="never") as node:
-        world = await node.world("w")
-        await world.send(second.Ping("a"))
-        assert (await world.cell(second.count, "a").state()).total == 2
-    async with open_node(folder, second.app) as node:
-        world, same = await asyncio.gather(node.world("w"), node.world("w"))
-        await world.send(second.Ping("a"))
-        assert (await same.cell(second.count, "a").state()).total == 12
-        eras = (await node.node.hosted(world.info)).world.ledger.eras
-        assert len(eras) == 2
-
-
-async def test_an_incompatible_change_is_refused_with_the_difference_and_changes_nothing(folder, versions):
-    first = versions("first", FIRST)
-    other = versions("other", FIRST.replace("total: int = 0", "total: str = ''").replace(
-        "(state or Count()).total + event.weight", "(state or Count()).total + str(event.weight)"
-    ))  # fmt: skip
-    async with open_node(folder, first.app) as node:
-        world = await node.world("w")
-        await world.send(first.Ping("a"))
-        before = await world.head()
-    async with open_node(folder, other.app) as node:
-        with pytest.raises(Rejected) as caught:
-            await node.world("w")
-        assert "total" in str(caught.value)
-    async with open_node(folder) as node:
-        world = await node.world("w")
-        assert await world.head() == before
-        await world.send(("Ping", {"name": "a"}))
-        assert await world.cell("count", "a").state() == {"total": 2}
 
 
 async def test_a_script_that_opens_a_node_at_its_top_level_is_refused_with_a_hint(tmp_path):

@@ -115,9 +115,7 @@ class Town:
         if self.left and chance.chance(0.6):
             name = self.left[0]
             async with asyncio.timeout(60):
-                await world.send(
-                    ERRANDS.EffectRequest(name, 1 + 5 * int(name[1:]) % 13), id=name, wait="durable"
-                )
+                await world.send(ERRANDS.Asked(name, 1 + 5 * int(name[1:]) % 13), id=name, wait="durable")
             self.reached["asked"] += 1
             self.left = [each for each in self.left if each != name]
             return

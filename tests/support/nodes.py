@@ -43,6 +43,7 @@ from cellule.sources import Clock, Entropy, SystemClock, uuid7
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
+from cellule.store.object_store import ObjectStore
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cid import Cid
 
@@ -107,14 +108,16 @@ async def open_node(
         yield cellule
 
 
-async def check_store(engine: Engine, programs: Programs) -> list[WorldInfo]:
+async def check_store(
+    engine: Engine, programs: Programs, objects: ObjectStore | None = None
+) -> list[WorldInfo]:
     """Prove every world of a store; raises at the first thing that is wrong."""
     entropy = SeededEntropy(0, "check")
     directory = Directory(engine, SystemClock(), entropy)
     loader = Loader(engine, programs, SystemClock(), entropy, Budget(), None, None, 0)
     found: list[WorldInfo] = []
     for universe in await directory.universes():
-        cas = Cas(engine, universe.id, entropy=entropy)
+        cas = Cas(engine, universe.id, objects=objects, entropy=entropy)
         for info in await directory.worlds(universe.id):
             await check_world(loader, info, cas)
             verified = await verify_world(loader, info, cas)
