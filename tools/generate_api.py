@@ -42,6 +42,8 @@ HANDLES = {
     "Sent": "cellule.host.inbox.sends",
     "Applied": "cellule.host.ingress.handles",
     "CellView": "cellule.host.ingress.handles",
+    "CellPage": "cellule.host.read.cell_list",
+    "ListedCell": "cellule.host.read.cell_list",
     "Version": "cellule.host.read.reader",
 }
 INSIDE = {  # public for other parts of Cellule only

@@ -30,6 +30,7 @@ from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import UniverseInfo, WorldInfo
 from cellule.host.own.ownership import SessionInfo
+from cellule.host.read.cell_list import CellPage
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.reader import Version
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
@@ -246,6 +247,25 @@ class SyncWorld(Facade[WorldHandle]):
     def cell(self, module: Any, key: Any = b"") -> SyncCell:
         """The handle of a cell, whether it exists or not."""
         return SyncCell(self._thread, self._inner.cell(module, key))
+
+    def cells(
+        self,
+        module: Any,
+        *,
+        prefix: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        after: Any = None,
+        limit: int = 100,
+    ) -> CellPage:
+        """A module's cells in the order of their keys, a page at a time, as of what is durable.
+
+        `prefix` is of text or bytes, as the keys are; `start` and `end` are keys, the first in the range and
+        the first beyond it. `after=page.next` gives the page that follows.
+        """
+        return self._thread.call(
+            lambda: self._inner.cells(module, prefix=prefix, start=start, end=end, after=after, limit=limit)
+        )
 
     def head(self) -> Head:
         """The newest durable frame."""

@@ -117,6 +117,19 @@ class TypedKey:
         wire = self._wire(data)
         return wire if self._codec is None else self._codec.from_wire(wire)
 
+    def prefix_bytes(self, prefix: str | bytes) -> bytes:
+        """What the bytes of all keys with this prefix begin with."""
+        kind = None if self._form is None else self._form.kind
+        if kind is t.Text and isinstance(prefix, str):
+            return prefix.encode()
+        if kind is t.Bytes and isinstance(prefix, bytes):
+            return prefix
+        raise Rejected(
+            "app.key_prefix", "{prefix} is no prefix of keys of {module}, whose keys are {kind}.",
+            prefix=shown_value(prefix), module=self._module, kind="none" if kind is None else kind.__name__,
+            hint="Keys of text have prefixes of text, keys of bytes those of bytes; others have ranges only.",
+        )  # fmt: skip
+
     def text(self, data: bytes) -> str:
         """The key for people, as `from_text` reads it back."""
         if self._form is None:

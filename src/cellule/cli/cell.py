@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.json import JSON
 
-from cellule.cli.cell_list import list_cells
+from cellule.cli.cell_list import Wanted, list_cells
 from cellule.cli.cell_versions import history_json, version_line
 from cellule.cli.controls import Timeout, Why, perform_on
 from cellule.cli.correlation import Correlation, correlations
@@ -41,11 +41,14 @@ At = Annotated[str | None, typer.Option(help="A height, or a time such as 2026-0
 async def list_(
     session: Session,
     module: Annotated[str | None, typer.Argument(help="Only cells of this module.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Only keys (of text) that begin with this.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="Only this key and those after it.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Only keys before this one.")] = None,
     limit: Annotated[int, typer.Option(help="Cells a page has at most.", min=1, max=PAGE_MAX)] = 50,
     after: Annotated[str | None, typer.Option(help="The cursor of the page before.")] = None,
 ) -> None:
-    """List cells, a page at a time, as of the newest durable beat."""
-    await list_cells(session, module, limit, after)
+    """List cells in the order of their keys, a page at a time, as of the newest durable beat."""
+    await list_cells(session, Wanted(module, prefix, start, end), limit, after)
 
 
 @app.command()
@@ -240,8 +243,8 @@ async def _no_cell(
 ) -> Rejected:
     """There is no such cell: name those with keys like it."""
     name = await renderer.key(cell.module, cell.key)
-    page = await (await list_world(world.follower)).page(cell.module, START, PAGE_MAX)
-    known = [await renderer.key(cell.module, each.key) for each in page.cells]
+    page = await (await list_world(world.follower)).page(cell.module, START, None, PAGE_MAX)
+    known = [await renderer.key(cell.module, key) for key, _ in page.entries]
     return Rejected(
         "cli.no_cell", "there is no cell {module} {key} in world {world}{when}",
         module=cell.module, key=name, world=world.name,

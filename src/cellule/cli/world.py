@@ -176,7 +176,7 @@ async def _described(
 ) -> dict[str, Any]:
     head = await read_head(node.node.engine, info)
     [baseline] = await node.node.engine.read([keys.world_baseline(info.universe, info.id)])
-    counts = listing.counts
+    counts = await listing.counts()
     modules = [
         {
             "name": module.name, "cells": counts.get(base, 0), "events": sorted(module.events),

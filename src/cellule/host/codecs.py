@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Protocol
 
 from cellule.app.built_app import Built
+from cellule.app.keys import TypedKey
 from cellule.errors import Rejected
 from cellule.kernel.items import BareEvent
 from cellule.kernel.manifest.model import Manifest
@@ -38,6 +39,9 @@ class WorldCodecs(Protocol):
 
     def key(self, base: str, key: Any) -> bytes:
         """A cell's key as bytes."""
+
+    def typed_key(self, base: str) -> TypedKey:
+        """The keys of a module: from and to values, bytes and text."""
 
     def state(self, base: str, era: Manifest, data: bytes) -> Any:
         """A cell's state for the caller."""
@@ -73,6 +77,10 @@ class AppCodecs:
         if self.built.manifest.modules[base].key is None:
             return b""
         return self.built.key_bytes(base, key)
+
+    def typed_key(self, base: str) -> TypedKey:
+        """See `WorldCodecs.typed_key`."""
+        return self.built.key(base)
 
     def state(self, base: str, era: Manifest, data: bytes) -> Any:
         """See `WorldCodecs.state`; a state of another era's schema comes as plain values."""
@@ -133,6 +141,10 @@ class StoredCodecs:
         if isinstance(key, bytes):
             return key
         return key_bytes(from_json(key, module.key, self.manifest.schemas), module.key, self.manifest.schemas)
+
+    def typed_key(self, base: str) -> TypedKey:
+        """See `WorldCodecs.typed_key`."""
+        return TypedKey(self.manifest, self.manifest.modules[base], None)
 
     def state(self, base: str, era: Manifest, data: bytes) -> Any:
         """See `WorldCodecs.state`."""

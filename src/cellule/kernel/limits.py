@@ -29,6 +29,8 @@ HELD_RELEASE_MAX = 1_000  # cells a beat brings back when their module is below 
 IDEMPOTENCY_FORGET_PER_ADD = 2  # old idempotency keys forgotten for each new one
 RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control tells how many are left
 
+CELL_PAGE_BYTES = 8_000_000  # states that one page of cells holds; the cell that exceeds it is its last
+
 STATE_INLINE_RECORD_MAX = 4_096  # format: longer states are blocks of their own, linked from the record
 PARAMS_INLINE_MAX = 1_024  # format: longer params and remembered receipts are linked blocks
 STATE_INLINE_INDEX_MAX = 512  # format: longer states are linked from the cell entry

@@ -134,11 +134,6 @@ class JournalView:
         self._catch_up()
         return self._by_cell.get(cell, [])
 
-    def cells(self, base: str) -> list[bytes]:
-        """The keys of all cells of a module that ever took a step."""
-        self._catch_up()
-        return [key for name, key in self._by_cell if name == base]
-
     def intents(self) -> list[IntentRow]:
         """All requests for effects."""
         self._catch_up()

@@ -19,6 +19,7 @@ from cellule.kernel.need import Need, Nodes, Pause, drive
 from cellule.kernel.program import Programs
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.prove.verify import Verifier
+from cellule.kernel.state.cell_pages import page_of_cells
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.world import World as Kernel
 from cellule.testing.entropy import SeededEntropy
@@ -27,6 +28,7 @@ from cellule.values.cid import Cid
 SNAPSHOTS_KEPT_MAX = 8
 BEATS_MAX = 100_000
 INTENTS_PAGE = 1_000
+CELLS_PAGE = 1_000
 
 
 class MemoryHost:
@@ -111,6 +113,17 @@ class MemoryHost:
             answer = self._kernel.resume(self.fetch(answer.cids))
         entry: Entry | None = answer
         return entry
+
+    def cells(self, base: str, begin: bytes = b"", end: bytes | None = None) -> list[tuple[bytes, Entry]]:
+        """A module's cells with keys of `[begin, end)`, as of the newest beat, in the order of their keys."""
+        ledger = self._kernel.ledger
+        found: list[tuple[bytes, Entry]] = []
+        following: bytes | None = begin
+        while following is not None:
+            walk = page_of_cells(ledger, base, following, end, CELLS_PAGE, with_states=False)
+            entries, following = drive(walk, ledger.nodes, self.fetch)
+            found += entries
+        return found
 
     def _beat(self, items: Sequence[Item]) -> Beat:
         answer = self._kernel.beat(items, self.now_ns, self._entropy.bytes(16))

@@ -20,6 +20,8 @@ from typing import Any
 from cellule.app import App, Built
 from cellule.app.builder import revise
 from cellule.errors import CelluleError, Rejected, StepFailed
+from cellule.host.codecs import AppCodecs
+from cellule.host.read.cell_list import KeyRange
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
 from cellule.modules.python import check_not_loading
@@ -225,9 +227,16 @@ class World:
         """The cell of a reducer that has this key; a reducer without keys has one cell."""
         return Cell(self.chronicle, self.built.base(reducer), self.built.key_bytes(reducer, key))
 
-    def cells(self, reducer: Reducer) -> list[Cell]:
-        """All cells of a reducer that have a state, in the order of their first steps."""
-        return list(self._existing(self.built.base(reducer)))
+    def cells(
+        self, reducer: Reducer, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None
+    ) -> list[Cell]:
+        """The cells of a reducer that have a state, in the order of their keys.
+
+        `prefix` is of text or bytes, as the keys are; `start` is the first key, `end` the first beyond.
+        """
+        base = self.built.base(reducer)
+        begin, until = KeyRange(prefix, start, end).of(AppCodecs(self.built), base)
+        return list(self._existing(base, begin, until))
 
     def state(self, reducer: Reducer, key: Any = None) -> Any:
         """The state of a cell, or None."""
@@ -298,11 +307,10 @@ class World:
             found["key"] = self.built.key_bytes(reducer, key)
         return found
 
-    def _existing(self, base: str) -> Iterator[Cell]:
-        for key in self.chronicle.journal.cells(base):
-            cell = Cell(self.chronicle, base, key)
-            if cell.exists:
-                yield cell
+    def _existing(self, base: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[Cell]:
+        for key, entry in self.host.cells(base, begin, end):
+            if entry.state is not None:
+                yield Cell(self.chronicle, base, key)
 
 
 def build_for_tests(app: App, live: bool | None) -> Built:

@@ -59,7 +59,27 @@ def test_a_wrong_module_gets_suggestions(shop: Cellule) -> None:
     assert "order" in error["hint"]
 
 
-@pytest.mark.parametrize("cursor", ["x", "shop/order:zz", "shop/order:0", "shop/tally:"])
+def test_a_list_takes_a_prefix_and_a_range_of_keys(shop: Cellule) -> None:
+    def keys(*options: str) -> list[str]:
+        return [each["key"] for each in shop("cell", "list", "order", *options, "--json").json["cells"]]
+
+    for key in ("p1", "o10", "a"):
+        shop("event", "send", "Placed", json.dumps({"order_id": key, "total": 1}))
+    assert keys() == ["a", "o1", "o10", "o2", "p1"]
+    assert keys("--prefix", "o1") == ["o1", "o10"]
+    assert keys("--from", "o10", "--to", "p1") == ["o10", "o2"]
+    page = shop("cell", "list", "order", "--prefix", "o", "--limit", "2", "--json").json
+    assert [each["key"] for each in page["cells"]] == ["o1", "o10"]
+    assert keys("--prefix", "o", "--after", page["next"]) == ["o2"]
+
+
+def test_a_range_needs_a_module_and_a_prefix_keys_of_text(shop: Cellule) -> None:
+    assert shop("cell", "list", "--prefix", "o", "--json", code=2).error["code"] == "cli.usage"
+    error = shop("cell", "list", "parcels", "--prefix", "o", "--json", code=1).error
+    assert error["code"] == "app.key_prefix"
+
+
+@pytest.mark.parametrize("cursor", ["x", "shop/order:zz", f"shop/order:{'00' * 600}", "shop/tally:"])
 def test_a_cursor_that_is_none_is_a_usage_error(shop: Cellule, cursor: str) -> None:
     assert shop("cell", "list", "order", "--after", cursor, "--json", code=2).error["code"] == "cli.usage"
 

@@ -311,6 +311,17 @@ def test_all_cells_of_a_reducer_are_listed(world):
     assert [cell.key for cell in world.cells(total)] == ["a", "c"]
 
 
+def test_cells_are_listed_in_the_order_of_their_keys_by_prefix_and_range(world):
+    world.send_many([Added(key) for key in ("b2", "a", "b10", "b1", "ä", "c", "Z")])
+    keys = ["Z", "a", "b1", "b10", "b2", "c", "ä"]
+    assert [cell.key for cell in world.cells(total)] == keys
+    assert [cell.key for cell in world.cells(total, prefix="b1")] == ["b1", "b10"]
+    assert [cell.key for cell in world.cells(total, start="b10", end="c")] == ["b10", "b2"]
+    assert [cell.key for cell in world.cells(total, prefix="b", start="b2")] == ["b2"]
+    world.restart()
+    assert [cell.key for cell in world.cells(total)] == keys
+
+
 def test_long_states_are_read_back(make_world):
     def long(state: Log | None, event: Added) -> Log:
         return Log([*(state or Log()).lines, "x" * 6_000])

@@ -25,6 +25,7 @@ from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
 from cellule.host.node import Node
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.read.cell_list import CellPage, KeyRange, read_cells
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.effects.schedules import check_schedule, list_schedules, preview_schedule
 from cellule.host.read.follower import Follower
@@ -169,6 +170,18 @@ class WorldHandle:
         """The handle of a cell, whether it exists or not."""
         base = self.types.module(module)
         return CellHandle(self, base, self.types.key(base, key))
+
+    async def cells(
+        self, module: Any, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None,
+        after: Any = None, limit: int = 100,
+    ) -> CellPage:  # fmt: skip
+        """A module's cells in the order of their keys, a page at a time, as of what is durable.
+
+        `prefix` is of text or bytes, as the keys are; `start` and `end` are keys, the first in the range and
+        the first beyond it. `after=page.next` gives the page that follows.
+        """
+        within = KeyRange(prefix, start, end, after)
+        return await read_cells(self._reader, self.types, self.types.module(module), within, limit)
 
     async def head(self) -> Head:
         """The newest durable frame."""

@@ -41,6 +41,7 @@ from cellule.host.run.snapshots import Snapshots
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import Beat, ControlItem
 from cellule.kernel.need import Need
+from cellule.kernel.state.cell_pages import count_cells
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy
@@ -150,7 +151,7 @@ class WorldRunner:
 
     async def count(self, base: str) -> int:
         """How many cells a module has."""
-        found: int = await self.ask(self.world.ledger.cells(base).live.count)
+        found: int = await self.ask(lambda: count_cells(self.world.ledger, base))
         return found
 
     async def find(self, dedupe_key: bytes) -> int | None:

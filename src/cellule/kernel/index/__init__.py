@@ -11,7 +11,7 @@ from __future__ import annotations
 from cellule.kernel.index.check import check
 from cellule.kernel.index.chunk import CELLS, LISTS, Shape, Value
 from cellule.kernel.index.compare import Changes, diff
-from cellule.kernel.index.keys import pair_key, pair_of
+from cellule.kernel.index.keys import pair_key, pair_of, prefix_end
 from cellule.kernel.index.layer import MISSING, Spill
 from cellule.kernel.index.live import LiveIndex
 from cellule.kernel.index.ordered import OrderedIndex
@@ -35,6 +35,7 @@ __all__ = [
     "lookup",
     "pair_key",
     "pair_of",
+    "prefix_end",
     "scan",
     "scan_all",
     "update",

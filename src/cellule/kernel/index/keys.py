@@ -1,4 +1,4 @@
-"""Keys of lists: byte strings whose order is the order of what they stand for."""
+"""Keys of indexes: byte strings, compared as bytes. A pair key sorts by two numbers; a prefix is a range."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ def pair_of(key: bytes) -> tuple[int, int]:
     if len(key) != 2 * _WIDTH:
         raise Corrupted("kernel.pair_key_damaged", "key {key} is not two 64-bit numbers", key=key)
     return int.from_bytes(key[:_WIDTH], "big"), int.from_bytes(key[_WIDTH:], "big")
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The first key after all that begin with `prefix`; None where there is none.
+
+    >>> prefix_end(b"ab")
+    b'ac'
+    """
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None

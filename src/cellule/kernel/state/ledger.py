@@ -85,6 +85,13 @@ class Cells:
             count=count,
         )
 
+    def rest(self) -> None:
+        """Have the index hold the cells at work, too, as they are between two beats; they go on working."""
+        for key, slot in self.slots.items():
+            entry = slot.at_rest() if slot.loaded else None
+            if entry is not None:
+                self.live.put(key, entry)
+
     def slot(self, key: bytes) -> Slot:
         """The slot of `key`, made on first touch."""
         slot = self.slots.get(key)

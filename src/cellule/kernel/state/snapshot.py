@@ -53,10 +53,7 @@ class SnapshotJob:
         """Fix everything small now, and freeze the layers that are written in slices."""
         ledger = self._ledger
         for cells in ledger.modules.values():
-            for key, slot in cells.slots.items():
-                entry = slot.at_rest() if slot.loaded else None
-                if entry is not None:
-                    cells.live.put(key, entry)
+            cells.rest()
             cells.live.freeze()
         book = ledger.book
         for index in (ledger.timers, ledger.stopped, ledger.dead_letters, book.open, book.keys, book.ages):
