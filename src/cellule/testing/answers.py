@@ -206,10 +206,9 @@ class Cell:
 
     @property
     def reason(self) -> str:
-        """Why it stopped; empty if it did not."""
-        entry = self._entry()
-        found: str = "" if entry is None else entry.get("text", "")
-        return found
+        """What it waits for, or why it stopped; empty if it does not exist."""
+        reasons = self._chronicle.reasons((self._base, self._key))
+        return reasons[0].beside_status if reasons else ""
 
     @property
     def queue(self) -> Events:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from cellule.app import Built
 from cellule.kernel.journal.codes import HALTED, SKIPPED
 from cellule.kernel.state.cells import Entry
+from cellule.kernel.state.wait_reasons import Reason
 from cellule.testing.answers import Events, Failure
 from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
 from cellule.testing.memory_host import MemoryHost
@@ -63,6 +64,10 @@ class Chronicle:
     def entry(self, cell: Target) -> Entry | None:
         """A cell as it is now."""
         return self._host.look(*cell)
+
+    def reasons(self, cell: Target) -> tuple[Reason, ...]:
+        """What a cell waits for."""
+        return self._host.reasons(*cell)
 
     def state(self, base: str, era: int, data: bytes) -> Any:
         """A state that was written in that era."""

@@ -21,6 +21,7 @@ from cellule.kernel.prove.check import Position, check_frames, check_snapshot, r
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.state.cell_pages import page_of_cells
 from cellule.kernel.state.cells import Entry
+from cellule.kernel.state.wait_reasons import Reason, reasons_in
 from cellule.kernel.world import World as Kernel
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cid import Cid
@@ -124,6 +125,11 @@ class MemoryHost:
             entries, following = drive(walk, ledger.nodes, self.fetch)
             found += entries
         return found
+
+    def reasons(self, base: str, key: bytes) -> tuple[Reason, ...]:
+        """What a cell waits for; nothing where there is none."""
+        ledger = self._kernel.ledger
+        return drive(reasons_in(ledger, base, key), ledger.nodes, self.fetch) or ()
 
     def _beat(self, items: Sequence[Item]) -> Beat:
         answer = self._kernel.beat(items, self.now_ns, self._entropy.bytes(16))

@@ -232,7 +232,7 @@ def test_a_halted_cell_keeps_its_queue_until_it_is_resumed(make_world):
     FIXED["yes"] = True
     world.resume(careful, "a")
     assert world.state(careful, "a") == Total(2)
-    assert (cell.status, cell.reason, cell.queue) == ("waiting", "", [])
+    assert (cell.status, cell.reason, cell.queue) == ("waiting", "an event", [])
     assert broken.status == "failed"  # its other cell is still halted
     assert waiting.status == "waiting"
 

@@ -6,7 +6,7 @@ elsewhere it goes through the inbox, and `applied` and `reply` read the journal 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,6 +34,7 @@ from cellule.host.read.reader import Reader, Version
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.state.wait_reasons import reason_of
 from cellule.store import keys
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
@@ -428,21 +429,25 @@ class CellHandle:
         if found is None:
             return None
         entry, era, data = found
-        more: Mapping[str, Any] = entry.extras or {}
-        reason = more.get("text", "")
-        if "status" not in more:
-            intents = more.get("intents") if at is None else None
-            reason = await self._world._effects.waits(intents) if intents else "an event"  # noqa: SLF001
+        if at is None:
+            reason = await self._world._effects.reason(self.module, self.key)  # noqa: SLF001
+        else:
+            stopped = reason_of(entry, is_ready=True, paused=False)
+            reason = "" if stopped is None else stopped.beside_status
         state = None if data is None else self._world.types.state(self.module, era, data)
         return CellView(
             state, entry.version, entry.born, entry.era, entry.active_ns, entry.last,
-            more.get("status", "waiting"), reason, len(more.get("queue", ())), entry.size,
+            entry.get("status", "waiting"), reason, len(entry.get("queue", ())), entry.size,
         )  # fmt: skip
 
     async def state(self, *, at: int | datetime | None = None) -> Any:
         """The cell's state now, or as of a height or an aware time; None where there is none."""
-        found = await self.view(at=at)
-        return None if found is None else found.state
+        if isinstance(at, datetime):
+            at = await self._world.height_at(at)
+        found = await self._world._reader.cell(self.module, self.key, at)  # noqa: SLF001
+        if found is None or found[2] is None:
+            return None
+        return self._world.types.state(self.module, found[1], found[2])
 
     async def history(self, *, limit: int = HISTORY_MAX) -> list[Version]:
         """The cell's steps, newest first."""

@@ -6,7 +6,7 @@ why; what only concerns the outbox changes rows, expecting what was read. Nothin
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
@@ -30,6 +30,7 @@ from cellule.host.read.reader import Reader
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import IntentRecord
 from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.wait_reasons import RECEIPT
 from cellule.store import keys
 from cellule.store.engine import Batch
 
@@ -103,14 +104,17 @@ class WorldEffects:
             view = await self._opened.view(opened, await self._reader.frame(height))
         return await self._past.detail(height, view, progress)
 
-    async def waits(self, heights: Sequence[int]) -> str:
-        """What a cell waits for that has these intents open."""
-        opened = await self._opened.at(heights[0])
-        if opened is None:
-            return "an event"
-        view = await self._opened.view(opened, await self._reader.frame(heights[0]))
-        more = f", and {len(heights) - 1} more" if len(heights) > 1 else ""
-        return f"{view.kind}: {view.reason}{more}"
+    async def reason(self, base: str, key: bytes) -> str:
+        """What a cell waits for, with what the outbox says where that is a receipt."""
+        reasons = await self._reader.reasons(base, key)
+        if not reasons:
+            return ""
+        text = reasons[0].beside_status
+        opened = await self._opened.at(reasons[0].since) if reasons[0].what == RECEIPT else None
+        if opened is not None:
+            view = await self._opened.view(opened, await self._reader.frame(opened.height))
+            text = f"{view.kind}: {view.reason}"
+        return f"{text}, and {len(reasons) - 1} more" if len(reasons) > 1 else text
 
     async def letters(self, limit: int, after: int) -> list[Letter]:
         """Dead letters above a height."""

@@ -18,7 +18,6 @@ from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import JournalReader
-from cellule.host.run.deliveries import stop_reason
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, Stepped
 from cellule.kernel.journal.codes import OK, Status
@@ -37,6 +36,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.dedupe import dedupe_key
+from cellule.kernel.state.wait_reasons import Reason, reason_of, reasons_in
 from cellule.kernel.world import World
 from cellule.store import keys
 from cellule.values.cid import Cid
@@ -178,16 +178,19 @@ class Reader:
 
     async def _parking(self, cells: set[tuple[str, bytes]], height: int) -> Parking | None:
         """Why the first of these cells that keeps the event at `height` does not run, if it does not."""
+        paused = (await self._world()).ledger.paused
         for base, key in sorted(cells):
             entry = await self._entry(base, key)
-            more = (None if entry is None else entry.extras) or {}
-            if not any(message.height == height for message in more.get("queue", ())):
+            if entry is None or all(message.height != height for message in entry.get("queue", ())):
                 continue
-            if "status" in more:
-                return base, key, stop_reason(entry)
-            if (await self._world()).ledger.paused:
-                return base, key, "the world is paused"
+            reason = reason_of(entry, is_ready=False, paused=paused)
+            if reason is not None:
+                return base, key, str(reason)
         return None
+
+    async def reasons(self, base: str, key: bytes) -> tuple[Reason, ...]:
+        """What a cell waits for; nothing where there is no such cell."""
+        return (await self.ask(lambda world: reasons_in(world.ledger, base, key))) or ()
 
     async def await_event(self, given: Any, after: int, row: bytes) -> tuple[int, bool]:
         """Where an event from an inbox row was admitted or refused above `after`, and False.

@@ -10,8 +10,9 @@ from __future__ import annotations
 from cellule.host.inbox.sends import Sent
 from cellule.kernel.items import LATER, Admitted, BatchResult, Beat, Duplicate, RefusedItem
 from cellule.kernel.journal.codes import HALTED, PARKED
-from cellule.kernel.state.cells import Entry, Slot
+from cellule.kernel.state.cells import Slot, ghost
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.wait_reasons import reason_of
 
 
 class Deliveries:
@@ -85,17 +86,12 @@ class Deliveries:
         """The events that wait for something only a person or a deploy can do."""
         kept: list[Sent] = []
         for height, sent in list(self.open.items()):
-            slot = sent.stopped_slot()
-            if slot is not None:
-                reason = stop_reason(slot.entry)
-            elif self._ledger.paused:
-                slot, reason = sent.slots[0], "the world is paused"
-            else:
-                slot = self._held_slot(sent)
-                if slot is None:
-                    continue
-                reason = "over budget: its module has as many open intents as it may"
-            sent.parked = (slot.cells.base, slot.key, reason)
+            slot = sent.stopped_slot() or (sent.slots[0] if self._ledger.paused else self._held_slot(sent))
+            if slot is None:
+                continue
+            entry = slot.at_rest() or ghost()
+            reason = reason_of(entry, is_ready=False, paused=self._ledger.paused, is_held=True)
+            sent.parked = (slot.cells.base, slot.key, str(reason))
             sent.slots = ()
             del self.open[height]
             kept.append(sent)
@@ -106,10 +102,3 @@ class Deliveries:
         over = self._ledger.book.over
         slots = [slot for slot in sent.slots if slot.cells.base in over and slot.queue] if over else []
         return slots[0] if slots else None
-
-
-def stop_reason(entry: Entry | None) -> str:
-    """Why a stopped cell does not run."""
-    more = (entry.extras if entry is not None else None) or {}
-    status, text = more.get("status", "stopped"), more.get("text")
-    return f"{status}: {text}" if text else str(status)

@@ -10,7 +10,7 @@
 
 and, of a cell with open intents and no messages, one reason for each of them:
 
-    receipt of <kind>    an adapter has it, or another intent with its idempotency key stands for it
+    receipt              an adapter has it, or another intent with its idempotency key stands for it
     timer                it fires by itself
     approval             somebody has to approve or deny it
 
@@ -32,8 +32,8 @@ from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state import intent_book as books
 from cellule.kernel.state import lists
 from cellule.kernel.state.cells import Entry, unpack
-from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.state.ledger import Ledger
+from cellule.values.schema.text_forms import time_text
 
 PAGE = 1_000
 REASONS_MAX = 10  # of one cell
@@ -44,31 +44,44 @@ PAUSED = "the world is paused"
 OVER_BUDGET = "over budget"
 TIMER = "timer"
 APPROVAL = "approval"
+RECEIPT = "receipt"
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What a cell waits for.
+    """What a cell waits for; its text is what people read everywhere.
 
     `since` is the height of the step that stopped it, or of its intent's record; 0 where there is none.
-    `time_ns` is when a timer is due, or since when the intent waits.
+    `kind`, `time_ns` (when a timer is due, or since when the intent waits), `rule` and `denied_ns` (when an
+    approval comes too late) are those of an intent.
     """
 
     what: str
     since: int = 0
     code: str = ""
     text: str = ""
+    kind: str = ""
     time_ns: int = 0
-    intent: str = ""
+    rule: str = ""
+    denied_ns: int = 0
+
+    @property
+    def words(self) -> str:
+        """The reason without the kind of effect it is about."""
+        words = self.what
+        if self.kind:
+            words += f" {'at' if self.what == TIMER else 'since'} {_moment(self.time_ns)}"
+        words += f" by rule {self.rule}" if self.rule else ""
+        words += f": {self.text}" if self.text else ""
+        return words + (f"; denied at {_moment(self.denied_ns)}" if self.denied_ns else "")
+
+    @property
+    def beside_status(self) -> str:
+        """The reason for readers who see the cell's status beside it."""
+        return self.text if self.code else str(self)
 
     def __str__(self) -> str:
-        told = (
-            f"{self.what} {'at' if self.what == TIMER else 'since'} {self.time_ns}"
-            if self.intent
-            else self.what
-        )
-        text = f"{self.code}: {self.text}" if self.code else self.text
-        return f"{told}{f' (intent {self.intent})' if self.intent else ''}{f': {text}' if text else ''}"
+        return f"{self.kind}: {self.words}" if self.kind else self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +104,34 @@ def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool = Fal
 
     `is_ready`: the world's ring holds it; `is_held`: its module is over budget.
     """
-    more = entry.extras or {}
-    if "status" in more:
-        return Reason(more["status"], more["since"], more["code"], more["text"])
-    if "queue" not in more:
-        return None if "intents" in more else Reason(EVENT)
+    if (status := entry.get("status")) is not None:
+        return Reason(status, entry.get("since"), entry.get("code"), entry.get("text"))
+    if not entry.get("queue"):
+        return None if entry.get("intents") else Reason(EVENT)
     if paused:
         return Reason(PAUSED)
     if is_held:
-        return Reason(OVER_BUDGET)
+        return Reason(OVER_BUDGET, text="its module has as many open intents as it may")
     return Reason(TURN) if is_ready else None
+
+
+def reason_of_intent(height: int, intent: list[Any]) -> Reason:
+    """What the cell of an open intent waits for."""
+    _, _, _, _, kind, status, more = intent
+    since_ns = more["since_ns"]
+    match status:
+        case books.TIMER:
+            return Reason(TIMER, height, kind=kind, time_ns=pair_of(more["due"])[0])
+        case books.PARKED:
+            denied_ns = pair_of(more["due"])[0] if "due" in more else 0
+            return Reason(
+                APPROVAL, height, text=more.get("text", ""), kind=kind, time_ns=since_ns,
+                rule=more.get("rule", ""), denied_ns=denied_ns,
+            )  # fmt: skip
+        case books.WAITING:
+            text = f"that of the intent at height {more['same']}, which has the same idempotency key"
+            return Reason(RECEIPT, height, text=text, kind=kind, time_ns=since_ns)
+    return Reason(RECEIPT, height, kind=kind, time_ns=since_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,24 +153,14 @@ class _Indexes:
         return tuple(found)
 
     def _reason(self, height: int, intent: list[Any]) -> Generator[Need, None, Reason | None]:
-        digest, _, _, _, kind, status, more = intent
-        name, since_ns = intent_text(digest), more["since_ns"]
+        status, more = intent[5:]
         if "due" in more and (yield from self.timers.get(more["due"])) is None:
             return None
-        match status:
-            case books.OPEN:
-                return Reason(f"receipt of {kind}", height, time_ns=since_ns, intent=name)
-            case books.TIMER:
-                return Reason(TIMER, height, time_ns=pair_of(more["due"])[0], intent=name)
-            case books.PARKED:
-                return Reason(APPROVAL, height, text=more.get("text", ""), time_ns=since_ns, intent=name)
-            case books.WAITING:
-                first = yield from self.intents.get(pair_key(more["same"], 0))
-                if first is None:
-                    return None
-                text = f"that of intent {intent_text(first[0])}, which has the same idempotency key"
-                return Reason(f"receipt of {kind}", height, text=text, time_ns=since_ns, intent=name)
-        return None
+        if status == books.DENIED:
+            return None
+        if status == books.WAITING and (yield from self.intents.get(pair_key(more["same"], 0))) is None:
+            return None
+        return reason_of_intent(height, intent)
 
 
 def reasons_in(ledger: Ledger, base: str, key: bytes) -> Generator[Need, None, tuple[Reason, ...] | None]:
@@ -209,3 +230,8 @@ def _held(
     opened = yield from lists.read("open", snapshot["budgets"]["open"], nodes)
     over = {name.decode() for name, (count, is_over) in opened.items() if is_over and count}
     return {(base, key) for base, key in rows.values() if is_moving or base in over}
+
+
+def _moment(time_ns: int) -> str:
+    """A time in UTC, to the millisecond."""
+    return time_text(time_ns // 1_000_000 * 1_000_000)

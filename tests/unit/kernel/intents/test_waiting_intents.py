@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.state.wait_reasons import (
     APPROVAL,
     OVER_BUDGET,
     REASONS_MAX,
+    RECEIPT,
     TIMER,
     find_stuck,
     find_waiting,
@@ -18,6 +18,7 @@ from cellule.kernel.state.wait_reasons import (
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from cellule.values.schema.text_forms import time_text
 from tests.support.kernel_world import START_NS
 
 SECOND = 1_000_000_000
@@ -49,13 +50,11 @@ def test_a_cell_waits_for_the_receipt_of_its_intent_since_a_time(bank):
     [opening] = bank.charge().opened
     [reason] = live(bank)
     assert (reason.what, reason.since, reason.time_ns) == (
-        "receipt of bank.charge",
+        RECEIPT,
         opening.height,
         START_NS + 5 * SECOND,
     )
-    assert str(reason) == (
-        f"receipt of bank.charge since {START_NS + 5 * SECOND} (intent {intent_text(opening.intent)})"
-    )
+    assert str(reason) == f"bank.charge: receipt since {time_text(START_NS + 5 * SECOND)}"
     assert listed(bank) == {"o1": (reason,)}
 
 
@@ -63,7 +62,7 @@ def test_a_cell_waits_for_its_timer_at_a_time(bank):
     bank.ask(("timer.set", {"after_ns": SECOND}))
     [reason] = live(bank)
     assert (reason.what, reason.time_ns) == (TIMER, START_NS + SECOND)
-    assert str(reason).startswith(f"timer at {START_NS + SECOND} (intent bafy")
+    assert str(reason) == f"timer.set: timer at {time_text(START_NS + SECOND)}"
     assert listed(bank) == {"o1": (reason,)}
 
 
@@ -72,7 +71,7 @@ def test_a_cell_waits_for_an_approval_with_the_rules_reason(make_bank):
     bank.charge()
     [reason] = live(bank)
     assert (reason.what, reason.time_ns, reason.text) == (APPROVAL, START_NS, "all of them")
-    assert str(reason).endswith("): all of them")
+    assert reason.words == f"approval since {time_text(START_NS)} by rule ask: all of them"
     assert listed(bank) == {"o1": (reason,)}
 
 
@@ -80,13 +79,13 @@ def test_a_cell_waits_for_the_receipt_of_another_intent_with_its_key(bank):
     [opening] = bank.charge(key="k", order="a").opened
     bank.charge(key="k", order="b")
     [reason] = live(bank, "b")
-    assert intent_text(opening.intent) in reason.text
+    assert f"the intent at height {opening.height}," in reason.text
     assert listed(bank)["b"] == (reason,)
 
 
 def test_all_reasons_of_a_cell_are_told_up_to_a_limit(bank):
     bank.ask(("bank.charge", {"amount": 1}), ("timer.set", {"after_ns": SECOND}))
-    assert [reason.what for reason in live(bank)] == ["receipt of bank.charge", TIMER]
+    assert [reason.what for reason in live(bank)] == [RECEIPT, TIMER]
     bank.ask(*[("bank.charge", {"amount": 1})] * 20)
     assert len(live(bank)) == REASONS_MAX
 
@@ -99,7 +98,7 @@ def test_held_cells_wait_over_budget_and_others_for_their_own_reasons(make_bank)
     bank.ask(("nothing.like_this", {}), order="c")
     assert live(bank, "nobody") is None
     assert {key: reasons[0].what for key, reasons in listed(bank).items()} == {
-        "a": "receipt of bank.charge", "b": OVER_BUDGET, "c": OVER_BUDGET,
+        "a": RECEIPT, "b": OVER_BUDGET, "c": OVER_BUDGET,
     }  # fmt: skip
     bank.world.control("pause")
     assert [reason.what for reason in live(bank, "b")] == ["the world is paused"]

@@ -14,14 +14,14 @@ from cellule.host.node import Node
 from cellule.host.outbox.listing import find_row
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.effects.model import EffectView
-from cellule.host.read.effects.reasons import Performed, attempts_of, reason_of
+from cellule.host.read.effects.reasons import Performed, attempts_of, dispatch_reason
 from cellule.host.read.reader import Reader
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
 from cellule.kernel.need import Need
 from cellule.kernel.state.intent_book import OPEN, PARKED
 from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.wait_reasons import reason_of_intent
 from cellule.kernel.world import World
 
 PAGE: Final = 1_000
@@ -111,15 +111,12 @@ class OpenIntents:
             frame.header.now_ns, "", kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
             pair_of(kept["due"])[0] if "due" in kept else None,
         )  # fmt: skip
-        if status == OPEN:
-            pool = self._node.pool
-            row = await find_row(self._node.engine, self._node.clock, digest, pool)
-            view = replace(view, attempts=None if row is None else attempts_of(row))
-        text = first_decision(frame, height).get("text", "")
-        return replace(view, reason=await self._reason(view, kept.get("same"), text))
-
-    async def _reason(self, view: EffectView, same: int | None, text: str) -> str:
-        return reason_of(view, same, text, await self._performed(), self._node.clock.now_ns())
+        if status != OPEN:
+            return replace(view, reason=reason_of_intent(height, intent.entry).words)
+        row = await find_row(self._node.engine, self._node.clock, digest, self._node.pool)
+        view = replace(view, attempts=None if row is None else attempts_of(row))
+        reason = dispatch_reason(view, await self._performed(), self._node.clock.now_ns())
+        return replace(view, reason=reason)
 
     async def _performed(self) -> Performed:
         """Where effects are performed, as far as this process knows."""
@@ -128,14 +125,6 @@ class OpenIntents:
         if self._node.is_owner:
             return "nowhere"
         return "elsewhere" if any(each.owns for each in await self._node.ownership.sessions()) else "nowhere"
-
-
-def first_decision(frame: Frame, height: int) -> DecisionExtras:
-    """What stands in the decision right behind an Intent record."""
-    record = frame.at(height + 1) if height < frame.header.last else None
-    if not isinstance(record, DecisionRecord) or record.cause != height:
-        return {}
-    return record.extras
 
 
 def _page(begin: bytes) -> Any:

@@ -1,4 +1,7 @@
-"""Why an effect has not happened yet, in words: never just "pending"."""
+"""Why an effect that was dispatched has not happened yet, in words: never just "pending".
+
+What other intents wait for, the world tells (`kernel/state/wait_reasons.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from typing import Literal, assert_never
 
 from cellule.host.outbox.listing import ListedRow
 from cellule.host.read.effects.model import Attempts, EffectView
-from cellule.kernel.state.intent_book import PARKED, TIMER, WAITING
 from cellule.values.schema.text_forms import time_text
 
 Performed = Literal["here", "elsewhere", "nowhere"]
@@ -20,23 +22,8 @@ def attempts_of(row: ListedRow) -> Attempts:
     return Attempts(row.state, row.row.tried, row.row.attempts, row.row.ready_ns, row.row.error or "")
 
 
-def reason_of(view: EffectView, same: int | None, told: str, performed: Performed, now_ns: int) -> str:
-    """What an open intent waits for; `told` is the reason that its first decision gives."""
-    since = moment(view.since_ns)
-    match view.status:
-        case status if status == PARKED:
-            text = f"approval since {since} by rule {view.rule}" if view.rule else f"approval since {since}"
-            text += f": {told}" if told else ""
-            return text + (f"; denied at {moment(view.due_ns)}" if view.due_ns is not None else "")
-        case status if status == TIMER:
-            return f"timer at {moment(view.due_ns or 0)}"
-        case status if status == WAITING:
-            return f"the receipt of the intent at height {same}, which has the same idempotency key"
-        case _:
-            return _dispatched(view, performed, now_ns)
-
-
-def _dispatched(view: EffectView, performed: Performed, now_ns: int) -> str:
+def dispatch_reason(view: EffectView, performed: Performed, now_ns: int) -> str:
+    """Why an effect that an adapter may perform has no receipt yet."""
     attempts = view.attempts
     if attempts is None:
         return "its receipt is on its way; if that does not come, its row is lost: cellule effect repair"
