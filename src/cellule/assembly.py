@@ -232,7 +232,7 @@ def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, optio
 @contextmanager
 def _redacted_logs(secrets: Secrets) -> Iterator[None]:
     """Keep resolved secrets out of what the process logs while the node performs effects."""
-    from cellule.effects.secrets.logs import RedactingFilter
+    from cellule.effects.secrets.redactor import RedactingFilter
 
     redacting = RedactingFilter(secrets.redactor)
     handlers = [*logging.getLogger().handlers, *logging.getLogger("cellule").handlers]

@@ -25,9 +25,8 @@ from cellule.kernel.manifest.system import receipt_event
 from cellule.modules.python import EffectForm, Receipt
 from cellule.modules.python.describe import Description, ModuleDescription, UpcasterDescription
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.receipts import receipt_of
 from cellule.modules.python.signature import read_signature, shown_function
-from cellule.modules.python.system import SYSTEM_NAMES
+from cellule.modules.python.system import SYSTEM_NAMES, receipt_of
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
 from cellule.values.json_view import from_json, to_json

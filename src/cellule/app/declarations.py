@@ -14,6 +14,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -23,6 +24,29 @@ from cellule.errors import Rejected
 from cellule.modules.python import ModuleOptions, Retention
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_named_tuple, is_record_class
+from cellule.values.schema.scalars import EPOCH, MICROSECOND
+
+
+def duration_ns(where: str, option: str, given: object, *, least: int = 1) -> int:
+    """A timedelta in nanoseconds, of at least so many."""
+    if not isinstance(given, timedelta):
+        raise bad_option(where, option, given, "a timedelta, such as timedelta(hours=1)")
+    found = given // MICROSECOND * 1_000
+    if found < least:
+        raise bad_option(
+            where, option, given, "a timedelta that is not negative" if least == 0 else "a longer one"
+        )
+    return found
+
+
+def time_ns(where: str, option: str, given: object) -> int:
+    """An aware datetime in nanoseconds since 1970."""
+    if not isinstance(given, datetime):
+        raise bad_option(where, option, given, "a datetime with its time zone")
+    if given.tzinfo is None:
+        raise bad_option(where, option, given, "a datetime with its time zone: datetime(..., tzinfo=UTC)")
+    return (given - EPOCH) // MICROSECOND * 1_000
+
 
 KeyChoice = str | Mapping[Any, str | None] | None
 """A reducer's own choice of keys: one path, or paths by event (None = the sender gives the key)."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from cellule.app.declarations import check_record, shown_value
-from cellule.app.spans import duration_ns, time_ns
+from cellule.app.declarations import check_record, duration_ns, shown_value, time_ns
 from cellule.effects.adapter import Adapter, AdapterLimits, check_kind
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
-from cellule.app.declarations import bad_option, is_redefined, taken
+from cellule.app.declarations import bad_option, duration_ns, is_redefined, taken, time_ns
 from cellule.app.effects import DeclaredEffect, EffectLike, is_effect
 from cellule.app.rules import Policies
-from cellule.app.spans import duration_ns, time_ns
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET, CatchUp, Overlap

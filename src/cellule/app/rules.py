@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
-from cellule.app.declarations import bad_option
-from cellule.app.spans import duration_ns
+from cellule.app.declarations import bad_option, duration_ns
 
 Then = Literal["allow", "deny", "require_approval"]
 Default = Literal["allow", "deny"]

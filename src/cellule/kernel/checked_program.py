@@ -22,8 +22,8 @@ from cellule.kernel.program import Context, Emit, Output, Program, Request, Step
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
 from cellule.values.names import Name
+from cellule.values.schema.codec import WireCodec, wire_codec
 from cellule.values.schema.types import Ref
-from cellule.values.schema.wire import WireCodec, wire_codec
 
 INVALID = "kernel.output_invalid"
 

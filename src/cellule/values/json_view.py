@@ -25,11 +25,11 @@ from cellule.values.cid import Cid
 from cellule.values.link import Link
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import TAG, VALUE, variant_tag
+from cellule.values.schema.codec import too_deep, wire_codec
 from cellule.values.schema.fault import Fault, expected, mismatch
 from cellule.values.schema.registry import NO_SCHEMAS, Schemas
 from cellule.values.schema.text_forms import duration_of_text, duration_text, time_of_text, time_text
 from cellule.values.schema.types import Schema
-from cellule.values.schema.wire import too_deep, wire_codec
 
 Json: TypeAlias = Any
 

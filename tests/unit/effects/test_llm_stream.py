@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellule.effects.llm.notes import NOTE_CHARS_MAX, NOTE_SECONDS_MIN, TextNotes
-from cellule.effects.llm.stream import events
+from cellule.effects.llm.adapter import NOTE_CHARS_MAX, NOTE_SECONDS_MIN, TextNotes
+from cellule.effects.llm.answer import events
 
 STREAM = (
     b': hello\r\n\r\ndata: {"a": 1}\n\nevent: x\ndata:two\ndata: lines\r\n\r\n\n\ndata: [DONE]\n\ndata: open'

@@ -10,8 +10,7 @@ import pytest
 
 from cellule.effects.adapter import Adapter
 from cellule.effects.outcomes import Failed
-from cellule.effects.process.adapter import ProcessAdapter
-from cellule.effects.process.commands import check_spelling
+from cellule.effects.process.adapter import ProcessAdapter, check_spelling
 from cellule.effects.process.types import INLINE_BYTES, ProcessEnded, ProcessRun
 from cellule.errors import Rejected
 from cellule.values.schema import codec_for, derive

@@ -12,9 +12,8 @@ import pytest
 
 from cellule.effects.adapter import Adapter
 from cellule.effects.outcomes import Failed, Retry
-from cellule.effects.publish.adapter import NatsAdapter, message_id
+from cellule.effects.publish.adapter import NatsAdapter, check_subject, message_id
 from cellule.effects.publish.options import NatsOptions
-from cellule.effects.publish.subjects import check_subject
 from cellule.effects.publish.types import EventPublish, EventPublished
 from cellule.errors import Rejected
 from cellule.values import cid_of

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.secrets import Redactor, Secret, Secrets, secret
-from cellule.effects.secrets.logs import RedactingFilter
+from cellule.effects.secrets.redactor import RedactingFilter
 from cellule.errors import Rejected, Unavailable
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link

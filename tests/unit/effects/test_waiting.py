@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.effects.http.retry_after import retry_after_s
+from cellule.effects.http.response import retry_after_s
 from cellule.effects.limits import HTTP_RETRY_AFTER_S_MAX
 
 NOW_NS = 1_445_412_480_000_000_000  # Wed, 21 Oct 2015 07:28:00 GMT

@@ -205,9 +205,9 @@ def test_values_cannot_be_made_to_grow_without_bound(text):
 
 def test_every_code_has_its_section():
     used = set()
-    for folder in ("expressions", "calendar"):
-        for source in (SOURCES / folder).glob("*.py"):
-            used |= set(re.findall(r'"(values\.(?:expression|cron|zone|interval)_\w+)"', source.read_text()))
+    for source in ((SOURCES / "expressions").glob("*.py"), [SOURCES / "calendar.py"]):
+        for each in source:
+            used |= set(re.findall(r'"(values\.(?:expression|cron|zone|interval)_\w+)"', each.read_text()))
 
     told = set(re.findall(r"^## (values\.\w+)$", PAGES.read_text(), re.MULTILINE))
     assert used - told == set()

@@ -17,8 +17,7 @@ from cellule.effects.adapter import AdapterLimits
 from cellule.effects.attempt import Attempt
 from cellule.effects.http.params import KIND, HttpRequest, HttpResponse
 from cellule.effects.http.request import Outgoing, outgoing, redirected
-from cellule.effects.http.response import received
-from cellule.effects.http.retry_after import retry_after_s
+from cellule.effects.http.response import received, retry_after_s
 from cellule.effects.http.target import check_grant
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
 from cellule.effects.limits import HTTP_CONNECT_S, HTTP_ERROR_CHARS_MAX

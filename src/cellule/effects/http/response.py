@@ -2,22 +2,41 @@
 
 The body is stored as it was sent; the request asks for no compression, so there is nothing to unpack that
 could grow. Secrets of the request that the other side echoes are scrubbed from headers and body before they
-are kept.
+are kept. How long the other side asks to be left alone (`Retry-After`) is read for every adapter of HTTP.
 
 Rejected: unpacking gzip. A few bytes can become gigabytes, and `content-encoding` tells who asked for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from email.utils import parsedate_to_datetime
 
 import httpx
 
 from cellule.effects.attempt import Attempt
 from cellule.effects.http.params import HttpResponse
-from cellule.effects.limits import HTTP_INLINE_BYTES
+from cellule.effects.limits import HTTP_INLINE_BYTES, HTTP_RETRY_AFTER_S_MAX
 from cellule.effects.outcomes import Failed
 from cellule.values.cid import Cid
+
+_NS = 1_000_000_000
+
+
+def retry_after_s(headers: Mapping[str, str], now_ns: int) -> float | None:
+    """The seconds asked for, in numbers or as a date, within our bounds; None where nothing is said.
+
+    `headers` has its names in lower case, or does not care; `retry-after-ms` is what model servers send.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "").strip()
+        if text.isascii() and text.replace(".", "", 1).isdigit():
+            return min(float(text) * unit, HTTP_RETRY_AFTER_S_MAX)
+    try:
+        due_s = parsedate_to_datetime(headers.get("retry-after", "").strip()).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return min(max(0.0, due_s - now_ns / _NS), HTTP_RETRY_AFTER_S_MAX)
 
 
 async def received(answer: httpx.Response, shown: str, body_max: int, attempt: Attempt) -> HttpResponse:

@@ -2,7 +2,8 @@
 
 The question goes out with the attempt's idempotency key, the answer comes as a stream or as one document, and
 only a whole answer becomes a receipt: a broken stream is tried again from the start. Redirects are not
-followed. Hosts and addresses are checked exactly as `http.request` checks them.
+followed. Hosts and addresses are checked exactly as `http.request` checks them. Progress notes of an attempt
+are `{"text": ...}`: what came since the last one, not more often than people can read.
 
 Rejected: the packages of model vendors. Each speaks this protocol, and they bring connections of their own.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Literal
 
 import httpx
@@ -20,14 +21,46 @@ from cellule.effects.attempt import Attempt
 from cellule.effects.http.target import Target, check_grant, split_url, target_of
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
 from cellule.effects.kinds import BUILT_IN
-from cellule.effects.llm.answer import Answer, read_part
+from cellule.effects.llm.answer import (
+    ERROR_BYTES_MAX,
+    STREAM_BYTES_MAX,
+    Answer,
+    events,
+    outcome_in_stream,
+    outcome_of,
+    read_part,
+)
 from cellule.effects.llm.body import body_of
-from cellule.effects.llm.notes import TextNotes
-from cellule.effects.llm.refusal import ERROR_BYTES_MAX, outcome_in_stream, outcome_of
-from cellule.effects.llm.stream import STREAM_BYTES_MAX, events
 from cellule.effects.llm.types import LlmGenerate, LlmGenerated
 from cellule.effects.outcomes import Failed, Retry
 from cellule.sources import Clock, SystemClock
+
+NOTE_SECONDS_MIN = 0.1
+NOTE_CHARS_MAX = 4_000
+
+
+class TextNotes:
+    """Tells an attempt's text in pieces of at least `NOTE_SECONDS_MIN`, or of `NOTE_CHARS_MAX` characters."""
+
+    def __init__(self, attempt: Attempt, time_s: Callable[[], float]) -> None:
+        self._attempt = attempt
+        self._time_s = time_s
+        self._waiting = ""
+        self._next_s = time_s()
+
+    def add(self, text: str) -> None:
+        """Tell `text`, now or with what follows."""
+        self._waiting += text
+        if self._waiting and (self._time_s() >= self._next_s or len(self._waiting) >= NOTE_CHARS_MAX):
+            self.flush()
+
+    def flush(self) -> None:
+        """Tell what is waiting."""
+        if self._waiting:
+            self._attempt.note({"text": self._waiting})
+            self._waiting = ""
+            self._next_s = self._time_s() + NOTE_SECONDS_MIN
+
 
 PATH = "/chat/completions"
 _OURS = {"host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"}

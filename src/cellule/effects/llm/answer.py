@@ -1,18 +1,87 @@
 """The model's answer: read from one JSON document, or put together from the pieces of a stream.
 
 What a server leaves out is empty here; what it sends in the wrong shape is `Failed`, because the same
-question would give the same shape again.
+question would give the same shape again. Of server-sent events only `data` lines count. A server's error
+means that another try may help, or that none will; its text is passed on scrubbed and cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from cellule.effects.attempt import Attempt
+from cellule.effects.http.response import retry_after_s
 from cellule.effects.llm.types import LlmGenerated, ToolCall, Usage
-from cellule.effects.outcomes import Failed
+from cellule.effects.outcomes import Failed, Retry
+
+EVENT_BYTES_MAX = 1_000_000
+STREAM_BYTES_MAX = 64_000_000
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the data of each event; `Failed` when one, or all together, are too long."""
+    line, data, seen = b"", bytearray(), 0
+    async for chunk in chunks:
+        seen += len(chunk)
+        *whole, line = (line + chunk).split(b"\n")
+        for each in (ended.removesuffix(b"\r") for ended in whole):
+            if not each and data:
+                yield bytes(data)
+                data.clear()
+            elif each.startswith(b"data:"):
+                data += (b"\n" if data else b"") + each[5:].removeprefix(b" ")
+        if len(line) + len(data) > EVENT_BYTES_MAX or seen > STREAM_BYTES_MAX:
+            raise Failed("effects.llm_too_long", "The server sent more than an answer can have.")
+    if data:
+        yield bytes(data)
+
+
+ERROR_BYTES_MAX = 64_000
+ERROR_CHARS_MAX = 300
+_MAY_PASS = {408, 409, 425, 429}
+_WILL_NOT_PASS = {"insufficient_quota", "billing_hard_limit_reached"}
+
+
+def outcome_of(
+    status: int, headers: Mapping[str, str], body: bytes, attempt: Attempt, now_ns: int
+) -> Retry | Failed:
+    """Return what to raise for an answer with this status."""
+    error = _error(body)
+    said = f"the server answered {status}: {_said(error, attempt)}"
+    if (status in _MAY_PASS or status >= 500) and _code(error) not in _WILL_NOT_PASS:
+        return Retry(said, retry_after_s(headers, now_ns))
+    return Failed("effects.llm_refused", said)
+
+
+def outcome_in_stream(error: Any, attempt: Attempt) -> Retry | Failed:
+    """Return what to raise for an error that came in the place of the answer's next piece."""
+    said = f"the server stopped its answer: {_said(error, attempt)}"
+    if _code(error) in _WILL_NOT_PASS or (
+        isinstance(error, dict) and error.get("type") == "invalid_request_error"
+    ):
+        return Failed("effects.llm_refused", said)
+    return Retry(said)
+
+
+def _error(body: bytes) -> Any:
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return body.decode(errors="replace")
+    return document.get("error", document) if isinstance(document, dict) else document
+
+
+def _said(error: Any, attempt: Attempt) -> str:
+    text = error.get("message") if isinstance(error, dict) else error
+    return attempt.scrub(str(text or "nothing"))[:ERROR_CHARS_MAX]
+
+
+def _code(error: Any) -> str:
+    return str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
+
 
 ANSWER_BYTES_MAX = 900_000
 TOOL_CALLS_MAX = 1_000

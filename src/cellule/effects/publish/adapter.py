@@ -3,6 +3,7 @@
 Every attempt sends the same `Nats-Msg-Id`, so a message that was stored but not acknowledged is not stored
 again within the stream's duplicate window. An idempotency key is unique in its world only and a stream is
 shared, so a key that a step chose goes out with the world's id before it; an intent's id goes out as it is.
+No grant allows subjects of the server: a cell that could publish to `$JS.API...` could delete streams.
 """
 
 from __future__ import annotations
@@ -16,13 +17,32 @@ from cellule.effects.kinds import BUILT_IN
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.publish.connection import SharedConnection
 from cellule.effects.publish.options import NatsOptions
-from cellule.effects.publish.subjects import check_subject
 from cellule.effects.publish.types import EventPublish, EventPublished
 from cellule.errors import Rejected
 from cellule.values.cid import Cid
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
+from cellule.effects.grant_check import check_allowed
+
+_TOKEN = re.compile(r"[^\s.*>\x00-\x20\x7f]+")
+_OWN = ("$", "_")
+
+
+def check_subject(subject: str, attempt: Attempt) -> None:
+    """`Failed` unless a message may be published to `subject`."""
+    if not all(_TOKEN.fullmatch(token) for token in subject.split(".")):
+        raise Failed(
+            "effects.publish_subject",
+            f"{subject!r} is no subject to publish to. Write words with dots between, without * and >.",
+        )
+    if subject.startswith(_OWN):
+        raise Failed(
+            "effects.publish_subject",
+            f"{subject!r} belongs to the server. Subjects of messages do not begin with $ or _.",
+        )
+    check_allowed(attempt, "subject", subject)
+
 
 ACK_S = 5.0
 MESSAGE_ID = "Nats-Msg-Id"

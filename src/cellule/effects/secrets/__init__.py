@@ -1,7 +1,7 @@
 """Secrets: references in params, resolved where an adapter performs, and kept out of everything else.
 
-Reading order: `reference` (what a cell holds), `resolving` (from reference to value), `redactor` (values out
-of texts), `logs`, `sources` (environment, folder, vault), `vault` (the encrypted file), `vault_bytes` (its
+Reading order: `reference` (what a cell holds), `resolver` (from reference to value), `redactor` (values out
+of texts and logs), `sources` (environment, folder, vault), `vault` (the encrypted file), `vault_bytes` (its
 format), `vault_key`.
 """
 

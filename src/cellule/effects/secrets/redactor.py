@@ -2,11 +2,14 @@
 
 A value is found in all its `spellings`; what is found becomes `<secret name>`. The values stay known until
 the process ends: a text about an old one may still come. Their number is what operators keep, not what cells
-ask for, so it has no other bound.
+ask for, so it has no other bound. `RedactingFilter` belongs on every handler of logs.
+
+Rejected: a filter on loggers. Records of loggers below would pass it by.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -14,6 +17,27 @@ import msgspec
 
 from cellule.effects.secrets.spellings import Spelling, spellings_of
 from cellule.values.link import Link
+
+_FORMAT = logging.Formatter()
+
+
+class RedactingFilter(logging.Filter):
+    """Scrubs message and traceback of every record, and drops none."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self.redactor = redactor
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Write the record's texts anew, without secrets."""
+        record.msg, record.args = self.redactor.scrub_text(record.getMessage()), None
+        if record.exc_info:
+            record.exc_text = self.redactor.scrub_text(_FORMAT.formatException(record.exc_info))
+            record.exc_info = None
+        if record.stack_info:
+            record.stack_info = self.redactor.scrub_text(record.stack_info)
+        return True
+
 
 _DEPTH_MAX = 128
 HELD_BYTES_MAX = 1_000_000

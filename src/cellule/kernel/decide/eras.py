@@ -20,8 +20,8 @@ from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Era, Ledger
 from cellule.values.cid import Cid
 from cellule.values.expressions import Expression
+from cellule.values.schema.codec import WireCodec, wire_codec
 from cellule.values.schema.types import Ref
-from cellule.values.schema.wire import WireCodec, wire_codec
 
 T = TypeVar("T")
 

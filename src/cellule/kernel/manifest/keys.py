@@ -13,9 +13,9 @@ from cellule.errors import CelluleError, Rejected
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.values.cbor import decode, encode
 from cellule.values.schema import types as t
+from cellule.values.schema.codec import wire_codec
 from cellule.values.schema.registry import Schemas
 from cellule.values.schema.types import Schema
-from cellule.values.schema.wire import wire_codec
 
 
 class KeyForm:

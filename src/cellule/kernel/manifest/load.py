@@ -33,8 +33,7 @@ from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.schema.document import to_document
 from cellule.values.schema.fault import shown
-from cellule.values.schema.identity import identity
-from cellule.values.schema.registry import NO_SCHEMAS, Schemas
+from cellule.values.schema.registry import NO_SCHEMAS, Schemas, identity
 from cellule.values.schema.types import Ref
 
 EXTRA_SECTIONS: Final = ("bindings", "plans")

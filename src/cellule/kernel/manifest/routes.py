@@ -14,7 +14,7 @@ from cellule.kernel.manifest.system import FABRIC_MESSAGE
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import TAG, VALUE
-from cellule.values.schema.project import project
+from cellule.values.schema.compatibility import project
 
 
 class Router:

@@ -18,8 +18,8 @@ from cellule.kernel.manifest.routes import Router
 from cellule.kernel.manifest.schemas import is_receipt
 from cellule.values.calendar import compile_schedule
 from cellule.values.schema import types as t
+from cellule.values.schema.codec import wire_codec
 from cellule.values.schema.fault import shown
-from cellule.values.schema.wire import wire_codec
 
 _UTC: Final = "UTC"
 

@@ -2,7 +2,7 @@
 
 Authors use `Step`, `Context`, `Keyed`, `Effect`, `Receipt` and `reducer`; `describe` makes a manifest entry
 of a function, `PythonPrograms` gives the code to the kernel. Reading order: `step`, `signature`, `program`
-(one step), `requests` and `receipts` (the outside), `collect` and `bundle` (code as blocks), `loader`
+(one step), `requests` and `system` (effects and receipts), `collect` and `bundle` (code as blocks), `loader`
 (running it), `programs`; then the guards.
 """
 
@@ -22,14 +22,14 @@ from cellule.modules.python.describe import (
     manifest_document,
 )
 from cellule.modules.python.effects import TIMER, EffectForm
-from cellule.modules.python.load_state import check_not_loading, is_loading
+from cellule.modules.python.loader import check_not_loading, is_loading
 from cellule.modules.python.programs import PythonPrograms, live_program
-from cellule.modules.python.receipts import Receipt
 from cellule.modules.python.signature import reducer
 from cellule.modules.python.step import Effect, Keyed, Step
 from cellule.modules.python.system import (
     CascadeStopped,
     EffectReceiptRejected,
+    Receipt,
     StepFailed,
     TimerFired,
     TimerSet,

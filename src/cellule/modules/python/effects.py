@@ -15,9 +15,8 @@ from cellule.kernel.manifest.limits import ATTEMPTS_DEFAULT, PRIORITY_DEFAULT, T
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import receipt_event
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.receipts import is_receipt, received
 from cellule.modules.python.signature import Signature, shown_function
-from cellule.modules.python.system import TimerFired, TimerSet
+from cellule.modules.python.system import TimerFired, TimerSet, is_receipt, received
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.registry import NO_SCHEMAS, Schemas
 

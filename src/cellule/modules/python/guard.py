@@ -20,8 +20,7 @@ from typing import Final
 
 from cellule.errors import Rejected
 from cellule.modules.python.bundle import Bundle
-from cellule.modules.python.findings import Finding
-from cellule.modules.python.rules import INSTEAD
+from cellule.modules.python.rules import INSTEAD, Finding
 from cellule.modules.python.scan import Scan
 from cellule.modules.python.scopes import set_fields
 from cellule.modules.python.symbols import App, SourceFile, Symbols

@@ -14,8 +14,8 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.system import EFFECTS, LOG
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.receipts import is_receipt, received
 from cellule.modules.python.signature import Signature, shown_function
+from cellule.modules.python.system import is_receipt, received
 from cellule.values.cbor import decode_trusted
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import TAG, VALUE

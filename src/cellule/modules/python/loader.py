@@ -3,7 +3,9 @@
 The modules of a bundle live in a private package named by the code's identity, so `shop.orders` of two eras
 are two modules. Each gets builtins of its own whose `__import__` sends the app's names into that package;
 relative imports lead there by themselves, everything else is imported as always. Files on disk are never
-consulted for the app's names. Tracebacks and `inspect` see the original names and lines.
+consulted for the app's names. Tracebacks and `inspect` see the original names and lines. Whoever starts
+something for good (a node, a server) calls `check_not_loading`: a script without `if __name__ == "__main__"`
+would otherwise start it once more each time its code is loaded.
 
 Rejected: swapping `sys.modules` while code runs. Imports inside functions come later; other threads look.
 Rejected: rewriting import statements. Lines, names and `inspect.getsource` would no longer be the author's.
@@ -16,7 +18,9 @@ import builtins
 import importlib
 import linecache
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import metadata
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -28,8 +32,37 @@ from typing import Any, Final
 from cellule.errors import CelluleError, Rejected
 from cellule.modules.python.bundle import Plan, module_path, python_version
 from cellule.modules.python.failure import Places, exception_text
-from cellule.modules.python.load_state import loading
 from cellule.values.cid import Cid
+
+_LOADING: Final[ContextVar[str]] = ContextVar("cellule_loading", default="")
+
+
+def is_loading() -> bool:
+    """Tell whether a bundle's top-level code is running here and now."""
+    return bool(_LOADING.get())
+
+
+def check_not_loading(what: str) -> None:
+    """Refuse `what` (such as "open a node") while top-level code of a bundle is running."""
+    file = _LOADING.get()
+    if file:
+        raise Rejected(
+            "modules.started_while_loading",
+            "{file} tries to {what} at its top level, while its code is being loaded.",
+            file=file, what=what,
+            hint='Put what starts the program under `if __name__ == "__main__":`.',
+        )  # fmt: skip
+
+
+@contextmanager
+def loading(file: str) -> Iterator[None]:
+    """Mark the code that runs inside as the top level of `file`."""
+    token = _LOADING.set(file)
+    try:
+        yield
+    finally:
+        _LOADING.reset(token)
+
 
 PACKAGE: Final = "cellule_bundle_"
 _LOADED: Final = "__cellule_bundle__"

@@ -19,9 +19,8 @@ from cellule.modules.python.module_names import Naming
 from cellule.values.requests import Request
 from cellule.values.schema import types as t
 from cellule.values.schema.annotations import shown_type
-from cellule.values.schema.codec import codec_for
+from cellule.values.schema.codec import codec_for, wire_codec
 from cellule.values.schema.fields import is_record_class
-from cellule.values.schema.wire import wire_codec
 
 Write = Callable[[Any], bytes]
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor

@@ -6,7 +6,26 @@ The static guard looks names up here; the runtime guard has its own list of func
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
+
+
+class Finding(NamedTuple):
+    """One place that could not be repeated, and what to do instead."""
+
+    path: str
+    line: int
+    rule: str
+    what: str
+    line_end: int
+
+    @property
+    def instead(self) -> str:
+        """What to write."""
+        return INSTEAD[self.rule]
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what} [{self.rule}]. {self.instead}"
+
 
 INSTEAD: Final[dict[str, str]] = {
     "clock": "Use ctx.now or ctx.now_ns; to wait, ask for a timer.",

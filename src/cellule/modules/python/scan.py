@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from cellule.modules.python.findings import Finding
-from cellule.modules.python.rules import FILE_METHODS, rule_of, rule_of_call
+from cellule.modules.python.rules import FILE_METHODS, Finding, rule_of, rule_of_call
 from cellule.modules.python.scopes import Function, Scope
 from cellule.modules.python.symbols import App, SourceFile, Symbols
 

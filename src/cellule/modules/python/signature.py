@@ -19,8 +19,8 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from cellule.errors import Rejected
 from cellule.modules.python.context import Context
-from cellule.modules.python.receipts import is_delivered, is_receipt, received
 from cellule.modules.python.step import Step
+from cellule.modules.python.system import is_delivered, is_receipt, received
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_record_class
 

@@ -1,24 +1,20 @@
 """Schemas: what values may be, as data; derived from Python types, checked, compared and compiled to codecs.
 
 Reading order: `types` (the closed union), `document` (its stored form), `registry` (a closed set of names),
-`wire` (checking values), `derive` (from Python), `codec` (objects to bytes and back), `compatibility`,
-`project`.
+`derive` (from Python), `codec` (objects to bytes and back), `compatibility`.
 """
 
 from __future__ import annotations
 
 from cellule.values.schema import types
-from cellule.values.schema.codec import Codec, codec_for
-from cellule.values.schema.compatibility import Change, Comparison, compare
+from cellule.values.schema.codec import Codec, WireCodec, codec_for, wire_codec
+from cellule.values.schema.compatibility import Change, Comparison, compare, project
 from cellule.values.schema.derive import Derived, derive
 from cellule.values.schema.document import load, to_document
-from cellule.values.schema.identity import identity, identity_bytes
 from cellule.values.schema.keys import check_key_path, key_bytes, read_path
-from cellule.values.schema.project import project
-from cellule.values.schema.registry import NO_SCHEMAS, Schemas
+from cellule.values.schema.registry import NO_SCHEMAS, Schemas, identity, identity_bytes
 from cellule.values.schema.shape import DurationNs, TimeNs
 from cellule.values.schema.types import Schema
-from cellule.values.schema.wire import WireCodec, wire_codec
 
 __all__ = [
     "NO_SCHEMAS",

@@ -3,7 +3,7 @@
 Encoding checks everything a constructor does not: an object built with a text in an int field, a subclass
 with more fields, or a list where a tuple belongs is refused with its path. Decoding constructs the classes
 anew. `encode` and `decode` are the hot path; `to_wire` and `from_wire` also canonicalise, for all other
-uses.
+uses. `WireCodec` is for schemas without any Python class: what the edge does to foreign input.
 """
 
 from __future__ import annotations
@@ -17,15 +17,63 @@ from cellule.errors import Rejected
 from cellule.values import cbor
 from cellule.values.cbor import read_unchecked
 from cellule.values.limits import BYTES_MAX
+from cellule.values.schema import types as t
 from cellule.values.schema.annotations import shown_type
+from cellule.values.schema.checks import Checks
 from cellule.values.schema.decoder import Decoding
 from cellule.values.schema.derive import Derived
 from cellule.values.schema.direct import holds_bytes, is_direct, is_made_anew
 from cellule.values.schema.encoder import Encoding
 from cellule.values.schema.fault import Fault
+from cellule.values.schema.registry import NO_SCHEMAS, Schemas
 from cellule.values.schema.source import Source
 from cellule.values.schema.traits import decoder_for, encode_without_bytes, encoder_for
-from cellule.values.schema.wire import WireCodec, too_deep, wire_codec
+from cellule.values.schema.types import Schema
+
+
+class WireCodec:
+    """Checks, encodes and decodes values of one schema; made by `wire_codec`."""
+
+    __slots__ = ("_check", "name", "schema")
+
+    def __init__(self, schema: Schema, schemas: Schemas, name: str) -> None:
+        self.schema = schema
+        self.name = name
+        self._check = Checks(schemas).compile(schema)
+
+    def check(self, value: object) -> Any:
+        """Return the canonical form of `value`; raises `Rejected` naming the path."""
+        try:
+            return self._check(value)
+        except Fault as fault:
+            raise fault.rejected(self.name) from fault.__cause__
+        except RecursionError:
+            raise too_deep(self.name) from None
+
+    def encode(self, value: object) -> bytes:
+        """Check `value` and encode its canonical form."""
+        return cbor.encode(self.check(value))
+
+    def decode(self, data: bytes) -> Any:
+        """Decode strictly and check; returns the canonical form."""
+        return self.check(cbor.decode(data))
+
+
+def wire_codec(schema: Schema, schemas: Schemas = NO_SCHEMAS) -> WireCodec:
+    """Make the codec of `schema`; raises if it does not fit together with `schemas`."""
+    schemas.check(schema)
+    return WireCodec(schema, schemas, schema.name if isinstance(schema, t.Ref) else "")
+
+
+def too_deep(name: str) -> Rejected:
+    """Make the error of a value that nests too deeply, or contains itself."""
+    return Rejected(
+        "schema.too_deep",
+        "The value{of} nests too deeply or contains itself.",
+        of=f" of {name}" if name else "",
+        hint="Values nest at most 128 levels.",
+    )
+
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from cellule.errors import Rejected
 from cellule.values.cbor import encode
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import VALUE
+from cellule.values.schema.codec import wire_codec
 from cellule.values.schema.compatibility import compare
 from cellule.values.schema.registry import NO_SCHEMAS, Schemas
 from cellule.values.schema.types import Schema
-from cellule.values.schema.wire import wire_codec
 
 PATH_SEGMENTS_MAX = 32
 

@@ -2,15 +2,18 @@
 
 In a `Schemas` every ref leads to a schema of the set, no chain of refs and options runs in a circle, an
 option never holds another option or a unit (null could mean two things), and no record field is a unit.
-So the rest of the package resolves refs without looking for errors.
+So the rest of the package resolves refs without looking for errors. `identity` names a schema by its content.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import Self, cast
 
 from cellule.errors import Rejected
+from cellule.values.cbor import encode
+from cellule.values.cid import Cid, cid_of
+from cellule.values.link import Value
 from cellule.values.names import Name
 from cellule.values.schema import types as t
 from cellule.values.schema.document import Document, load, to_document
@@ -154,3 +157,14 @@ class Schemas(Mapping[str, Schema]):
 
 
 NO_SCHEMAS = Schemas()
+
+
+def identity(schema: Schema, schemas: Schemas = NO_SCHEMAS) -> Cid:
+    """Return the CID of `schema` and everything it reaches in `schemas`."""
+    return cid_of(identity_bytes(schema, schemas))
+
+
+def identity_bytes(schema: Schema, schemas: Schemas = NO_SCHEMAS) -> bytes:
+    """Return the canonical bytes that `identity` hashes."""
+    refs = {name: to_document(schemas[name]) for name in schemas.closure(schema)}
+    return encode(cast("Value", {"schema": to_document(schema), "refs": refs}))

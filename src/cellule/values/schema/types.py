@@ -1,6 +1,6 @@
 """The closed union of schema types: what a value may be, as frozen data.
 
-A schema knows nothing of Python classes (see `derive`) and nothing of bytes (see `wire`). Two schemas are
+A schema knows nothing of Python classes (see `derive`) and nothing of bytes (see `codec`). Two schemas are
 equal exactly if their documents are: fields, cases and enum values are kept sorted, so the order in which an
 author wrote them is not part of a schema. A record's field is optional exactly if its type is an option.
 

@@ -1,27 +1,150 @@
-"""`Cron`: five fields of a cron line, in a time zone, by the rules of Debian's cron.
+"""When schedules are due: cron lines in time zones, and intervals. Pure: the time is always an argument.
 
-A line with fixed minutes and hours is due once a day that matches: a time that the clocks skip is made up at
-the first minute after the gap, and one that they show twice is due the first time only. A line whose minute
-or hour begins with `*` follows real time: nothing is made up, and both of two equal times count. If day of
-month or day of week begins with `*`, both must match, else either.
+A schedule answers one question, `next_due(after_ns)`; `due_between` and `preview` ask it repeatedly. Times
+are integer nanoseconds since the Unix epoch, UTC. Zones come from the package `tzdata`, always.
+
+A cron line with fixed minutes and hours is due once a day that matches: a time that the clocks skip is made
+up at the first minute after the gap, and one that they show twice is due the first time only. A line whose
+minute or hour begins with `*` follows real time: nothing is made up, and both of two equal times count. If
+day of month or day of week begins with `*`, both must match, else either, as in Debian's cron.
 
 Rejected: `cronsim` with a zone. Inside a repeated hour it gives moments that have passed, and where clocks
 change by half an hour it loses some. So it only finds matching dates and times; zones are applied here.
+Rejected: the operating system's zones, which `zoneinfo` prefers. Two machines of one world would disagree
+about the next clock change as soon as one of them is updated.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from difflib import get_close_matches
 from functools import lru_cache
-from typing import Final
+from importlib.resources import files
+from typing import Final, NamedTuple, Protocol
+from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 from cronsim.cronsim import Field
 
 from cellule.errors import Rejected
-from cellule.values.calendar.due import DUE_NS_MAX, SECOND_NS, local_time, nanoseconds
-from cellule.values.calendar.zones import zone_named
+
+SECOND_NS: Final = 1_000_000_000
+DUE_NS_MAX: Final = (1 << 63) - 1
+"""Latest moment that can be due, in the year 2262."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Due(Protocol):
+    """A schedule: a fixed, possibly endless series of moments."""
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone in which people think of it."""
+
+    def next_due(self, after_ns: int) -> int | None:
+        """The first moment strictly after `after_ns`; None if there is none."""
+
+
+class Upcoming(NamedTuple):
+    """A due moment, and how a clock on the wall of its zone shows it: `2026-03-29T03:00:00+02:00`."""
+
+    due_ns: int
+    local: str
+
+
+def due_between(schedule: Due, after_ns: int, until_ns: int, limit: int) -> list[int]:
+    """The first `limit` moments after `after_ns`, up to and including `until_ns`."""
+    found: list[int] = []
+    due_ns = schedule.next_due(after_ns)
+    while due_ns is not None and due_ns <= until_ns and len(found) < limit:
+        found.append(due_ns)
+        due_ns = schedule.next_due(due_ns)
+    return found
+
+
+def preview(schedule: Due, after_ns: int, count: int) -> list[Upcoming]:
+    """The next `count` moments, with their local times."""
+    moments = due_between(schedule, after_ns, DUE_NS_MAX, count)
+    return [Upcoming(due_ns, local_time(due_ns, schedule.zone).isoformat()) for due_ns in moments]
+
+
+def local_time(at_ns: int, zone: tzinfo) -> datetime:
+    """The whole second at or before `at_ns`, as the clocks of `zone` show it."""
+    return (_EPOCH + timedelta(seconds=at_ns // SECOND_NS)).astimezone(zone)
+
+
+def nanoseconds(moment: datetime) -> int:
+    """The moment as nanoseconds since the epoch; `moment` is aware and has whole seconds."""
+    return (moment - _EPOCH) // timedelta(seconds=1) * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Due at `start_ns` and every `period_ns` after it.
+
+    >>> Every(10, 3).next_due(3), Every(10, 3).next_due(-100)
+    (13, 3)
+    """
+
+    period_ns: int
+    start_ns: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.period_ns <= DUE_NS_MAX:
+            raise Rejected(
+                "values.interval_invalid", "An interval of {period_ns} ns cannot repeat.",
+                period_ns=self.period_ns, hint="Give a positive number of nanoseconds.",
+            )  # fmt: skip
+
+    @property
+    def zone(self) -> tzinfo:
+        """Always UTC: an interval belongs to no place."""
+        return UTC
+
+    def next_due(self, after_ns: int) -> int | None:
+        """The first moment strictly after `after_ns`; None beyond the year 2262."""
+        if after_ns < self.start_ns:
+            due_ns = self.start_ns
+        else:
+            due_ns = after_ns + self.period_ns - (after_ns - self.start_ns) % self.period_ns
+        return due_ns if due_ns <= DUE_NS_MAX else None
+
+
+_NAME_CHARS_MAX: Final = 64
+_SUGGESTIONS_MAX: Final = 3
+
+
+@lru_cache(maxsize=64)
+def zone_named(name: str) -> tzinfo:
+    """Return the zone `name`, such as `Europe/Berlin`; raises `values.zone_unknown` with names like it."""
+    if name == "UTC":
+        return UTC
+    if name not in _names():
+        raise _unknown(name)
+    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as data:
+        return ZoneInfo.from_file(data, key=name)
+
+
+@lru_cache(maxsize=1)
+def _names() -> frozenset[str]:
+    return frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split())
+
+
+def _unknown(name: str) -> Rejected:
+    shown = name[:_NAME_CHARS_MAX]
+    by_lower = {known.lower(): known for known in sorted(_names())}
+    by_city = {known.rsplit("/", 1)[-1].lower(): known for known in sorted(_names())}
+    wanted = shown.lower().replace(" ", "_")
+    alike = [by_lower[match] for match in get_close_matches(wanted, by_lower, _SUGGESTIONS_MAX, 0.7)]
+    alike += [by_city[match] for match in get_close_matches(wanted, by_city, _SUGGESTIONS_MAX, 0.8)]
+    suggestions = " or ".join(dict.fromkeys(alike[:_SUGGESTIONS_MAX]))
+    return Rejected(
+        "values.zone_unknown", "There is no time zone {zone!r}.", zone=shown,
+        hint=f"Did you mean {suggestions}?" if suggestions else "Zones are named like Europe/Berlin, or UTC.",
+    )  # fmt: skip
+
 
 TEXT_CHARS_MAX: Final = 1_000
 
