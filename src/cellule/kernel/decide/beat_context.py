@@ -44,7 +44,7 @@ class BeatContext:
 
     def hold_value(self, value: bytes) -> Any:
         """A value as records and the book hold it; a long one is a block, in reach from now on."""
-        held = self.writer.held(value, PARAMS_INLINE_MAX)
+        held = self.writer.stored(value, PARAMS_INLINE_MAX)
         if isinstance(held, Link):
             self.ledger.nodes.pin({held.cid: value})  # it is read before the frame is durable
             self.ledger.sealed.append(held.cid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.kernel.journal.rows import EventEncoder
+from cellule.kernel.journal.rows import EventEncoder, event_encoder
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.program import StepFunction
@@ -40,7 +40,7 @@ class SchemaRoute:
     def begin(self, writer: FrameWriter) -> int:
         """Begin the records of the route: its names enter the frame's table. Returns the bytes they take."""
         before = writer.size
-        self.events = EventEncoder(writer.name(self.schema), writer.name(self.base))
+        self.events = event_encoder(writer.name(self.schema), writer.name(self.base))
         return writer.size - before
 
 

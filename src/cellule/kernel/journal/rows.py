@@ -8,6 +8,7 @@ against the table. Whoever writes a record now and then takes `FrameWriter.add`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from cellule.kernel.journal.table import KINDS, Row
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.values.writer import BYTES, LIST, head
 
+ENCODERS_MAX: Final = 1_024
 _EVENT: Final = int(Kind.EVENT)
 _STEP: Final = int(Kind.STEP)
 _INTENT: Final = int(Kind.INTENT)
@@ -25,6 +27,9 @@ _RECEIPT: Final = int(Kind.RECEIPT)
 SHORT_MAX: Final = KEY_BYTES_MAX  # the heads of byte strings up to here are made once
 _HEADS: Final = [head(BYTES, size) for size in range(SHORT_MAX + 1)]
 _NULL: Final = b"\xf6"
+_BEFORE_SCHEMA: Final = head(LIST, KINDS[_EVENT].width) + bytes((_EVENT, 0)) + _NULL  # no cause, no id
+_BEFORE_VALUE: Final = head(LIST, 1)  # an envelope without links
+_BEFORE_MODULE: Final = head(LIST, 1) + head(LIST, 2)  # one target
 
 
 def event_row(
@@ -66,15 +71,20 @@ def receipt_row(
     return [_RECEIPT, intent, module, key, born, status, schema, value, delivery, extras]
 
 
+@lru_cache(maxsize=ENCODERS_MAX)
+def event_encoder(schema: int, module: int) -> EventEncoder:
+    """The encoder for these positions of names; most beats have the same few."""
+    return EventEncoder(schema, module)
+
+
 class EventEncoder:
     """Encodes events of one schema from outside, each to one cell of one module, with nothing beside."""
 
     __slots__ = ("_middle", "_opening")
 
     def __init__(self, schema: int, module: int) -> None:
-        width, cause, event_id = head(LIST, KINDS[_EVENT].width), head(0, 0), _NULL
-        self._opening = width + head(0, _EVENT) + cause + event_id + head(0, schema) + head(LIST, 1)
-        self._middle = head(LIST, 1) + head(LIST, 2) + head(0, module)
+        self._opening = _BEFORE_SCHEMA + head(0, schema) + _BEFORE_VALUE
+        self._middle = _BEFORE_MODULE + head(0, module)
 
     def encode(self, value: bytes, key: bytes) -> bytes:
         """The bytes of one row; a key has at most `SHORT_MAX` bytes."""

@@ -84,17 +84,17 @@ class FrameWriter:
             return value
         if LINK_MARK not in value:
             return [value]
-        held = seal(value)
-        self.linked = self.linked or len(held) > 1
-        return held
+        envelope = seal(value)
+        self.linked = self.linked or len(envelope) > 1
+        return envelope
 
     def state(self, state: bytes | None) -> Any:
         """A state as a record holds it; a long one becomes a block of this frame."""
-        return None if state is None else self.held(state, STATE_INLINE_RECORD_MAX)
+        return None if state is None else self.stored(state, STATE_INLINE_RECORD_MAX)
 
-    def held(self, value: bytes, most: int) -> Any:
-        """A value as a record holds it; one of more than `most` bytes becomes a block of this frame."""
-        if len(value) <= most:
+    def stored(self, value: bytes, limit: int) -> Any:
+        """A value as a record holds it; one of more than `limit` bytes becomes a block of this frame."""
+        if len(value) <= limit:
             return self.value(value)
         cid = cid_of(value)
         self.blocks[cid] = value
