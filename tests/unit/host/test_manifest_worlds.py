@@ -40,13 +40,16 @@ async def node(disk: MemoryDisk) -> AsyncIterator[Cellule]:
 
 
 @asynccontextmanager
-async def opened(disk: MemoryDisk) -> AsyncIterator[Cellule]:
+async def opened(
+    disk: MemoryDisk, *, with_templates: bool = True, owner: bool = True
+) -> AsyncIterator[Cellule]:
     python = PythonPrograms(limit_s=None)
-    programs = ProgramKinds(python, TemplateKind())
+    whole = ProgramKinds(python, TemplateKind())
     try:
-        async with open_node(MemoryEngine(disk), None, programs) as found:
+        programs = whole if with_templates else ProgramKinds(python)
+        async with open_node(MemoryEngine(disk), None, programs, owner=owner) as found:
             yield found
-        await check_store(MemoryEngine(disk), programs)
+        await check_store(MemoryEngine(disk), whole)
     finally:
         python.close()
 
@@ -107,6 +110,21 @@ async def test_an_untrusted_program_runs_in_a_world_from_a_document(node, tmp_pa
     sent = await world.send(("Opened", {"note_id": "a", "title": "x"}), wait="reply")
     assert sent.reply == 1
     assert await world.cell("note", "a").state() == {"title": "x", "open": True}
+
+
+async def test_a_node_that_lacks_a_kind_reads_a_world_and_does_not_open_it(disk, tmp_path):
+    (tmp_path / "note").write_bytes(encode({"notes/Opened@1": {"state": {"title": "x", "open": True}}}))
+    code = {"kind": "template", "file": "note"}
+    event = ("Opened", {"note_id": "a", "title": "x"})
+    async with opened(disk) as node:
+        await node.create_world("n", manifest=notes(code=code, key={"text": {}}), code=tmp_path)
+        await (await node.world("n")).send(event)
+    async with opened(disk, with_templates=False, owner=False) as node:
+        world = await node.world("n")
+        assert await world.cell("note", "a").state() == {"title": "x", "open": True}
+    async with opened(disk, with_templates=False) as node:
+        with pytest.raises(Rejected, match="kind 'template'; this node runs: python, python-live"):
+            await node.world("n")
 
 
 @pytest.mark.parametrize("name", ["keyed_reducers.json", "keyed_workflows.json"])
