@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cellule.cli.app_file import load_app
+from cellule.values import decode
+from cellule.values.json_view import to_json
+
 if TYPE_CHECKING:
     Cellule = Any
 
@@ -69,3 +73,24 @@ def test_a_manifest_that_cannot_be_taken_leaves_no_world(empty: Cellule, tmp_pat
 def test_an_app_is_deployed_with_its_changes_shown(shop: Cellule) -> None:
     dry = shop("world", "deploy", "--app", shop.app, "--dry-run", "--json").json
     assert (dry["changes"], dry["compatible"]) == ([], True)
+
+
+def test_a_deploy_goes_through_a_running_owner(running: Cellule, tmp_path: Path) -> None:
+    """The document is the JSON view of what runs: its code is in the store already."""
+    document = to_json(decode(load_app(running.app).build().manifest.data))
+    name = next(iter(document["modules"]))
+    document["modules"][name]["failure"] = "skip"
+    file = tmp_path / "shop.json"
+    file.write_text(json.dumps(document))
+    before = running("world", "show", "--json").json["eras"]
+    told = running("world", "deploy", "--manifest", str(file), "--why", "go on", "--json").json
+    assert (told["deployed"], [each["what"] for each in told["changes"]]) == (True, ["failure changed"])
+    assert running("world", "show", "--json").json["eras"] == before + 1
+    running("event", "send", "Placed", '{"order_id": "o8", "total": 1}')
+    del document["modules"][name]
+    document["routing"]["subscriptions"] = [
+        each for each in document["routing"]["subscriptions"] if each["module"] != name
+    ]
+    file.write_text(json.dumps(document))
+    refused = running("world", "deploy", "--manifest", str(file), "--json", code=3).error
+    assert refused["code"] == "host.not_owner"

@@ -187,7 +187,7 @@ def plain(entry: Any, *left_out: str) -> dict[str, Any]:
             value = {"count": value.intents, "period_ns": value.period_ns}
         elif isinstance(value, tuple):
             value = list(value)
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             value = {key: list(each) if isinstance(each, tuple) else each for key, each in value.items()}
         found[name] = value
     return found
