@@ -25,7 +25,7 @@ from cellule.kernel.decide import beat_context as desk
 from cellule.kernel.decide.intents import gate
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
-from cellule.kernel.fast import intents as express
+from cellule.kernel.fast import intents as fast_intents
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Admitted, ControlItem, EventItem, Pace, ReceiptItem
 from cellule.kernel.journal.codes import Settled
@@ -207,10 +207,10 @@ class IntentMachine(RuleBasedStateMachine):
         heights = sorted(self.audit.open)
         height = heights[at % len(heights)]
         entry = drive(self.book.find(height), self.nodes, self.kernel.fetch)
-        value = encode({"id": "p"}) if entry[4] == CHARGE else encode(
+        value = encode({"id": "p"}) if entry.kind == CHARGE else encode(
             {"intent_id": "x", "due_ns": 1, "fired_ns": 1}
         )  # fmt: skip
-        item = ReceiptItem(entry[0], height, status, value, by="k1", who="ada", why="the bank called")
+        item = ReceiptItem(entry.id, height, status, value, by="k1", who="ada", why="the bank called")
         self.do([item])
         assert height in self.audit.settled  # by this, or because its time came in this very beat
 
@@ -345,7 +345,7 @@ class IntentMachine(RuleBasedStateMachine):
 
     def check_receipts(self, waiting):
         """Every receipt that a cell was to hear was stepped, or waits in the queue of a stopped cell."""
-        unheard = {at: told for at, told in self.audit.receipts.items() if told.how and not told.steps}
+        unheard = {at: told for at, told in self.audit.receipts.items() if told.delivery and not told.steps}
         stopped = {(cell.module, cell.key) for cell in waiting}
         assert {told.cell for told in unheard.values()} <= stopped
 
@@ -365,7 +365,7 @@ class IntentMachine(RuleBasedStateMachine):
     def compare(self):
         kept, audit, world = self.book, self.audit, self.kernel.world.ledger
         intents = {pair_of(key)[0]: row for key, row in self.rows(kept.open)}
-        assert {height: row[5] for height, row in intents.items()} == audit.statuses()
+        assert {height: row.status for height, row in intents.items()} == audit.statuses()
         assert kept.counts == audit.counts()
         numbers = list(audit.statuses().values())
         assert (kept.parked, kept.timers) == (numbers.count("parked"), numbers.count("timer"))
@@ -397,7 +397,7 @@ def small_limits(monkeypatch):
     """Everything that has a limit reaches it, and every block is a node of its own."""
     monkeypatch.setattr(book, "DEDUPE_WINDOW_NS", WINDOW)
     monkeypatch.setattr(desk, "PARAMS_INLINE_MAX", 60)
-    monkeypatch.setattr(express, "PARAMS_INLINE_MAX", 60)
+    monkeypatch.setattr(fast_intents, "PARAMS_INLINE_MAX", 60)
     monkeypatch.setattr(gate, "CELL_INTENTS_MAX", 6)
     monkeypatch.setattr(opening, "CELL_INTENTS_MAX", 6)
     monkeypatch.setattr(gate, "APPROVALS_OPEN_MAX", 4)

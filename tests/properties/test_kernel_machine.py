@@ -321,7 +321,7 @@ class KernelMachine(RuleBasedStateMachine):
         halted = [(base, key) for _, (base, key, _) in self.rows(ledger.stopped)]
         assert halted == stopped(model)
         rows = self.rows(ledger.dead_letters)
-        dead = [(pair_of(key)[0], (row[0], row[1]), row[4][0], row[2]) for key, row in rows]
+        dead = [(pair_of(key)[0], (row.module, row.key), row.message.height, row.code) for key, row in rows]
         assert dead == model.dead_letters
         assert ledger.dedupe.count() == len(model.seen)
 

@@ -124,7 +124,7 @@ class Town:
     async def decide(self, hosted, world, chance) -> None:
         """Approve, deny or cancel something that waits."""
         for key, row in await hosted.ask(lambda: hosted.world.ledger.book.open.scan(b"", None, 100)):
-            height, status = pair_of(key)[0], row[5]
+            height, status = pair_of(key)[0], row.status
             if status == "parked":
                 verb = "effect.approve" if chance.chance(0.7) else "effect.deny"
             elif status == "open" and chance.chance(0.05):

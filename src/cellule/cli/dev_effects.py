@@ -16,7 +16,7 @@ from cellule.cli.session import Session
 from cellule.errors import Unavailable
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.effects.model import EffectView
-from cellule.kernel.state.intent_book import OPEN
+from cellule.kernel.state.rows import OPEN
 from cellule.sources import SystemClock
 
 LOOK_S = 1.0

@@ -13,7 +13,7 @@ from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_list import Stopped, list_world
 from cellule.host.read.effects.model import EffectView
 from cellule.host.read.record_view import RecordRenderer
-from cellule.kernel.state.intent_book import OPEN, PARKED
+from cellule.kernel.state.rows import OPEN, PARKED
 from cellule.sources import SystemClock
 
 LATE_NS = 5_000_000_000  # an effect that is due for so long and not begun is shown

@@ -23,6 +23,7 @@ from cellule.errors import CelluleError, Rejected
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import LATER, ReceiptItem, RefusedItem
 from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.rows import OpenIntent
 from cellule.testing.journal_view import IntentRow
 from cellule.testing.recordings import Recording
 
@@ -105,11 +106,11 @@ class Outside:
             for row in journal.intents()
         )
 
-    def _intent(self, height: int, row: list[Any]) -> Intent:
-        digest, base, key, _, kind, status, more = row
-        recorded = self._world.chronicle.journal.intent(height)
-        due = self._world.chronicle.time(pair_of(more["due"])[0]) if "due" in more else None
-        return self._made(recorded, kind, intent_text(digest), (base, key), status, "", due)
+    def _intent(self, height: int, intent: OpenIntent) -> Intent:
+        recorded, extras = self._world.chronicle.journal.intent(height), intent.extras
+        due = self._world.chronicle.time(pair_of(extras["due"])[0]) if "due" in extras else None
+        cell = (intent.module, intent.key)
+        return self._made(recorded, intent.kind, intent_text(intent.id), cell, intent.status, "", due)
 
     def _past(self, row: IntentRow) -> Intent:
         receipt = self._world.chronicle.journal.receipt(row.height)

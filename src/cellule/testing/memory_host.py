@@ -21,6 +21,7 @@ from cellule.kernel.prove.check import Position, check_frames, check_snapshot, r
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.state.cell_pages import page_of_cells
 from cellule.kernel.state.cells import Entry
+from cellule.kernel.state.rows import OpenIntent
 from cellule.kernel.state.wait_reasons import Reason, reasons_in
 from cellule.kernel.world import World as Kernel
 from cellule.testing.entropy import SeededEntropy
@@ -80,10 +81,10 @@ class MemoryHost:
                 return
         raise _never_rests(beats_max)
 
-    def open_intents(self) -> list[tuple[bytes, list[Any]]]:
+    def open_intents(self) -> list[tuple[bytes, OpenIntent]]:
         """The rows of all open intents, oldest first."""
         ledger = self._kernel.ledger
-        rows: list[tuple[bytes, list[Any]]] = []
+        rows: list[tuple[bytes, OpenIntent]] = []
         begin = b""
         while True:
             page = drive(ledger.book.open.scan(begin, None, INTENTS_PAGE), ledger.nodes, self.fetch)

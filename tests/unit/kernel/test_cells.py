@@ -219,7 +219,7 @@ def test_skip_sends_the_message_to_the_dead_letters(make_world, shop):
     beat = world.beat([event("Failed", order="o1", why="no"), event("Paid", order="o1")])
     assert [step.status for step in beat.steps] == [SKIPPED, OK]
     page = next_value(world.world.ledger.dead_letters.scan(b"", None, 10))
-    assert [(row[1][0], row[1][1], row[1][2]) for row in page] == [("shop/Order", b"o1", "shop.failed")]
+    assert [(row.module, row.key, row.code) for _, row in page] == [("shop/Order", b"o1", "shop.failed")]
 
 
 @pytest.mark.parametrize(

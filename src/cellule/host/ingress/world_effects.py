@@ -22,7 +22,7 @@ from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.causes import following_of
 from cellule.host.read.effects.letters import list_letters, walk_letters
 from cellule.host.read.effects.model import OPEN_STATUSES, EffectDetail, EffectRef, EffectView, Letter
-from cellule.host.read.effects.opened import HEIGHT_MAX, OpenIntent, OpenIntents
+from cellule.host.read.effects.opened import HEIGHT_MAX, IntentAt, OpenIntents
 from cellule.host.read.effects.openings import openings_of
 from cellule.host.read.effects.past import Past
 from cellule.host.read.effects.references import parse_reference, receipt_bytes, shown_reference
@@ -130,7 +130,7 @@ class WorldEffects:
                 hint="Read them there: they are not journaled. `cellule effect show` has the rest.",
             )  # fmt: skip
         opened = await self._open(intent)
-        async for note in pool.notes(opened.entry[0]):
+        async for note in pool.notes(opened.intent.id):
             yield note
 
     # Steering
@@ -166,7 +166,7 @@ class WorldEffects:
                 hint=f"Use one of {', '.join(GIVEN)}.",
             )  # fmt: skip
         opened = await self._open(intent)
-        digest, kind = opened.entry[0], opened.entry[4]
+        digest, kind = opened.intent.id, opened.intent.kind
         data = None
         if status == "ok" or value is not None:
             data = receipt_bytes(self._types(), await self._reader.manifest(), kind, value)
@@ -202,12 +202,12 @@ class WorldEffects:
 
     # Inside
 
-    async def _find_open(self, reference: int | bytes) -> OpenIntent | None:
+    async def _find_open(self, reference: int | bytes) -> IntentAt | None:
         if isinstance(reference, int):
             return await self._opened.at(reference)
         return await self._opened.by_id(reference)
 
-    async def _open(self, intent: EffectRef) -> OpenIntent:
+    async def _open(self, intent: EffectRef) -> IntentAt:
         opened = await self._find_open(parse_reference(intent))
         if opened is None:
             raise Rejected(
@@ -227,14 +227,14 @@ class WorldEffects:
             intent=wanted, hint="Dead letters are listed by `cellule stuck`.",
         )  # fmt: skip
 
-    async def _hasten(self, opened: OpenIntent) -> None:
+    async def _hasten(self, opened: IntentAt) -> None:
         stored = await self._row(opened)
         now_ns = self._node.clock.now_ns()
         if stored is None or stored.row.ready_ns <= now_ns:
             raise Rejected(
                 "host.effect_not_waiting", "effect {intent} does not wait for a next attempt: it is {status}",
-                intent=intent_text(opened.entry[0]),
-                status=opened.status if stored is None else "due, or running",
+                intent=intent_text(opened.intent.id),
+                status=opened.intent.status if stored is None else "due, or running",
                 hint="See why: cellule effect show.",
             )  # fmt: skip
         moved = store_row(stored.row._replace(ready_ns=now_ns))
@@ -250,9 +250,9 @@ class WorldEffects:
         if self._node.pool is not None:
             self._node.pool.search()
 
-    async def _row(self, opened: OpenIntent) -> Stored | None:
+    async def _row(self, opened: IntentAt) -> Stored | None:
         engine = self._node.engine
-        [at] = await engine.read([keys.effect_at(opened.entry[0])])
+        [at] = await engine.read([keys.effect_at(opened.intent.id)])
         [value] = [None] if at is None else await engine.read([at])
         try:
             return None if at is None or value is None else read_row(at, value)

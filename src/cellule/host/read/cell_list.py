@@ -177,7 +177,7 @@ class Listing:
     async def stuck(self, limit: int = 100) -> Stuck:
         """The oldest stopped cells, up to `limit`."""
         rows = await self._ask(self._world.ledger.stopped.scan(b"", None, limit))
-        stopped = [await self._stopped(base, key) for _, (base, key, _) in rows]
+        stopped = [await self._stopped(row.module, row.key) for _, row in rows]
         return Stuck(self.paused, await self._inbox(), stopped)
 
     async def _ask(self, question: Generator[Need, None, T]) -> T:

@@ -17,10 +17,10 @@ from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import EffectKind
 from cellule.kernel.need import Need, fetch
-from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import OPEN, OpenIntent
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
@@ -89,10 +89,10 @@ class BeatContext:
         module = era.manifest.modules.get(slot.cells.base)
         return module is not None and schema in module.events
 
-    def is_below(self, entry: list[Any]) -> bool:
+    def is_below(self, intent: OpenIntent) -> bool:
         """Tell whether settling this intent brings its module below its limit."""
-        base, book = entry[1], self.ledger.book
-        if entry[5] != books.OPEN or base not in book.over:
+        base, book = intent.module, self.ledger.book
+        if intent.status != OPEN or base not in book.over:
             return False
         module = self.eras.current.manifest.modules.get(base)
         return module is None or book.counts[base] - 1 < module.open_max
@@ -105,9 +105,9 @@ class BeatContext:
             module is not None and base not in book.over and book.counts.get(base, 0) + 1 >= module.open_max
         )
 
-    def dispatch(self, height: int, entry: list[Any], effect: EffectKind, params: bytes) -> None:
+    def dispatch(self, height: int, intent: OpenIntent, effect: EffectKind, params: bytes) -> None:
         """Hand an intent to the host, for when this frame is durable."""
-        digest, base, key, born, kind, _, kept = entry
+        digest, base, key, born, kind, _, kept = intent
         grant = self.eras.current.manifest.grants.get(kept.get("grant", ""))
         limits = None if grant is None else grant.as_data()
         opening = Opening(

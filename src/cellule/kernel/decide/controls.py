@@ -28,7 +28,6 @@ from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.ledger import Target
-from cellule.kernel.state.snapshot_schema import is_stopped
 from cellule.values.cbor import encode
 from cellule.values.link import Link
 
@@ -105,12 +104,10 @@ def _stopped(context: BeatContext, item: ControlItem, only: str | None) -> Gener
             )
         return [slot]
     page = yield from ledger.stopped.scan(b"", None, RESUME_PER_CONTROL_MAX)
-    if not all(is_stopped(row) for _, row in page):
-        raise Corrupted("kernel.stopped_damaged", "a row of the stopped cells is not what it should be")
     targets: list[Target] = [
-        (base, cell_key)
-        for _, (base, cell_key, status) in page
-        if (module is None or base == module) and (only is None or status == only)
+        (row.module, row.key)
+        for _, row in page
+        if (module is None or row.module == module) and (only is None or row.status == only)
     ]
     yield from ledger.slots(targets)
     return [ledger.cells(base).slot(cell_key) for base, cell_key in targets]

@@ -21,7 +21,7 @@ from cellule.kernel.journal.records import EventRecord, TimerRecord
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message
-from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values import calendar
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
@@ -43,20 +43,6 @@ def fingerprint(schedule: Schedule) -> bytes:
     return cid_of(encode(when)).digest[:FINGERPRINT_BYTES]
 
 
-def applied(
-    ledger: Ledger, height: int, fired: bytes | None, due_ns: int, name: str, stamp: bytes, paused: int
-) -> None:
-    """What a Timer record of a schedule does; `stamp` is empty when the schedule is gone."""
-    if fired is not None:
-        ledger.timers.remove(fired)
-    if not stamp:
-        ledger.book.schedules.pop(name, None)
-        return
-    ledger.book.schedules[name] = [stamp, 0 if paused else due_ns, bool(paused)]
-    if due_ns and not paused:
-        ledger.timers.insert(pair_key(due_ns, height), ["schedule", name, stamp, 0])
-
-
 def align(context: BeatContext, cause: int) -> Generator[Need, None, None]:
     """Arm what the current manifest schedules, and drop what it no longer does."""
     known, wanted = context.ledger.book.schedules, context.eras.current.manifest.schedules
@@ -65,10 +51,10 @@ def align(context: BeatContext, cause: int) -> Generator[Need, None, None]:
     for name in sorted({*known, *wanted}):
         row, schedule = known.get(name), wanted.get(name)
         stamp = b"" if schedule is None else fingerprint(schedule)
-        if row is not None and row[0] == stamp:
+        if row is not None and row.fingerprint == stamp:
             continue
         armed = None if row is None else (yield from _armed(context, name))
-        paused = row is not None and row[2] and schedule is not None
+        paused = row is not None and row.paused and schedule is not None
         due_ns = 0 if schedule is None or paused else next_due(schedule, context.ledger.now_ns)
         _write(context, cause, armed, due_ns, name, stamp, paused=paused)
 
@@ -81,9 +67,9 @@ def next_due(schedule: Schedule, after_ns: int) -> int:
     return calendar.Every(schedule.every_ns, schedule.start_ns or 0).next_due(after_ns) or 0
 
 
-def fire(context: BeatContext, fired: bytes, value: list[Any]) -> Due | None:
+def fire(context: BeatContext, fired: bytes, timer: TimerRow) -> Due | None:
     """A schedule's timer is due: arm the next, and say what is to be sent in this beat."""
-    _, name, stamp, _ = value
+    name, stamp = timer.module, timer.key
     now_ns, schedule = context.ledger.now_ns, context.eras.current.manifest.schedules.get(name)
     due_ns, cause = pair_of(fired)
     if schedule is None or fingerprint(schedule) != stamp:  # a deploy in the same beat aligns it
@@ -145,7 +131,7 @@ def check_pause(context: BeatContext, item: ControlItem) -> None:
             "kernel.schedule_unknown", "there is no schedule {name!r}; there are: {known}",
             name=name, known=", ".join(sorted(wanted)) or "none",
         )  # fmt: skip
-    is_paused = context.ledger.book.schedules[name][2]
+    is_paused = context.ledger.book.schedules[name].paused
     if is_paused == (item.verb == "schedule.pause"):
         state = "paused already" if is_paused else "not paused"
         raise Rejected("kernel.schedule_state", "schedule {name} is {state}", name=name, state=state)
@@ -153,14 +139,14 @@ def check_pause(context: BeatContext, item: ControlItem) -> None:
 
 def _armed(context: BeatContext, name: str) -> Generator[Need, None, bytes | None]:
     """The key of a schedule's timer, if it is armed."""
-    due_ns = context.ledger.book.schedules[name][1]
+    due_ns = context.ledger.book.schedules[name].due_ns
     if not due_ns:
         return None
     begin, end = pair_key(due_ns, 0), pair_key(due_ns + 1, 0)
     while True:
         page = yield from context.ledger.timers.scan(begin, end, 1_000)
-        for key, value in page:
-            if value[0] == "schedule" and value[1] == name:
+        for key, timer in page:
+            if timer.what == "schedule" and timer.module == name:
                 return key
         if len(page) < 1_000:
             return None
@@ -179,5 +165,5 @@ def _write(
 ) -> int:
     record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, int(paused)))
     height = context.writer.add(record, 0)
-    applied(context.ledger, height, fired, due_ns, name, stamp, int(paused))
+    context.ledger.schedule(name, ScheduleRow(stamp, due_ns, paused) if stamp else None, fired, height)
     return height

@@ -27,10 +27,10 @@ from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_ADMIT, OUTPUT_BYTES_MAX, PARAMS_INLINE_MAX, STEP_EFFECTS_MAX
 from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.program import CheckedRequest
-from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
 from cellule.kernel.state.intent_id import intent_digest, intent_text
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import OPEN, OpenIntent
 from cellule.values.cbor import encode
 
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor
@@ -119,8 +119,7 @@ def _open(
     if own or extras:
         limits = _govern(context, kept, own or {}, extras)
     digest = intent_digest(context.world, base, key, born, step, position, kind, params)
-    book.open.insert(pair_key(height, 0), [digest, base, key, born, kind, books.OPEN, kept])
-    book.counts[base] = book.counts.get(base, 0) + 1
+    book.add(height, _new(OpenIntent, (digest, base, key, born, kind, OPEN, kept)))
     writer.opened.append(_new(Opening, (
         digest, height, kind, params, intent_text(digest), effect.priority, effect.timeout_ns,
         effect.attempts, limits, base, key, born,
@@ -153,16 +152,15 @@ def settle_plain(context: BeatContext, items: Sequence[Any], start: int, outcome
         item = items[position]
         if type(item) is not ReceiptItem or not _is_plain(item) or writer.size >= FRAME_BYTES_ADMIT:
             return position
-        place = pair_key(item.height, 0)
-        entry: Any = held(place)
-        if entry is MISSING or entry is None or entry[0] != item.intent or entry[5] != books.OPEN:
+        intent: Any = held(pair_key(item.height, 0))
+        if intent is MISSING or intent is None or intent.id != item.intent or intent.status != OPEN:
             return position
-        kept = entry[6]
-        event = None if "key" in kept or "due" in kept else _event(current, entry, item)
-        slot = None if event is None else _slot(ledger, current.number, entry)
+        kept = intent.extras
+        event = None if "key" in kept or "due" in kept else _event(current, intent, item)
+        slot = None if event is None else _slot(ledger, current.number, intent)
         if event is None or slot is None:
             return position
-        outcomes.append(_new(Admitted, (_settle(context, slot, place, entry, item, event), ())))
+        outcomes.append(_new(Admitted, (_settle(context, slot, intent, item, event), ())))
     return len(items)
 
 
@@ -175,7 +173,7 @@ def _is_plain(item: ReceiptItem) -> bool:
     )  # fmt: skip
 
 
-def _slot(ledger: Ledger, era: int, intent: list[Any]) -> Slot | None:
+def _slot(ledger: Ledger, era: int, intent: OpenIntent) -> Slot | None:
     """The slot of the cell that asked, if it is in memory, as it was born, and of this era."""
     _, base, key, born, _, _, _ = intent
     cells = ledger.cells(base)
@@ -194,7 +192,7 @@ def _slot(ledger: Ledger, era: int, intent: list[Any]) -> Slot | None:
     return slot
 
 
-def _event(era: Compiled, intent: list[Any], item: ReceiptItem) -> bytes | None:
+def _event(era: Compiled, intent: OpenIntent, item: ReceiptItem) -> bytes | None:
     """What the cell reads, if its code takes it, and the value fits and is short enough."""
     digest, base, _, _, kind, _, _ = intent
     module, effect = era.manifest.modules.get(base), era.manifest.effects.get(kind)
@@ -211,9 +209,7 @@ def _event(era: Compiled, intent: list[Any], item: ReceiptItem) -> bytes | None:
     return None if len(event) > PARAMS_INLINE_MAX or LINK_MARK in event else event
 
 
-def _settle(
-    context: BeatContext, slot: Slot, place: bytes, intent: list[Any], item: ReceiptItem, event: bytes
-) -> int:
+def _settle(context: BeatContext, slot: Slot, intent: OpenIntent, item: ReceiptItem, event: bytes) -> int:
     """Write the receipt down and deliver it; returns its height."""
     ledger, writer = context.ledger, context.writer
     _, base, key, born, kind, _, _ = intent
@@ -231,7 +227,7 @@ def _settle(
     height = writer.first + len(records)
     records.append(receipt_row(item.height, at, key, born, _OK, named, [event], AT_ONCE, extras or None))
     writer.size += RECORD_BYTES + len(event)
-    ledger.book.settled(place, intent)
+    ledger.book.remove(item.height, intent)
     ledger.detach(slot, born, item.height)
     ledger.deliver(slot, _new(Message, (height, RECEIPT_MESSAGE, schema, event, 0, born)))
     return height

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from cellule.errors import ensure
 from cellule.kernel.index.chunk import LISTS
@@ -23,12 +23,24 @@ from cellule.kernel.index.write import SLICE_CHUNKS, Materialised, sorted_union,
 from cellule.kernel.need import Need, Nodes, Pause
 from cellule.values.cid import Cid
 
+Row = TypeVar("Row")
 
-class OrderedIndex:
-    """Entries by ascending byte keys. `count` is the number of entries in `root`. Values are never None."""
 
-    def __init__(self, root: Cid | None, nodes: Nodes, *, count: int = 0) -> None:
+def _as_stored(value: Any) -> Any:
+    return value
+
+
+class OrderedIndex(Generic[Row]):
+    """Rows by ascending byte keys. `count` is the number of rows in `root`. A row is never None.
+
+    `unpack` makes a row of what a chunk holds, and proves it.
+    """
+
+    def __init__(
+        self, root: Cid | None, nodes: Nodes, *, count: int = 0, unpack: Callable[[Any], Row] = _as_stored
+    ) -> None:
         self._root = root
+        self._unpack = unpack
         self._nodes = nodes
         self._root_count = count
         self._dirty = Delta()
@@ -37,7 +49,7 @@ class OrderedIndex:
         self._front: Cursor | None = None  # at the first root entry that is not hidden
         self._front_at = 0
         self._front_past = False  # no root entry is left
-        self._warm: dict[bytes, Any] = {}  # root entries that were read together, until `cool`
+        self._warm: dict[bytes, Row | None] = {}  # root entries that were read together, until `cool`
 
     @property
     def root(self) -> Cid | None:
@@ -56,7 +68,7 @@ class OrderedIndex:
 
     # Changes
 
-    def put(self, key: bytes, value: Any) -> None:
+    def put(self, key: bytes, value: Row) -> None:
         """Set the entry of `key`, whether or not there is one."""
         dirty = self._dirty
         if key not in dirty.added:
@@ -64,7 +76,7 @@ class OrderedIndex:
         dirty.hold(key, value)
         dirty.hidden.add(key)
 
-    def insert(self, key: bytes, value: Any) -> None:
+    def insert(self, key: bytes, value: Row) -> None:
         """Set the entry of a key that has none; the caller knows, and this is checked only in memory."""
         dirty = self._dirty
         if key in dirty.added:
@@ -133,30 +145,31 @@ class OrderedIndex:
         """The value of a key that changed since the root was written, None if removed; else `MISSING`."""
         return self._in_memory(key)
 
-    def get(self, key: bytes) -> Generator[Need, None, Any]:
+    def get(self, key: bytes) -> Generator[Need, None, Row | None]:
         """The value of `key`, or None."""
-        value = self._in_memory(key)
-        if value is not MISSING:
+        held: Any = self._in_memory(key)
+        if held is not MISSING:
+            value: Row | None = held
             return value
         if key in self._warm:
             return self._warm[key]
         found = yield from lookup(self._root, (key,), self._nodes)
-        return found.get(key)
+        return self._unpack(found[key]) if key in found else None
 
     def warm(self, keys: Iterable[bytes]) -> Generator[Need, None, None]:
         """Read entries that will be asked for soon, all together; a chunk is then decoded once for many."""
         wanted = {key for key in keys if key not in self._warm and self._in_memory(key) is MISSING}
         if len(wanted) > 1:
             found = yield from lookup(self._root, wanted, self._nodes)
-            self._warm.update((key, found.get(key)) for key in wanted)
+            self._warm.update((key, self._unpack(found[key]) if key in found else None) for key in wanted)
 
     def cool(self) -> None:
         """Forget what `warm` read."""
         self._warm.clear()
 
-    def first(self) -> Generator[Need, None, Entry | None]:
+    def first(self) -> Generator[Need, None, tuple[bytes, Row] | None]:
         """The entry with the smallest key."""
-        best: Entry | None = None
+        best: tuple[bytes, Row] | None = None
         layers = [*self._frozen, self._dirty]
         for position, layer in enumerate(layers):
             key = self._first_of(layer, layers[position + 1 :])
@@ -166,16 +179,17 @@ class OrderedIndex:
         if self._front is not None and not self._front_past:
             key = self._front.chunk.keys[self._front_at]
             if best is None or key < best[0]:
-                best = (key, self._front.chunk.value(self._front_at))
+                best = (key, self._unpack(self._front.chunk.value(self._front_at)))
         return best
 
     def scan(
         self, begin: bytes, end: bytes | None, limit: int, *, reverse: bool = False
-    ) -> Generator[Need, None, list[Entry]]:
+    ) -> Generator[Need, None, list[tuple[bytes, Row]]]:
         """Up to `limit` entries of `[begin, end)` (to the end where `end` is None), in key order."""
         check_limit(limit)
         layers = [*self._frozen, self._dirty]
-        found: dict[bytes, Any] = dict((yield from self._scan_root(begin, end, limit, reverse=reverse)))
+        at_rest = yield from self._scan_root(begin, end, limit, reverse=reverse)
+        found: dict[bytes, Row] = {key: self._unpack(value) for key, value in at_rest}
         for position, layer in enumerate(layers):
             shown = _shown(layer.walk(begin, end, reverse=reverse), layers[position + 1 :])
             found.update((key, layer.added[key]) for key in islice(shown, limit))
@@ -273,7 +287,7 @@ def _shown(keys: Iterator[bytes], newer: Sequence[Delta]) -> Iterator[bytes]:
     return (key for key in keys if not _is_hidden(key, newer)) if newer else keys
 
 
-def _key(entry: Entry) -> bytes:
+def _key(entry: tuple[bytes, Any]) -> bytes:
     return entry[0]
 
 

@@ -7,9 +7,9 @@ mean: every cell, timer, list and bucket is what it should be, and the lists agr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.index.check import check
@@ -23,21 +23,14 @@ from cellule.kernel.state import lists
 from cellule.kernel.state.cells import Entry, Extras, LongQueue
 from cellule.kernel.state.ledger import Budget, Ledger, Target
 from cellule.kernel.state.snapshot import load_snapshot
-from cellule.kernel.state.snapshot_schema import (
-    KEY_BYTES,
-    is_dead_letter,
-    is_intent,
-    is_place,
-    is_remembered_key,
-    is_stopped,
-    is_timer,
-)
+from cellule.kernel.state.snapshot_schema import KEY_BYTES
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
 WALK_TOGETHER = 256  # nodes asked for at once
 _PAGE = 1_000
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +106,10 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
                     _damaged(cid, f"the open intents of {base} {key!r} are not those that it asked for")
         if counts[base] != cells.live.root_count:
             _damaged(cid, f"{base} has {counts[base]} cells, not {cells.live.root_count}")
-    for name, fits in (("stopped", is_stopped), ("dead_letters", is_dead_letter)):
-        rows = yield from _rows(cid, name, getattr(ledger, name), fits, nodes)
-        if name == "stopped" and {(base, key) for base, key, _ in rows} != stopped:
-            _damaged(cid, "the list of stopped cells is not that of the cells")
+    yield from _rows(cid, "dead_letters", ledger.dead_letters, nodes)
+    rows = yield from _rows(cid, "stopped", ledger.stopped, nodes)
+    if {(row.module, row.key) for row in rows.values()} != stopped:
+        _damaged(cid, "the list of stopped cells is not that of the cells")
     held = [slot for slots in ledger.held.values() for slot in slots]
     ring = [(slot.cells.base, slot.key) for slot in (*ledger.ring, *held)]
     if len(ring) != len(ready) or set(ring) != ready:
@@ -137,11 +130,11 @@ def _check_lists(cid: Cid, nodes: Nodes) -> Generator[Need, None, None]:
 def _check_book(cid: Cid, ledger: Ledger, nodes: Nodes) -> Generator[Need, None, BookRows]:
     """Read and prove what a snapshot tells of intents, timers and idempotency keys."""
     book = ledger.book
-    intents = yield from _entries(cid, "intents", book.open, is_intent, nodes)
-    timers = yield from _entries(cid, "timers", ledger.timers, is_timer, nodes)
-    keys = yield from _entries(cid, "idempotency.keys", book.keys, is_remembered_key, nodes)
-    ages = yield from _entries(cid, "idempotency.ages", book.ages, is_place, nodes)
-    rows = BookRows({pair_of(key)[0]: row for key, row in intents}, dict(timers), dict(keys), dict(ages))
+    intents = yield from _rows(cid, "intents", book.open, nodes)
+    timers = yield from _rows(cid, "timers", ledger.timers, nodes)
+    keys = yield from _rows(cid, "idempotency.keys", book.keys, nodes)
+    ages = yield from _rows(cid, "idempotency.ages", book.ages, nodes)
+    rows = BookRows({pair_of(key)[0]: intent for key, intent in intents.items()}, timers, keys, ages)
     wrong = wrong_book(book, rows)
     if wrong is not None:
         _damaged(cid, wrong)
@@ -173,26 +166,20 @@ def _proven(cid: Cid, base: str, key: bytes, entry: Entry, ledger: Ledger) -> Ge
 
 
 def _rows(
-    cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
-) -> Generator[Need, None, list[Any]]:
-    entries = yield from _entries(cid, name, index, fits, nodes)
-    return [value for _, value in entries]
-
-
-def _entries(
-    cid: Cid, name: str, index: OrderedIndex, fits: Callable[[Any], bool], nodes: Nodes
-) -> Generator[Need, None, list[tuple[bytes, Any]]]:
+    cid: Cid, name: str, index: OrderedIndex[Row], nodes: Nodes
+) -> Generator[Need, None, dict[bytes, Row]]:
+    """All rows of a list, each proven as it is read."""
     count = yield from check(index.root, nodes, LISTS)
-    rows: list[tuple[bytes, Any]] = []
+    rows: dict[bytes, Row] = {}
     begin = b""
     while True:
         page = yield from index.scan(begin, None, _PAGE)
-        rows.extend(page)
-        if not all(len(key) == KEY_BYTES and fits(value) for key, value in page):
-            _damaged(cid, f"a row of {name} is not what it should be")
+        rows.update(page)
         if len(page) < _PAGE:
             break
         begin = page[-1][0] + b"\0"
+    if not all(len(key) == KEY_BYTES for key in rows):
+        _damaged(cid, f"a key of {name} is not two numbers")
     if len(rows) != index.root_count or count != index.root_count:
         _damaged(cid, f"{name} has {len(rows)} rows, not {index.root_count}")
     return rows

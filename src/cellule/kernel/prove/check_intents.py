@@ -7,16 +7,14 @@ what is there. What is wrong is answered as a text; nothing is read and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cellule.kernel.index.keys import pair_key, pair_of
-from cellule.kernel.state import intent_book as books
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.intent_id import idempotency_hash
+from cellule.kernel.state.rows import DENIED, OPEN, PARKED, TIMER, WAITING, KnownKey, OpenIntent, TimerRow
 
-Row = list[Any]
 Life = tuple[str, bytes, int]
 """A cell's incarnation: module, key, born."""
 
@@ -25,16 +23,16 @@ Life = tuple[str, bytes, int]
 class BookRows:
     """The rows of a snapshot's indexes, by their keys; intents by the height of their record."""
 
-    intents: Mapping[int, Row]
-    timers: Mapping[bytes, Row]
-    keys: Mapping[bytes, Row]
+    intents: Mapping[int, OpenIntent]
+    timers: Mapping[bytes, TimerRow]
+    keys: Mapping[bytes, KnownKey]
     ages: Mapping[bytes, bytes]
 
     def of_lives(self) -> dict[Life, list[int]]:
         """The open intents of each cell that asked, in their order."""
         found: dict[Life, list[int]] = {}
-        for height, (_, base, key, born, _, _, _) in self.intents.items():
-            found.setdefault((base, key, born), []).append(height)
+        for height, intent in self.intents.items():
+            found.setdefault((intent.module, intent.key, intent.born), []).append(height)
         return found
 
 
@@ -53,15 +51,16 @@ def wrong_book(book: Book, rows: BookRows) -> str | None:
 
 def _counts(book: Book, rows: BookRows) -> Iterator[str]:
     counts: dict[str, int] = {}
-    numbers = {books.PARKED: 0, books.TIMER: 0}
-    for height, (_, base, _, _, _, status, _) in rows.intents.items():
-        if status == books.DENIED:
+    numbers = {PARKED: 0, TIMER: 0}
+    for height, intent in rows.intents.items():
+        status, base = intent.status, intent.module
+        if status == DENIED:
             yield f"intent {height} is denied and has no receipt"
-        if status == books.OPEN:
+        if status == OPEN:
             counts[base] = counts.get(base, 0) + 1
         elif status in numbers:
             numbers[status] += 1
-    if counts != book.counts or numbers != {books.PARKED: book.parked, books.TIMER: book.timers}:
+    if counts != book.counts or numbers != {PARKED: book.parked, TIMER: book.timers}:
         yield "the counts of open intents are not those of the intents"
     if not book.over <= set(counts):
         yield "a module without open intents is at its limit of them"
@@ -69,23 +68,25 @@ def _counts(book: Book, rows: BookRows) -> Iterator[str]:
 
 def _timers(rows: BookRows) -> Iterator[str]:
     due = {}
-    for height, entry in rows.intents.items():
-        if "due" in entry[6]:
-            what = "intent" if entry[5] == books.TIMER else "approval"
-            due[entry[6]["due"]] = [what, entry[1], entry[2], height]
-        if ("due" in entry[6]) != (entry[5] == books.TIMER) and entry[5] != books.PARKED:
-            yield f"intent {height} is {entry[5]}, which does not fit its timer"
-    armed = {key: row for key, row in rows.timers.items() if row[0] in ("intent", "approval")}
+    for height, intent in rows.intents.items():
+        if "due" in intent.extras:
+            what = "intent" if intent.status == TIMER else "approval"
+            due[intent.extras["due"]] = TimerRow(what, intent.module, intent.key, height)
+        if ("due" in intent.extras) != (intent.status == TIMER) and intent.status != PARKED:
+            yield f"intent {height} is {intent.status}, which does not fit its timer"
+    armed = {key: row for key, row in rows.timers.items() if row.what in ("intent", "approval")}
     if armed != due:
         yield "the timers of intents are not those of the intents"
 
 
 def _schedules(book: Book, rows: BookRows) -> Iterator[str]:
-    armed = sorted((row[1], pair_of(key)[0]) for key, row in rows.timers.items() if row[0] == "schedule")
-    due = sorted((name, row[1]) for name, row in book.schedules.items() if row[1])
+    armed = sorted(
+        (row.module, pair_of(key)[0]) for key, row in rows.timers.items() if row.what == "schedule"
+    )
+    due = sorted((name, row.due_ns) for name, row in book.schedules.items() if row.due_ns)
     if armed != due:
         yield "the timers of schedules are not those of the schedules"
-    if any(row[1] and row[2] for row in book.schedules.values()):
+    if any(row.due_ns and row.paused for row in book.schedules.values()):
         yield "a schedule is paused and armed"
 
 
@@ -97,38 +98,41 @@ def _keys(rows: BookRows) -> Iterator[str]:
                 yield f"intent {waiters[0]} waits for a receipt that has come"
             continue
         first = rows.intents.get(height)
-        if first is None or first[5] == books.WAITING or _place(first) != place:
+        if first is None or first.status == WAITING or _place(first) != place:
             yield f"intent {height} does not stand for its idempotency key"
         for waiter in waiters:
-            entry = rows.intents.get(waiter)
-            if entry is None or entry[5] != books.WAITING or _place(entry) != place:
+            other = rows.intents.get(waiter)
+            if other is None or other.status != WAITING or _place(other) != place:
                 yield f"intent {waiter} does not wait for intent {height}"
 
 
 def _keyed(rows: BookRows) -> Iterator[str]:
     """Every intent with an idempotency key is known to it."""
-    for height, entry in rows.intents.items():
-        place = _place(entry)
+    for height, intent in rows.intents.items():
+        place = _place(intent)
         if place is None:
-            if entry[5] == books.WAITING:
+            if intent.status == WAITING:
                 yield f"intent {height} waits and has no idempotency key"
             continue
         known = rows.keys.get(place)
-        is_known = known is not None and known[2] is None
-        if not is_known or height not in (known[3] if entry[5] == books.WAITING else known[:1]):  # type: ignore[index]
+        heights: Sequence[int] = ()
+        if known is not None and known.receipt is None:
+            heights = known.waiters if intent.status == WAITING else (known.height,)
+        if height not in heights:
             yield f"intent {height} is not known to its idempotency key"
 
 
-def _place(entry: Row) -> bytes | None:
-    key = entry[6].get("key")
-    return None if key is None else idempotency_hash(entry[4], key)
+def _place(intent: OpenIntent) -> bytes | None:
+    key = intent.extras.get("key")
+    return None if key is None else idempotency_hash(intent.kind, key)
 
 
 def _ages(rows: BookRows) -> Iterator[str]:
-    ages = {pair_key(known[1], known[0]): place for place, known in rows.keys.items()}
+    ages = {pair_key(known.since_ns, known.height): place for place, known in rows.keys.items()}
     if any(ages.get(age) != place for age, place in rows.ages.items()):
         yield "an idempotency key is remembered for another time"
     if any(
-        known[2] is not None and pair_key(known[1], known[0]) not in rows.ages for known in rows.keys.values()
+        known.receipt is not None and pair_key(known.since_ns, known.height) not in rows.ages
+        for known in rows.keys.values()
     ):
         yield "an idempotency key would never be forgotten"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.decide import schedules
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.codes import DELETED, OK, Status
 from cellule.kernel.journal.fields import RetentionTimer, ScheduleTimer
@@ -42,6 +41,7 @@ from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import dedupe_key, payload_check
 from cellule.kernel.state.ledger import Era, Ledger, Target
+from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
@@ -210,32 +210,35 @@ class Replay:
                 return
             case RetentionTimer(rule=rule) if rule not in RETENTIONS:
                 self._contradicts(f"a timer cannot be for {rule!r}")
-        row = None if record.what is None else [*record.what]
+        timer = None if record.what is None else TimerRow(*record.what)
         if record.fired is not None:
-            yield from self._fired(record.fired, row)
-        if row is not None:
-            self._ledger.timers.insert(pair_key(record.due_ns, self._height), row)
+            yield from self._check_fired(record.fired, timer)
+        self._ledger.arm(record.fired, record.due_ns, self._height, timer)
 
-    def _fired(self, fired: bytes, row: list[Any] | None) -> Generator[Need, None, None]:
-        """The timer of a cell's retention was due; `row` is what it has to be, where that is known."""
+    def _check_fired(self, fired: bytes, timer: TimerRow | None) -> Generator[Need, None, None]:
+        """The timer of a cell's retention was due; `timer` is what it has to be, where that is known."""
         found = yield from self._armed(fired)
-        if found[0] not in RETENTIONS or (row is not None and found != row):
-            self._contradicts(f"timer {fired.hex()} is for {found}, not {row}")
-        self._ledger.timers.remove(fired)
+        if found.what not in RETENTIONS or (timer is not None and found != timer):
+            self._contradicts(f"timer {fired.hex()} is for {found}, not {timer}")
 
     def _scheduled(
         self, fired: bytes | None, due_ns: int, timer: ScheduleTimer
     ) -> Generator[Need, None, None]:
         name = timer.name
         known = self._ledger.book.schedules.get(name)
-        if (0 if known is None else known[1]) != (0 if fired is None else pair_of(fired)[0]):
+        if (0 if known is None else known.due_ns) != (0 if fired is None else pair_of(fired)[0]):
             self._contradicts(f"schedule {name} is armed for another time")
-        if fired is not None and (yield from self._armed(fired))[:2] != ["schedule", name]:
-            self._contradicts(f"timer {fired.hex()} is not that of schedule {name}")
-        schedules.applied(self._ledger, self._height, fired, due_ns, name, timer.fingerprint, timer.paused)
+        if fired is not None:
+            armed = yield from self._armed(fired)
+            if (armed.what, armed.module) != ("schedule", name):
+                self._contradicts(f"timer {fired.hex()} is not that of schedule {name}")
+        row = None
+        if timer.fingerprint:
+            row = ScheduleRow(timer.fingerprint, 0 if timer.paused else due_ns, bool(timer.paused))
+        self._ledger.schedule(name, row, fired, self._height)
 
-    def _armed(self, fired: bytes) -> Generator[Need, None, list[Any]]:
-        found: list[Any] | None = yield from self._ledger.timers.get(fired)
+    def _armed(self, fired: bytes) -> Generator[Need, None, TimerRow]:
+        found = yield from self._ledger.timers.get(fired)
         if found is None:
             self._contradicts(f"no timer {fired!r} is armed")
         return found
@@ -251,10 +254,11 @@ class Replay:
         if slot.entry is None or slot.entry.born != record.born:
             self._contradicts(f"the expired cell was not born at {record.born}")
         found = yield from self._armed(record.fired)
-        yield from self._fired(record.fired, [found[0], record.module, record.key, record.born])
+        timer = TimerRow(found.what, record.module, record.key, record.born)
+        yield from self._check_fired(record.fired, timer)
         if slot.queue or slot.stopped or self._ledger.has_intents(slot):
             self._contradicts("the expired cell is busy")
-        self._ledger.expire(slot)
+        self._ledger.expire(slot, record.fired)
 
     def _control(self, record: ControlRecord) -> Generator[Need, None, None]:
         ledger, verb, arguments = self._ledger, record.verb, record.arguments
@@ -274,7 +278,7 @@ class Replay:
 
     def _retried(self, at: bytes) -> Generator[Need, None, None]:
         letter = yield from self._ledger.dead_letters.get(at)
-        if letter is None or not isinstance(letter[4], dict):
+        if letter is None or not letter.is_effect:
             self._contradicts("there is no such dead letter of an effect")
         self._ledger.dead_letters.remove(at)
         self._intents.takes_letter(letter)

@@ -37,11 +37,12 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import EFFECT_RECEIPT_REJECTED, TIMER_FIRED, receipt_event
 from cellule.kernel.need import Need, fetch
-from cellule.kernel.state import intent_book as books
 from cellule.kernel.state import intent_changes as applying
+from cellule.kernel.state import rows
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import intent_digest
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import DeadLetter, OpenIntent
 from cellule.values.envelope import value_of
 
 
@@ -58,7 +59,7 @@ class RecordedIntents:
         self._frame: Frame
         self._intent: applying.Intent | None = None  # an Intent record, until its Decision
         self._asked = (0, 0)  # the step or retry that asks, and how many intents it has so far
-        self._letter: list[Any] | None = None  # the dead letter that the last retry took
+        self._letter: DeadLetter | None = None  # the dead letter that the last retry took
         self._owed: set[int] = set()  # intents that need a receipt before the frame ends
 
     def begin(self, frame: Frame) -> None:
@@ -91,7 +92,7 @@ class RecordedIntents:
         """A cell with these open intents was deleted."""
         self._owed.update(heights)
 
-    def takes_letter(self, letter: list[Any]) -> None:
+    def takes_letter(self, letter: DeadLetter) -> None:
         """A retry took a dead letter: the next intent asks for the same again."""
         self._letter = letter
 
@@ -117,9 +118,9 @@ class RecordedIntents:
         letter, self._letter = self._letter, None
         if not isinstance(origin, ControlRecord) or letter is None:
             raise Contradiction("the intent follows neither a step nor a retry")
-        base, key, _, _, asked = letter
+        asked = letter.letter
         kept = {name: asked[name] for name in ("key", "slot") if name in asked}
-        again = [base, key, asked["born"], asked["kind"], asked["params"], kept]
+        again = [letter.module, letter.key, asked["born"], asked["kind"], asked["params"], kept]
         if again != [intent.base, intent.key, intent.born, intent.kind, intent.params, dict(intent.more)]:
             raise Contradiction("the intent does not ask what its dead letter says")
 
@@ -162,26 +163,26 @@ class RecordedIntents:
                 intent.kind, intent.more["key"], self._ledger.now_ns
             )
         if verdict == SAME:
-            if known is None or known[0] != extras.get("same"):
+            if known is None or known.height != extras.get("same"):
                 raise Contradiction("no intent with its idempotency key stands for it")
-            if known[2] is not None:
+            if known.receipt is not None:
                 self._owed.add(intent.height)
-        elif verdict != DENY and known is not None and known[2] is None:
-            raise Contradiction(f"intent {known[0]} with its idempotency key is open")
+        elif verdict != DENY and known is not None and known.receipt is None:
+            raise Contradiction(f"intent {known.height} with its idempotency key is open")
 
     def _decided_later(
         self, height: int, verdict: int, extras: DecisionExtras
     ) -> Generator[Need, None, None]:
-        entry = yield from self._open_intent(height)
-        if entry[5] != books.PARKED or verdict not in (ALLOW, DENY) or "control" not in extras:
-            raise Contradiction(f"intent {height} is {entry[5]}, and cannot be decided again")
+        opened = yield from self._open_intent(height)
+        if opened.status != rows.PARKED or verdict not in (ALLOW, DENY) or "control" not in extras:
+            raise Contradiction(f"intent {height} is {opened.status}, and cannot be decided again")
         if verdict == DENY:
             self._owed.add(height)
             return
-        if ("due_ns" in extras) != (entry[4] == TIMER_SET):
+        if ("due_ns" in extras) != (opened.kind == TIMER_SET):
             raise Contradiction("timers have a time when they are due, and nothing else has")
-        self._check_over(entry[1], extras)
-        yield from applying.approved(self._ledger, height, entry, extras)
+        self._check_over(opened.module, extras)
+        yield from applying.approved(self._ledger, height, opened, extras)
 
     def _check_over(self, base: str, extras: DecisionExtras) -> None:
         if "over" in extras and base in self._ledger.book.over:
@@ -192,51 +193,51 @@ class RecordedIntents:
     def received(self, height: int, record: ReceiptRecord) -> Generator[Need, None, None]:
         """A Receipt record: its intent is settled."""
         cause = record.cause
-        entry = yield from self._open_intent(cause)
-        if (entry[1], entry[2], entry[3]) != (record.module, record.key, record.born):
+        opened = yield from self._open_intent(cause)
+        if (opened.module, opened.key, opened.born) != (record.module, record.key, record.born):
             raise Contradiction(f"intent {cause} is not of the cell recorded")
         slot = self._slot(record.module, record.key)
-        self._check_receipt(slot, entry, record)
-        self._check_extras(entry, record.status, record.schema, record.extras)
+        self._check_receipt(slot, opened, record)
+        self._check_extras(opened, record.status, record.schema, record.extras)
         outcome = applying.Outcome(
             height, record.status, record.schema, value_of(record.value), record.value, record.delivery,
             record.extras,
         )  # fmt: skip
-        self._owed.update((yield from applying.settled(self._ledger, slot, cause, entry, outcome)))
+        self._owed.update((yield from applying.settled(self._ledger, slot, cause, opened, outcome)))
         self._owed.discard(cause)
 
-    def _check_receipt(self, slot: Slot, entry: list[Any], record: ReceiptRecord) -> None:
+    def _check_receipt(self, slot: Slot, opened: OpenIntent, record: ReceiptRecord) -> None:
         status, schema, delivery = record.status, record.schema, record.delivery
-        if status not in _SETTLED or (entry[5] == books.DENIED and status != Settled.DENIED):
-            raise Contradiction(f"an intent that is {entry[5]} cannot end with status {status}")
-        is_fired = schema == TIMER_FIRED and entry[4] == TIMER_SET and status == Settled.OK
+        if status not in _SETTLED or (opened.status == rows.DENIED and status != Settled.DENIED):
+            raise Contradiction(f"an intent that is {opened.status} cannot end with status {status}")
+        is_fired = schema == TIMER_FIRED and opened.kind == TIMER_SET and status == Settled.OK
         is_rejected = schema == EFFECT_RECEIPT_REJECTED and status == Settled.FAILED
-        if schema != receipt_event(entry[4]) and not is_fired and not is_rejected:
-            raise Contradiction(f"{schema} is no receipt of {entry[4]} with status {status}")
+        if schema != receipt_event(opened.kind) and not is_fired and not is_rejected:
+            raise Contradiction(f"{schema} is no receipt of {opened.kind} with status {status}")
         if not NOBODY <= delivery <= NEXT_BEAT:
             raise Contradiction(f"there is no way {delivery!r} to tell a cell")
         cell = slot.entry
-        if delivery != NOBODY and (cell is None or not cell.is_life(entry[3])):
+        if delivery != NOBODY and (cell is None or not cell.is_life(opened.born)):
             raise Contradiction("the cell that is told is not there")
 
-    def _check_extras(self, entry: list[Any], status: int, schema: str, extras: ReceiptExtras) -> None:
-        is_waiting = entry[5] == books.WAITING
-        if "fired" in extras and not is_waiting and extras["fired"] != entry[6].get("due"):
+    def _check_extras(self, opened: OpenIntent, status: int, schema: str, extras: ReceiptExtras) -> None:
+        is_waiting = opened.status == rows.WAITING
+        if "fired" in extras and not is_waiting and extras["fired"] != opened.extras.get("due"):
             raise Contradiction("the timer that fired is not that of the intent")
         if schema == TIMER_FIRED and "fired" not in extras and not is_waiting:
             raise Contradiction("the intent's timer has not fired")
-        if "exhausted" in extras and (status == Settled.OK or entry[5] != books.OPEN):
+        if "exhausted" in extras and (status == Settled.OK or opened.status != rows.OPEN):
             raise Contradiction("an intent that no adapter gave up leaves no dead letter")
-        if "under" in extras and (entry[5] != books.OPEN or entry[1] not in self._ledger.book.over):
-            raise Contradiction(f"{entry[1]} is not at its limit")
+        if "under" in extras and (opened.status != rows.OPEN or opened.module not in self._ledger.book.over):
+            raise Contradiction(f"{opened.module} is not at its limit")
 
     # The ledger
 
-    def _open_intent(self, height: int) -> Generator[Need, None, list[Any]]:
-        entry = yield from self._ledger.book.find(height)
-        if entry is None:
+    def _open_intent(self, height: int) -> Generator[Need, None, OpenIntent]:
+        opened = yield from self._ledger.book.find(height)
+        if opened is None:
             raise Contradiction(f"no intent {height} is open")
-        return entry
+        return opened
 
     def _slot(self, base: str, key: bytes) -> Slot:
         return self._ledger.cells(base).slot(key)

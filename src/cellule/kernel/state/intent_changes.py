@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, NEXT_BEAT, PARK
 from cellule.kernel.need import Need
-from cellule.kernel.state import intent_book as books
+from cellule.kernel.state import rows
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
 from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import DeadLetter, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.link import Link
 
 _KEPT = ("key", "slot", "grant", "rule", "same")  # fields of records that the book keeps, too
-_STATUS = {ALLOW: books.OPEN, DENY: books.DENIED, PARK: books.PARKED}
+_STATUS = {ALLOW: rows.OPEN, DENY: rows.DENIED, PARK: rows.PARKED}
 
 
 class Intent(NamedTuple):
@@ -50,20 +51,20 @@ class Outcome(NamedTuple):
 
 def decided(
     ledger: Ledger, slot: Slot, intent: Intent, verdict: int, more: Mapping[str, Any]
-) -> Generator[Need, None, list[Any]]:
-    """An intent and its first decision; returns the entry of the open intents."""
+) -> Generator[Need, None, OpenIntent]:
+    """An intent and its first decision; returns it as it is open now."""
     kept: dict[str, Any] = {"params": intent.params, "since_ns": ledger.now_ns}
     for source in (intent.more, more):
         kept.update({name: source[name] for name in _KEPT if name in source})
-    status = _STATUS.get(verdict, books.WAITING)
+    status = _STATUS.get(verdict, rows.WAITING)
     if verdict == PARK and "text" in more:
         kept["text"] = more["text"]
     if "due_ns" in more:
         what = "approval" if verdict == PARK else "intent"
-        status = status if verdict == PARK else books.TIMER
+        status = status if verdict == PARK else rows.TIMER
         kept["due"] = _arm(ledger, what, intent.base, intent.key, intent.height, more["due_ns"])
-    entry = [intent.digest, intent.base, intent.key, intent.born, intent.kind, status, kept]
-    ledger.book.add(intent.height, entry)
+    opened = OpenIntent(intent.digest, intent.base, intent.key, intent.born, intent.kind, status, kept)
+    ledger.book.add(intent.height, opened)
     ledger.attach(slot, intent.born, intent.height)
     if "period" in more:
         ledger.book.spend(more["grant"], more["period"])
@@ -71,12 +72,12 @@ def decided(
         yield from _keyed(ledger, intent, verdict, kept)
     if more.get("over"):
         yield from ledger.hold(intent.base)
-    return entry
+    return opened
 
 
 def _arm(ledger: Ledger, what: str, base: str, key: bytes, height: int, due_ns: int) -> bytes:
     due = pair_key(due_ns, height)
-    ledger.timers.insert(due, [what, base, key, height])
+    ledger.timers.insert(due, TimerRow(what, base, key, height))
     return due
 
 
@@ -86,45 +87,45 @@ def _keyed(
     book, key = ledger.book, kept["key"]
     if "same" in kept:
         known = yield from book.remembered(intent.kind, key, ledger.now_ns)
-        if known is not None and known[2] is None:
+        if known is not None and known.receipt is None:
             book.wait_for(intent.kind, key, known, intent.height)
     elif verdict in (ALLOW, PARK):
         yield from book.remember(intent.kind, key, intent.height, ledger.now_ns)
 
 
 def approved(
-    ledger: Ledger, height: int, entry: list[Any], more: Mapping[str, Any]
-) -> Generator[Need, None, list[Any]]:
+    ledger: Ledger, height: int, intent: OpenIntent, more: Mapping[str, Any]
+) -> Generator[Need, None, OpenIntent]:
     """A parked intent may be dispatched; a timer is armed now."""
-    if "due" in entry[6]:
-        ledger.timers.remove(entry[6]["due"])
+    if "due" in intent.extras:
+        ledger.timers.remove(intent.extras["due"])
     since = {"since_ns": ledger.now_ns, "text": None}
     if "due_ns" in more:
-        due = _arm(ledger, "intent", entry[1], entry[2], height, more["due_ns"])
-        return ledger.book.change(height, entry, books.TIMER, due=due, **since)
-    changed = ledger.book.change(height, entry, books.OPEN, due=None, **since)
+        due = _arm(ledger, "intent", intent.module, intent.key, height, more["due_ns"])
+        return ledger.book.change(height, intent, rows.TIMER, due=due, **since)
+    changed = ledger.book.change(height, intent, rows.OPEN, due=None, **since)
     if more.get("over"):
-        yield from ledger.hold(entry[1])
+        yield from ledger.hold(intent.module)
     return changed
 
 
 def settled(
-    ledger: Ledger, slot: Slot, height: int, entry: list[Any], outcome: Outcome
+    ledger: Ledger, slot: Slot, height: int, intent: OpenIntent, outcome: Outcome
 ) -> Generator[Need, None, list[int]]:
     """The intent at `height` has its receipt; returns the heights of intents that waited for it."""
-    digest, base, key, born, kind, _, kept = entry
-    ledger.book.remove(height, entry)
+    digest, base, key, born, kind, _, kept = intent
+    ledger.book.remove(height, intent)
     if "due" in kept:
         ledger.timers.remove(kept["due"])
     ledger.detach(slot, born, height)
-    waiters = yield from _answer_key(ledger, height, entry, outcome)
+    waiters = yield from _answer_key(ledger, height, intent, outcome)
     if outcome.more.get("exhausted"):
         letter = {"born": born, "height": height, "kind": kind, "params": kept["params"]}
         letter["key"] = kept.get("key") or intent_text(digest)
         if "slot" in kept:
             letter["slot"] = kept["slot"]
-        text = [outcome.more.get("code", ""), outcome.more.get("text", "")]
-        ledger.dead_letters.insert(pair_key(outcome.height, 1), [base, key, *text, letter])
+        code, text = outcome.more.get("code", ""), outcome.more.get("text", "")
+        ledger.dead_letters.insert(pair_key(outcome.height, 1), DeadLetter(base, key, code, text, letter))
     if outcome.more.get("under"):
         ledger.unhold(base)
     depth = outcome.more.get("depth", 0)
@@ -137,20 +138,20 @@ def settled(
 
 
 def _answer_key(
-    ledger: Ledger, height: int, entry: list[Any], outcome: Outcome
+    ledger: Ledger, height: int, intent: OpenIntent, outcome: Outcome
 ) -> Generator[Need, None, list[int]]:
-    kind, kept = entry[4], entry[6]
-    if "key" not in kept or entry[5] == books.DENIED:
+    kind, kept = intent.kind, intent.extras
+    if "key" not in kept or intent.status == rows.DENIED:
         return []
     known = yield from ledger.book.remembered(kind, kept["key"], ledger.now_ns)
     if known is None:
         return []
     if "same" in kept:
-        if height in known[3]:
+        if height in known.waiters:
             ledger.book.no_longer_waits(kind, kept["key"], known, height)
         return []
-    if known[0] != height:
+    if known.height != height:
         return []
-    ledger.book.answered(kind, kept["key"], known, [outcome.status, outcome.schema, outcome.held])
-    waiters: list[int] = known[3]
-    return waiters
+    receipt = KnownReceipt(outcome.status, outcome.schema, outcome.held)
+    ledger.book.answered(kind, kept["key"], known, receipt)
+    return known.waiters

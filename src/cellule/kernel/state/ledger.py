@@ -41,6 +41,15 @@ from cellule.kernel.state.cells import (
 )  # fmt: skip
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.intent_book import Book
+from cellule.kernel.state.rows import (
+    DeadLetter,
+    ScheduleRow,
+    StoppedRow,
+    TimerRow,
+    unpack_letter,
+    unpack_stopped,
+    unpack_timer,
+)
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
 
@@ -120,17 +129,17 @@ class Ledger:
     dedupe: Dedupe = field(default_factory=Dedupe)
     book: Book = field(init=False)
     held: dict[str, deque[Slot]] = field(default_factory=dict)  # by module; see `enter`
-    timers: OrderedIndex = field(init=False)
-    stopped: OrderedIndex = field(init=False)
-    dead_letters: OrderedIndex = field(init=False)
+    timers: OrderedIndex[TimerRow] = field(init=False)
+    stopped: OrderedIndex[StoppedRow] = field(init=False)
+    dead_letters: OrderedIndex[DeadLetter] = field(init=False)
     sealed: list[Cid] = field(default_factory=list)  # chunks of logs, kept in reach until a snapshot
     active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once
 
     def __post_init__(self) -> None:
         self.book = Book(self.nodes)
-        self.timers = OrderedIndex(None, self.nodes)
-        self.stopped = OrderedIndex(None, self.nodes)
-        self.dead_letters = OrderedIndex(None, self.nodes)
+        self.timers = OrderedIndex(None, self.nodes, unpack=unpack_timer)
+        self.stopped = OrderedIndex(None, self.nodes, unpack=unpack_stopped)
+        self.dead_letters = OrderedIndex(None, self.nodes, unpack=unpack_letter)
 
     def cells(self, base: str) -> Cells:
         """The cells of a module; a module without any has an empty index."""
@@ -328,16 +337,9 @@ class Ledger:
         if slot.entry is not None:
             slot.entry = slot.entry.changed(last=height)
         if status == SKIPPED:
-            self.dead_letters.insert(
-                pair_key(height, 0),
-                [
-                    slot.cells.base,
-                    slot.key,
-                    reason.get("code", ""),
-                    reason.get("text", ""),
-                    message_value(message),
-                ],
-            )
+            code, text = reason.get("code", ""), reason.get("text", "")
+            letter = DeadLetter(slot.cells.base, slot.key, code, text, message_value(message))
+            self.dead_letters.insert(pair_key(height, 0), letter)
         else:
             ensure(
                 status == CONFLICT, "kernel.step_status", "a step has unknown status {status}", status=status
@@ -347,7 +349,7 @@ class Ledger:
         entry = slot.entry or ghost(era, self.now_ns)
         slot.entry = entry.changed(last=height, extras={**(entry.extras or {}), **since})
         slot.stopped = True
-        self.stopped.insert(pair_key(height, 0), [slot.cells.base, slot.key, since["status"]])
+        self.stopped.insert(pair_key(height, 0), StoppedRow(slot.cells.base, slot.key, since["status"]))
 
     def release(self, slot: Slot) -> None:
         """Let a stopped cell run again from the front of its queue."""
@@ -369,10 +371,38 @@ class Ledger:
         slot.entry = entry.changed(state=state, size=size, era=era)
         self.touch(slot)
 
-    def expire(self, slot: Slot) -> None:
-        """Remove a cell whose time is over."""
+    def expire(self, slot: Slot, fired: bytes) -> None:
+        """Remove a cell whose time is over, by the timer that fired."""
+        ensure(not slot.queue, "kernel.expired_busy", "cell {key} expires with messages", key=slot.key)
+        self.timers.remove(fired)
         slot.entry = None
         self.touch(slot)
+
+    # Timers
+
+    def arm(self, fired: bytes | None, due_ns: int, height: int, timer: TimerRow | None) -> None:
+        """A timer is armed by the record at `height`, in place of one that fired; None drops that one."""
+        if fired is not None:
+            self.timers.remove(fired)
+        if timer is not None:
+            self.timers.insert(pair_key(due_ns, height), timer)
+
+    def schedule(self, name: str, row: ScheduleRow | None, fired: bytes | None, height: int) -> None:
+        """A schedule is armed, paused, or gone (None) by the record at `height`."""
+        timer = None
+        if row is None:
+            self.book.schedules.pop(name, None)
+        else:
+            ensure(
+                not (row.paused and row.due_ns),
+                "kernel.schedule_armed",
+                "{name} is paused and armed",
+                name=name,
+            )
+            self.book.schedules[name] = row
+            if row.due_ns:
+                timer = TimerRow("schedule", name, row.fingerprint, 0)
+        self.arm(fired, row.due_ns if row is not None else 0, height, timer)
 
     def touch(self, slot: Slot) -> None:
         """Have the slot written back at the end of the beat."""

@@ -21,6 +21,7 @@ from cellule.kernel.index import pair_key, pair_of, scan_all
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.cells import Message, message_of, message_value, pack_message
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import ScheduleRow
 from cellule.kernel.state.snapshot_schema import (
     KEY_BYTES,
     is_cell,
@@ -111,9 +112,9 @@ def load(name: str, rows: Rows, ledger: Ledger) -> None:
             book.counts = {key.decode(): count for key, (count, _) in rows.items() if count}
             book.over = {key.decode() for key, (_, is_over) in rows.items() if is_over}
         case "spent":
-            book.spent = {key.decode(): list(row) for key, row in rows.items()}
+            book.spent = {key.decode(): (period, count) for key, (period, count) in rows.items()}
         case _:
-            book.schedules = {key.decode(): row for key, row in rows.items()}
+            book.schedules = {key.decode(): ScheduleRow(*row) for key, row in rows.items()}
 
 
 def _is_pair(key: bytes) -> bool:

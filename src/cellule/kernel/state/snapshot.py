@@ -14,7 +14,7 @@ the digest of the frame at `height`. What the rows are stands in `lists.py` and 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from cellule.errors import CelluleError, Corrupted
 from cellule.kernel.index import LISTS, OrderedIndex, Spill, update
@@ -24,14 +24,23 @@ from cellule.kernel.state import lists
 from cellule.kernel.state.cells import pack_message
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.ledger import Budget, Cells, Era, Ledger
+from cellule.kernel.state.rows import (
+    DeadLetter,
+    unpack_intent,
+    unpack_key,
+    unpack_letter,
+    unpack_place,
+    unpack_stopped,
+    unpack_timer,
+)
 from cellule.kernel.state.snapshot_schema import wrong_part
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
 
+Row = TypeVar("Row")
 SLICE_NODES = 256  # index nodes written between two beats
 _RESERVED = ("heartbeat",)
-_ORDERED = ("timers", "stopped", "dead_letters")
 _KEYS = {
     "beat", "budgets", "dead_letters", "dedupe", "eras", "format", "frame", "height", "held", "idempotency",
     "intents", "modules", "now_ns", "paused", "pending", "ready", "schedules", "stopped", "timers",
@@ -110,7 +119,7 @@ class SnapshotJob:
         return root
 
     def _ordered(
-        self, index: OrderedIndex, pack: Callable[[Any], Any] | None = None
+        self, index: OrderedIndex[Any], pack: Callable[[Any], Any] | None = None
     ) -> Generator[Need | Pause, None, list[Any] | None]:
         root, blocks = yield from index.materialise(SLICE_NODES, pack)
         self.blocks.update(blocks)
@@ -123,8 +132,8 @@ class SnapshotJob:
         self.blocks.update(made.blocks)
         return None if made.root is None else [Link(made.root), len(rows)]
 
-    def _dead_letter(self, row: list[Any]) -> list[Any]:
-        return row if isinstance(row[4], dict) else [*row[:4], pack_message(row[4], self.blocks)]
+    def _dead_letter(self, row: DeadLetter) -> DeadLetter:
+        return row if row.is_effect else row._replace(letter=pack_message(row.letter, self.blocks))
 
 
 def load_snapshot(
@@ -139,13 +148,15 @@ def load_snapshot(
     ledger.eras = [Era(link.cid, height) for link, height in saved["eras"]]
     for base, (link, count) in saved["modules"].items():
         ledger.modules[base] = Cells(base, link.cid, ledger, count=count)
-    for name in _ORDERED:
-        setattr(ledger, name, _index(saved[name], nodes))
+    ledger.timers = open_index(saved["timers"], nodes, unpack_timer)
+    ledger.stopped = open_index(saved["stopped"], nodes, unpack_stopped)
+    ledger.dead_letters = open_index(saved["dead_letters"], nodes, unpack_letter)
     ledger.dedupe = yield from Dedupe.load(saved["dedupe"], nodes)
     book = ledger.book
-    book.open = _index(saved["intents"], nodes)
+    book.open = open_index(saved["intents"], nodes, unpack_intent)
     idempotency = saved["idempotency"] or {"ages": None, "keys": None}
-    book.ages, book.keys = _index(idempotency["ages"], nodes), _index(idempotency["keys"], nodes)
+    book.ages = open_index(idempotency["ages"], nodes, unpack_place)
+    book.keys = open_index(idempotency["keys"], nodes, unpack_key)
     budgets = saved["budgets"]
     book.parked, book.timers = budgets["parked"], budgets["timers"]
     for name, part in lists.parts_of(saved):
@@ -154,11 +165,12 @@ def load_snapshot(
     return ledger
 
 
-def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
+def open_index(saved: list[Any] | None, nodes: Nodes, unpack: Callable[[Any], Row]) -> OrderedIndex[Row]:
+    """The index that a snapshot names as [root, count], or an empty one."""
     if saved is None:
-        return OrderedIndex(None, nodes)
+        return OrderedIndex(None, nodes, unpack=unpack)
     link, count = saved
-    return OrderedIndex(link.cid, nodes, count=count)
+    return OrderedIndex(link.cid, nodes, count=count, unpack=unpack)
 
 
 def _checked(cid: Cid, data: bytes) -> dict[str, Any]:

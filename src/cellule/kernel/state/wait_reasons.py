@@ -29,10 +29,11 @@ from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.index.read import scan
 from cellule.kernel.need import Need, Nodes
-from cellule.kernel.state import intent_book as books
-from cellule.kernel.state import lists
+from cellule.kernel.state import lists, rows
 from cellule.kernel.state.cells import Entry, unpack
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import OpenIntent, TimerRow
+from cellule.kernel.state.snapshot import open_index
 from cellule.values.schema.text_forms import time_text
 
 PAGE = 1_000
@@ -115,20 +116,20 @@ def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool = Fal
     return Reason(TURN) if is_ready else None
 
 
-def reason_of_intent(height: int, intent: list[Any]) -> Reason:
+def reason_of_intent(height: int, intent: OpenIntent) -> Reason:
     """What the cell of an open intent waits for."""
-    _, _, _, _, kind, status, more = intent
+    kind, more = intent.kind, intent.extras
     since_ns = more["since_ns"]
-    match status:
-        case books.TIMER:
+    match intent.status:
+        case rows.TIMER:
             return Reason(TIMER, height, kind=kind, time_ns=pair_of(more["due"])[0])
-        case books.PARKED:
+        case rows.PARKED:
             denied_ns = pair_of(more["due"])[0] if "due" in more else 0
             return Reason(
                 APPROVAL, height, text=more.get("text", ""), kind=kind, time_ns=since_ns,
                 rule=more.get("rule", ""), denied_ns=denied_ns,
             )  # fmt: skip
-        case books.WAITING:
+        case rows.WAITING:
             text = f"that of the intent at height {more['same']}, which has the same idempotency key"
             return Reason(RECEIPT, height, text=text, kind=kind, time_ns=since_ns)
     return Reason(RECEIPT, height, kind=kind, time_ns=since_ns)
@@ -138,8 +139,8 @@ def reason_of_intent(height: int, intent: list[Any]) -> Reason:
 class _Indexes:
     """Where reasons of intents are looked up: those of a live ledger, or of a snapshot."""
 
-    intents: OrderedIndex
-    timers: OrderedIndex
+    intents: OrderedIndex[OpenIntent]
+    timers: OrderedIndex[TimerRow]
 
     def reasons(self, entry: Entry) -> Generator[Need, None, tuple[Reason, ...]]:
         """The reasons of a cell that waits for its open intents; none if one of them is never settled."""
@@ -152,13 +153,13 @@ class _Indexes:
             found.append(reason)
         return tuple(found)
 
-    def _reason(self, height: int, intent: list[Any]) -> Generator[Need, None, Reason | None]:
-        status, more = intent[5:]
+    def _reason(self, height: int, intent: OpenIntent) -> Generator[Need, None, Reason | None]:
+        status, more = intent.status, intent.extras
         if "due" in more and (yield from self.timers.get(more["due"])) is None:
             return None
-        if status == books.DENIED:
+        if status == rows.DENIED:
             return None
-        if status == books.WAITING and (yield from self.intents.get(pair_key(more["same"], 0))) is None:
+        if status == rows.WAITING and (yield from self.intents.get(pair_key(more["same"], 0))) is None:
             return None
         return reason_of_intent(height, intent)
 
@@ -183,7 +184,10 @@ def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None
     """All cells of a decoded snapshot that have messages, open intents or are stopped, with their reasons."""
     ready = yield from _ready(snapshot, nodes)
     held = yield from _held(snapshot, nodes, is_moving=bool(ready))
-    indexes = _Indexes(_index(snapshot["intents"], nodes), _index(snapshot["timers"], nodes))
+    indexes = _Indexes(
+        open_index(snapshot["intents"], nodes, rows.unpack_intent),
+        open_index(snapshot["timers"], nodes, rows.unpack_timer),
+    )
     found: list[WaitingCell] = []
     for base, (link, _) in snapshot["modules"].items():
         begin: bytes | None = b""
@@ -213,23 +217,19 @@ def find_stuck(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, 
     return [cell for cell in waiting if not cell.reasons]
 
 
-def _index(saved: list[Any] | None, nodes: Nodes) -> OrderedIndex:
-    return OrderedIndex(None, nodes) if saved is None else OrderedIndex(saved[0].cid, nodes, count=saved[1])
-
-
 def _ready(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, set[tuple[str, bytes]]]:
-    rows = yield from lists.read("ready", snapshot["ready"], nodes)
-    return {(base, key) for base, key in rows.values()}
+    ready = yield from lists.read("ready", snapshot["ready"], nodes)
+    return {(base, key) for base, key in ready.values()}
 
 
 def _held(
     snapshot: dict[str, Any], nodes: Nodes, *, is_moving: bool
 ) -> Generator[Need, None, set[tuple[str, bytes]]]:
     """The held cells that will run again: by receipts of their module, or beat by beat while others run."""
-    rows = yield from lists.read("held", snapshot["held"], nodes)
+    held = yield from lists.read("held", snapshot["held"], nodes)
     opened = yield from lists.read("open", snapshot["budgets"]["open"], nodes)
     over = {name.decode() for name, (count, is_over) in opened.items() if is_over and count}
-    return {(base, key) for base, key in rows.values() if is_moving or base in over}
+    return {(base, key) for base, key in held.values() if is_moving or base in over}
 
 
 def _moment(time_ns: int) -> str:

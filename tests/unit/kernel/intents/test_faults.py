@@ -286,7 +286,7 @@ def test_a_person_may_settle_what_waits_for_an_approval(make_bank):
     bank.charge()
     [height] = bank.intents()
     entry = next_value(bank.book.find(height))
-    bank.world.beat([ReceiptItem(entry[0], height, "ok", encode({"id": "x"}), who="ada", why="by hand")])
+    bank.world.beat([ReceiptItem(entry.id, height, "ok", encode({"id": "x"}), who="ada", why="by hand")])
     assert bank.last()[1]["status"] == "ok"
     assert [record.status for record in bank.records() if isinstance(record, ReceiptRecord)] == [Settled.OK]
     assert bank.world.beat().wake is None

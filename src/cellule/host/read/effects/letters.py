@@ -10,6 +10,7 @@ from cellule.host.read.reader import Reader
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.records import ReceiptRecord
 from cellule.kernel.need import Need
+from cellule.kernel.state.rows import DeadLetter
 from cellule.kernel.world import World
 from cellule.values.cbor import decode_trusted
 
@@ -38,21 +39,21 @@ async def walk_letters(reader: Reader, after: int = 0) -> AsyncIterator[Letter]:
         begin = page[-1][0] + b"\0"
 
 
-async def _letter(reader: Reader, height: int, row: Any) -> Letter:
-    base, key, code, text, what = row
-    if not isinstance(what, dict):
-        return Letter(height, base, key, code, text, schema=what[2], cause=what[0])
+async def _letter(reader: Reader, height: int, row: DeadLetter) -> Letter:
+    base, key, code, text, asked = row
+    if not row.is_effect:
+        return Letter(height, base, key, code, text, schema=row.message.schema, cause=row.message.height)
     frame = await reader.frame(height)
     receipt = frame.expect(height, ReceiptRecord)
     told: Any = decode_trusted(await reader.bytes_of(receipt.value))
     return Letter(
-        height, base, key, code, text, cause=receipt.cause, kind=what["kind"], intent=told["intent_id"],
-        intent_height=what["height"],
+        height, base, key, code, text, cause=receipt.cause, kind=asked["kind"], intent=told["intent_id"],
+        intent_height=asked["height"],
     )  # fmt: skip
 
 
 def _page(begin: bytes) -> Any:
-    def ask(world: World) -> Generator[Need, None, list[tuple[bytes, Any]]]:
+    def ask(world: World) -> Generator[Need, None, list[tuple[bytes, DeadLetter]]]:
         return (yield from world.ledger.dead_letters.scan(begin, None, PAGE))
 
     return ask

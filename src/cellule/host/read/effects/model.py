@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.kernel.state.intent_book import OPEN, PARKED, TIMER, WAITING
+from cellule.kernel.state.rows import OPEN, PARKED, TIMER, WAITING
 
 OPEN_STATUSES = (OPEN, PARKED, TIMER, WAITING)
 

@@ -19,8 +19,8 @@ from cellule.host.read.reader import Reader
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.need import Need
-from cellule.kernel.state.intent_book import OPEN, PARKED
 from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.rows import OPEN, PARKED, OpenIntent
 from cellule.kernel.state.wait_reasons import reason_of_intent
 from cellule.kernel.world import World
 
@@ -28,16 +28,11 @@ PAGE: Final = 1_000
 HEIGHT_MAX: Final = (1 << 63) - 1
 
 
-class OpenIntent(NamedTuple):
-    """An open intent as the world keeps it: [id, module, key, born, kind, status, more]."""
+class IntentAt(NamedTuple):
+    """An open intent as the world keeps it, and the height of its record."""
 
     height: int
-    entry: list[Any]
-
-    @property
-    def status(self) -> str:
-        """Whether an adapter has it, or what it waits for."""
-        return str(self.entry[5])
+    intent: OpenIntent
 
 
 class OpenIntents:
@@ -48,32 +43,32 @@ class OpenIntents:
         self._info = info
         self._reader = reader
 
-    async def at(self, height: int) -> OpenIntent | None:
+    async def at(self, height: int) -> IntentAt | None:
         """The open intent whose record stands at `height`."""
         if not 1 <= height <= HEIGHT_MAX:
             return None
-        entry = await self._reader.ask(lambda world: world.ledger.book.find(height))
-        return None if entry is None else OpenIntent(height, entry)
+        intent = await self._reader.ask(lambda world: world.ledger.book.find(height))
+        return None if intent is None else IntentAt(height, intent)
 
-    async def by_id(self, digest: bytes) -> OpenIntent | None:
+    async def by_id(self, digest: bytes) -> IntentAt | None:
         """The open intent of an id: by its outbox row, or by looking at all that have none."""
         found = await find_row(self._node.engine, self._node.clock, digest)
         if found is not None and found.row is not None and found.row.world == self._info.id:
-            intent = await self.at(found.row.height)
-            if intent is not None and intent.entry[0] == digest:
-                return intent
-        async for intent in self.walk():
-            if intent.entry[0] == digest:
-                return intent
+            opened = await self.at(found.row.height)
+            if opened is not None and opened.intent.id == digest:
+                return opened
+        async for opened in self.walk():
+            if opened.intent.id == digest:
+                return opened
         return None
 
-    async def walk(self, after: int = 0) -> AsyncIterator[OpenIntent]:
+    async def walk(self, after: int = 0) -> AsyncIterator[IntentAt]:
         """All open intents above a height, in order."""
         begin = pair_key(after + 1, 0)
         while True:
             page = await self._reader.ask(_page(begin))
-            for key, entry in page:
-                yield OpenIntent(pair_of(key)[0], entry)
+            for key, intent in page:
+                yield IntentAt(pair_of(key)[0], intent)
             if len(page) < PAGE:
                 return
             begin = page[-1][0] + b"\0"
@@ -93,26 +88,26 @@ class OpenIntents:
         if status == PARKED and not await self._parked():
             return found
         frame: Frame | None = None
-        async for intent in self.walk(after):
-            if status not in (None, intent.status) or kind not in (None, intent.entry[4]):
+        async for opened in self.walk(after):
+            if status not in (None, opened.intent.status) or kind not in (None, opened.intent.kind):
                 continue
-            if frame is None or frame.header.last < intent.height:
-                frame = await self._reader.frame(intent.height)
-            found.append(await self.view(intent, frame))
+            if frame is None or frame.header.last < opened.height:
+                frame = await self._reader.frame(opened.height)
+            found.append(await self.view(opened, frame))
             if len(found) == limit:
                 break
         return found
 
-    async def view(self, intent: OpenIntent, frame: Frame) -> EffectView:
+    async def view(self, opened: IntentAt, frame: Frame) -> EffectView:
         """An open intent as it is shown; `frame` holds its record."""
-        height, (digest, base, key, born, kind, status, kept) = intent
+        height, (digest, base, key, born, kind, status, kept) = opened
         view = EffectView(
             intent_text(digest), height, frame.at(height).cause, kind, base, key, born, status,
             frame.header.now_ns, "", kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
             pair_of(kept["due"])[0] if "due" in kept else None,
         )  # fmt: skip
         if status != OPEN:
-            return replace(view, reason=reason_of_intent(height, intent.entry).words)
+            return replace(view, reason=reason_of_intent(height, opened.intent).words)
         row = await find_row(self._node.engine, self._node.clock, digest, self._node.pool)
         view = replace(view, attempts=None if row is None else attempts_of(row))
         reason = dispatch_reason(view, await self._performed(), self._node.clock.now_ns())
@@ -128,7 +123,7 @@ class OpenIntents:
 
 
 def _page(begin: bytes) -> Any:
-    def ask(world: World) -> Generator[Need, None, list[tuple[bytes, Any]]]:
+    def ask(world: World) -> Generator[Need, None, list[tuple[bytes, OpenIntent]]]:
         return (yield from world.ledger.book.open.scan(begin, None, PAGE))
 
     return ask

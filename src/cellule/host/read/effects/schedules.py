@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
 
 from cellule.errors import Rejected
 from cellule.host.own.directory import suggestion
@@ -12,6 +11,7 @@ from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import shown
 from cellule.kernel.manifest.model import Manifest, Schedule
 from cellule.kernel.need import Need
+from cellule.kernel.state.rows import ScheduleRow
 from cellule.kernel.world import World
 from cellule.values import calendar
 
@@ -54,13 +54,13 @@ def _due(schedule: Schedule) -> calendar.Due:
     return calendar.Every(schedule.every_ns, schedule.start_ns or 0)
 
 
-def _armed(world: World) -> Generator[Need, None, dict[str, list[Any]]]:
+def _armed(world: World) -> Generator[Need, None, dict[str, ScheduleRow]]:
     yield from ()
     return dict(world.ledger.book.schedules)
 
 
-def _view(schedule: Schedule, armed: list[Any] | None, manifest: Manifest) -> ScheduleView:
-    due_ns, paused = (0, False) if armed is None else (armed[1], armed[2])
+def _view(schedule: Schedule, armed: ScheduleRow | None, manifest: Manifest) -> ScheduleView:
+    due_ns, paused = (0, False) if armed is None else (armed.due_ns, armed.paused)
     return ScheduleView(
         schedule.name, schedule.cron, schedule.zone, schedule.every_ns, schedule.start_ns, schedule.event,
         shown(schedule.value, schedule.event, manifest), schedule.catch_up, schedule.limit,

@@ -19,10 +19,10 @@ from cellule.kernel.journal.codes import ALLOW, DENY, NEXT_BEAT, SAME, Settled
 from cellule.kernel.journal.records import DecisionRecord, IntentExtras, IntentRecord
 from cellule.kernel.limits import CELL_INTENTS_MAX, WAITERS_MAX
 from cellule.kernel.need import Need
-from cellule.kernel.state import intent_book as books
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import intent_digest
+from cellule.kernel.state.rows import OPEN, WAITING, OpenIntent
 from cellule.values.cbor import decode_trusted
 
 
@@ -91,16 +91,16 @@ def decide(
     if is_dispatched and context.is_at_limit(intent.base):
         extras["over"] = True
     context.writer.add(DecisionRecord(intent.height, verdict, extras), 0)
-    entry = yield from applying.decided(context.ledger, slot, intent, verdict, extras)
+    opened = yield from applying.decided(context.ledger, slot, intent, verdict, extras)
     if is_dispatched:
-        context.dispatch(intent.height, entry, asked.effect, asked.params)
+        context.dispatch(intent.height, opened, asked.effect, asked.params)
     elif verdict == DENY:
         told = settling.Settlement(extras["code"], extras["text"])
         yield from settling.settle(
-            context, slot, intent.height, entry, Settled.DENIED, None, told, NEXT_BEAT, {"depth": depth + 1}
+            context, slot, intent.height, opened, Settled.DENIED, None, told, NEXT_BEAT, {"depth": depth + 1}
         )
     elif verdict == SAME:
-        yield from _answer_same(context, slot, intent, entry, depth)
+        yield from _answer_same(context, slot, intent.height, opened, depth)
 
 
 def _same(
@@ -110,47 +110,49 @@ def _same(
     if asked.key is None:
         return None
     known = yield from context.ledger.book.remembered(asked.effect.kind, asked.key, context.ledger.now_ns)
-    if known is None or (known[2] is None and who.open_intents >= CELL_INTENTS_MAX):
+    if known is None or (known.receipt is None and who.open_intents >= CELL_INTENTS_MAX):
         return None
-    if known[2] is None and len(known[3]) >= WAITERS_MAX:
-        text = f"{len(known[3])} intents wait for the receipt of key {asked.key} already"
+    if known.receipt is None and len(known.waiters) >= WAITERS_MAX:
+        text = f"{len(known.waiters)} intents wait for the receipt of key {asked.key} already"
         return Verdict(DENY, {"code": "kernel.waiters", "text": text})
-    return Verdict(SAME, {"same": known[0]})
+    return Verdict(SAME, {"same": known.height})
 
 
 def _answer_same(
-    context: BeatContext, slot: Slot, intent: applying.Intent, entry: list[Any], depth: int
+    context: BeatContext, slot: Slot, height: int, intent: OpenIntent, depth: int
 ) -> Generator[Need, None, None]:
     """If the first intent with this key has its receipt, this one gets the same."""
-    known = yield from context.ledger.book.remembered(intent.kind, entry[6]["key"], context.ledger.now_ns)
-    if known is not None and known[2] is not None:
+    known = yield from context.ledger.book.remembered(
+        intent.kind, intent.extras["key"], context.ledger.now_ns
+    )
+    if known is not None and known.receipt is not None:
         extra = {"depth": depth + 1}
-        yield from settling.repeat(context, slot, intent.height, entry, known[2], NEXT_BEAT, extra)
+        yield from settling.repeat(context, slot, height, intent, known.receipt, NEXT_BEAT, extra)
 
 
 def abandon(
     context: BeatContext, slot: Slot, origin: Origin, heights: Sequence[int]
 ) -> Generator[Need, None, None]:
     """The cell is gone: what it waited for is settled, and only those are told that waited for the same."""
-    entries: list[tuple[int, list[Any]]] = []
+    intents: list[tuple[int, OpenIntent]] = []
     for height in heights:
-        entry = yield from context.ledger.book.find(height)
-        if entry is None:
+        intent = yield from context.ledger.book.find(height)
+        if intent is None:
             raise Corrupted(
                 "kernel.intent_missing", "cell {module} {key} waits for intent {height}, which is not open",
                 module=slot.cells.base, key=slot.key, height=height,
             )  # fmt: skip
-        entries.append((height, entry))
-    entries.sort(key=lambda row: row[1][5] != books.WAITING)  # one may wait for another of the same cell
+        intents.append((height, intent))
+    intents.sort(key=lambda row: row[1].status != WAITING)  # one may wait for another of the same cell
     told = settling.Settlement("kernel.abandoned", "the cell that asked was deleted")
-    for height, entry in entries:
-        if entry[5] == books.OPEN:
-            context.writer.close(entry[0], height)
+    for height, intent in intents:
+        if intent.status == OPEN:
+            context.writer.close(intent.id, height)
         yield from settling.settle(
             context,
             slot,
             height,
-            entry,
+            intent,
             Settled.ABANDONED,
             None,
             told,

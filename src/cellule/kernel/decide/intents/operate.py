@@ -20,11 +20,10 @@ from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, Settled
 from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
-from cellule.kernel.state import intent_book as books
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import intent_text
-from cellule.kernel.state.snapshot_schema import is_dead_letter, is_failed_intent
+from cellule.kernel.state.rows import OPEN, PARKED, OpenIntent
 
 Record = Callable[[], Admitted]
 
@@ -43,19 +42,19 @@ def perform(context: BeatContext, item: ControlItem, record: Record) -> Generato
 
 
 def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
-    height, entry = yield from _intent(context, item, parked=True)
-    kept = entry[6]
-    asked = yield from _asked(context, entry[1], entry[2], entry[4], kept)
+    height, intent = yield from _intent(context, item, parked=True)
+    kept = intent.extras
+    asked = yield from _asked(context, intent.module, intent.key, intent.kind, kept)
     if "grant" in kept:
         check_again(context.eras.current.manifest.grants.get(kept["grant"]), asked, context.ledger.now_ns)
     admitted = record()
     extras: DecisionExtras = {"control": admitted.height}
     if not asked.effect.external:
         extras["due_ns"] = opening.due_ns(asked.params, context.ledger.now_ns)
-    elif context.is_at_limit(entry[1]):
+    elif context.is_at_limit(intent.module):
         extras["over"] = True
     context.writer.add(DecisionRecord(height, ALLOW, extras), 0)
-    changed = yield from applying.approved(context.ledger, height, entry, extras)
+    changed = yield from applying.approved(context.ledger, height, intent, extras)
     if asked.effect.external:
         context.dispatch(height, changed, asked.effect, asked.params)
     return admitted
@@ -77,60 +76,60 @@ def _asked(
 
 
 def _deny(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
-    height, entry = yield from _intent(context, item, parked=True)
+    height, intent = yield from _intent(context, item, parked=True)
     admitted = record()
     context.writer.add(DecisionRecord(height, DENY, {"control": admitted.height}), 0)
     told = settling.Settlement("kernel.approval_denied", item.why or f"{item.who} denied it")
-    yield from _settle(context, item, admitted, height, entry, Settled.DENIED, told)
+    yield from _settle(context, item, admitted, height, intent, Settled.DENIED, told)
     return admitted
 
 
 def _cancel(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
-    height, entry = yield from _intent(context, item, parked=False)
+    height, intent = yield from _intent(context, item, parked=False)
     admitted = record()
-    if entry[5] == books.OPEN:
-        context.writer.close(entry[0], height)
+    if intent.status == OPEN:
+        context.writer.close(intent.id, height)
     told = settling.Settlement("kernel.cancelled", item.why or f"{item.who} cancelled it")
-    yield from _settle(context, item, admitted, height, entry, Settled.CANCELLED, told)
+    yield from _settle(context, item, admitted, height, intent, Settled.CANCELLED, told)
     return admitted
 
 
 def _settle(
-    context: BeatContext, item: ControlItem, admitted: Admitted, height: int, entry: list[Any],
+    context: BeatContext, item: ControlItem, admitted: Admitted, height: int, intent: OpenIntent,
     status: Settled, told: settling.Settlement,
 ) -> Generator[Need, None, None]:  # fmt: skip
-    slot = yield from context.slot(entry[1], entry[2])
+    slot = yield from context.slot(intent.module, intent.key)
     extra = {"who": item.who, "why": item.why, "control": admitted.height}
-    yield from settling.settle(context, slot, height, entry, status, None, told, AT_ONCE, extra)
+    yield from settling.settle(context, slot, height, intent, status, None, told, AT_ONCE, extra)
 
 
 def _intent(
     context: BeatContext, item: ControlItem, *, parked: bool
-) -> Generator[Need, None, tuple[int, list[Any]]]:
+) -> Generator[Need, None, tuple[int, OpenIntent]]:
     height = _number(item, "intent")
-    entry = yield from context.ledger.book.find(height)
-    if entry is None:
+    intent = yield from context.ledger.book.find(height)
+    if intent is None:
         raise Rejected(
             "kernel.intent_not_open", "no intent is open at height {height}", height=height,
             hint="It may be settled: look at its receipt.",
         )  # fmt: skip
-    if parked and entry[5] != books.PARKED:
+    if parked and intent.status != PARKED:
         raise Rejected(
             "kernel.intent_not_parked", "intent {intent} does not wait for an approval: it is {status}",
-            intent=intent_text(entry[0]), status=entry[5],
+            intent=intent_text(intent.id), status=intent.status,
         )  # fmt: skip
-    return height, entry
+    return height, intent
 
 
 def _retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
     """Ask again for what an adapter gave up; the outside sees the same idempotency key."""
     letters, at = context.ledger.dead_letters, _number(item, "letter")
     row = yield from letters.get(pair_key(at, 1))
-    if row is None or not is_dead_letter(row) or not is_failed_intent(row[4]):
+    if row is None or not row.is_effect:
         raise Rejected(
             "kernel.no_letter", "there is no dead letter of an effect at height {height}", height=at
         )
-    base, key, _, _, letter = row
+    base, key, letter = row.module, row.key, row.letter
     asked = yield from _asked(context, base, key, letter["kind"], letter)
     yield from _check_key(context, asked)
     slot = yield from context.slot(base, key)
@@ -149,10 +148,10 @@ def _check_key(context: BeatContext, asked: EffectRequest) -> Generator[Need, No
     """The outside is never asked twice at a time with one idempotency key."""
     assert asked.key is not None
     known = yield from context.ledger.book.remembered(asked.effect.kind, asked.key, context.ledger.now_ns)
-    if known is not None and known[2] is None:
+    if known is not None and known.receipt is None:
         raise Rejected(
             "kernel.key_open", "intent {height} with the same idempotency key {key!r} is open",
-            height=known[0], key=asked.key, hint="Wait for its receipt, or cancel it.",
+            height=known.height, key=asked.key, hint="Wait for its receipt, or cancel it.",
         )  # fmt: skip
 
 

@@ -24,10 +24,10 @@ from cellule.kernel.manifest.system import (
     receipt_event,
 )
 from cellule.kernel.need import Need
-from cellule.kernel.state import intent_book as books
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.intent_id import ID_BYTES, intent_text
+from cellule.kernel.state.rows import OPEN, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.cbor import decode, decode_trusted, encode
 
 NAMES: Final = {status: status.name.lower() for status in Settled}
@@ -47,7 +47,7 @@ class Settlement(NamedTuple):
 
 
 def settle(
-    context: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, payload: Payload,
+    context: BeatContext, slot: Slot, height: int, intent: OpenIntent, status: Settled, payload: Payload,
     told: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Write the receipt of the intent at `height` and make it so; returns the receipt's height.
@@ -55,35 +55,35 @@ def settle(
     `payload` holds the value where there is one. `delivery` is how its cell hears of it, if it is there and
     takes such an event.
     """
-    schema = receipt_event(entry[4])
-    value = _event(entry, status, payload, told)
-    if told.code == _INVALID and (yield from context.takes(slot, entry[3], EFFECT_RECEIPT_REJECTED)):
-        schema, value = EFFECT_RECEIPT_REJECTED, _rejected(entry, told, extra)
-    return (yield from _write(context, slot, height, entry, status, schema, value, told, delivery, extra))
+    schema = receipt_event(intent.kind)
+    value = _event(intent, status, payload, told)
+    if told.code == _INVALID and (yield from context.takes(slot, intent.born, EFFECT_RECEIPT_REJECTED)):
+        schema, value = EFFECT_RECEIPT_REJECTED, _rejected(intent, told, extra)
+    return (yield from _write(context, slot, height, intent, status, schema, value, told, delivery, extra))
 
 
 def repeat(
-    context: BeatContext, slot: Slot, height: int, entry: list[Any], receipt: list[Any], delivery: int,
+    context: BeatContext, slot: Slot, height: int, intent: OpenIntent, receipt: KnownReceipt, delivery: int,
     extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Settle an intent with the receipt that another one with its idempotency key got."""
     status, schema, held = receipt
     first: Any = decode_trusted((yield from context.value_of(held)))
     if schema == TIMER_FIRED:
-        event = encode({**first, "intent_id": intent_text(entry[0])})
+        event = encode({**first, "intent_id": intent_text(intent.id)})
         return (yield from _write(
-            context, slot, height, entry, Settled(status), schema, event, Settlement(), delivery, extra
+            context, slot, height, intent, Settled(status), schema, event, Settlement(), delivery, extra
         ))  # fmt: skip
     payload = (first["value"],) if "value" in first else None
     told = Settlement(first.get("code", ""), first.get("text", ""))
-    return (yield from settle(context, slot, height, entry, Settled(status), payload, told, delivery, extra))
+    return (yield from settle(context, slot, height, intent, Settled(status), payload, told, delivery, extra))
 
 
 def _write(
-    context: BeatContext, slot: Slot, height: int, entry: list[Any], status: Settled, schema: str,
+    context: BeatContext, slot: Slot, height: int, intent: OpenIntent, status: Settled, schema: str,
     value: bytes, told: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
-    _, base, key, born, _, _, _ = entry
+    _, base, key, born, _, _, _ = intent
     others = delivery  # how those hear of it that wait for the same receipt
     if delivery and not (yield from context.takes(slot, born, schema)):
         delivery = NOBODY
@@ -93,19 +93,19 @@ def _write(
     extras: Any = {**extra}
     if told.code:
         extras["code"], extras["text"] = told
-    if context.is_below(entry):
+    if context.is_below(intent):
         extras["under"] = True
     stored = context.hold_value(value)
     record = ReceiptRecord(height, base, key, born, int(status), schema, stored, delivery, extras)
     at = context.writer.add(record, len(value))
     carried = value if isinstance(stored, list) else stored
     outcome = applying.Outcome(at, int(status), schema, carried, stored, delivery, extras)
-    waiters = yield from applying.settled(context.ledger, slot, height, entry, outcome)
+    waiters = yield from applying.settled(context.ledger, slot, height, intent, outcome)
     if is_stopped:
         _stop_cascade(context, slot, outcome)
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
     for waiter in waiters:
-        yield from _pass_on(context, waiter, [int(status), schema, stored], others, passed)
+        yield from _pass_on(context, waiter, KnownReceipt(int(status), schema, stored), others, passed)
     return at
 
 
@@ -128,14 +128,14 @@ def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -
 
 
 def _pass_on(
-    context: BeatContext, waiter: int, receipt: list[Any], delivery: int, extra: Mapping[str, Any]
+    context: BeatContext, waiter: int, receipt: KnownReceipt, delivery: int, extra: Mapping[str, Any]
 ) -> Generator[Need, None, None]:
     """An intent that waited for this receipt gets the same, in the same way and at the same time."""
-    entry = yield from context.ledger.book.find(waiter)
-    if entry is None:
+    intent = yield from context.ledger.book.find(waiter)
+    if intent is None:
         raise Corrupted("kernel.intent_missing", "intent {height} waits and is not open", height=waiter)
-    slot = yield from context.slot(entry[1], entry[2])
-    yield from repeat(context, slot, waiter, entry, receipt, delivery, extra)
+    slot = yield from context.slot(intent.module, intent.key)
+    yield from repeat(context, slot, waiter, intent, receipt, delivery, extra)
 
 
 # What comes from outside
@@ -148,44 +148,44 @@ def expect(context: BeatContext, items: Sequence[Any]) -> Generator[Need, None, 
     yield from book.expect(heights)
     targets: list[tuple[str, bytes]] = []
     for height in heights:
-        entry = yield from book.find(height)
-        if entry is not None:
-            targets.append((entry[1], entry[2]))
+        intent = yield from book.find(height)
+        if intent is not None:
+            targets.append((intent.module, intent.key))
     yield from ledger.slots(targets)
 
 
 def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outcome]:
     """Settle an intent by a receipt that was handed in, or refuse the receipt and record that."""
-    entry = yield from context.ledger.book.find(item.height)
-    problem = _problem(item, entry)
+    intent = yield from context.ledger.book.find(item.height)
+    problem = _problem(item, intent)
     if problem is not None:
-        return _refuse(context, item, entry, problem)
-    assert entry is not None
-    slot = yield from context.slot(entry[1], entry[2])
-    status, payload, told = yield from _proven(context, slot, entry[4], item)
-    is_letter = item.exhausted and status != Settled.OK and entry[5] == books.OPEN
+        return _refuse(context, item, intent, problem)
+    assert intent is not None
+    slot = yield from context.slot(intent.module, intent.key)
+    status, payload, told = yield from _proven(context, slot, intent.kind, item)
+    is_letter = item.exhausted and status != Settled.OK and intent.status == OPEN
     given = {
         "by": item.by, "attempts": item.attempts, "exhausted": is_letter, "who": item.who, "why": item.why,
     }  # fmt: skip
     extra = {name: value for name, value in given.items() if value}
-    if item.who is not None and entry[5] == books.OPEN:
-        context.writer.close(entry[0], item.height)
-    at = yield from settle(context, slot, item.height, entry, status, payload, told, AT_ONCE, extra)
+    if item.who is not None and intent.status == OPEN:
+        context.writer.close(intent.id, item.height)
+    at = yield from settle(context, slot, item.height, intent, status, payload, told, AT_ONCE, extra)
     return Admitted(at)
 
 
-def _problem(item: ReceiptItem, entry: list[Any] | None) -> Rejected | None:
+def _problem(item: ReceiptItem, intent: OpenIntent | None) -> Rejected | None:
     if item.status not in _GIVEN:
         return Rejected(
             "kernel.receipt_status", "a receipt cannot say {status!r}; it says one of {known}",
             status=item.status, known=", ".join(sorted(_GIVEN)),
         )  # fmt: skip
-    if entry is None:
+    if intent is None:
         return Rejected(
             "kernel.receipt_late", "intent {intent} is not open: it was settled before, or never made here",
             intent=_shown(item.intent), hint="Nothing was changed; the first receipt counts.",
         )  # fmt: skip
-    if entry[0] != item.intent:
+    if intent.id != item.intent:
         return Rejected(
             "kernel.receipt_foreign", "intent {intent} is not the one at height {height}",
             intent=_shown(item.intent), height=item.height, hint="The receipt belongs to another world.",
@@ -194,12 +194,12 @@ def _problem(item: ReceiptItem, entry: list[Any] | None) -> Rejected | None:
 
 
 def _refuse(
-    context: BeatContext, item: ReceiptItem, entry: list[Any] | None, problem: Rejected
+    context: BeatContext, item: ReceiptItem, intent: OpenIntent | None, problem: Rejected
 ) -> RefusedItem:
     if not item.durable:
         return RefusedItem(problem, 0)
     text = str(problem)
-    name = f"receipt:{entry[4]}" if entry is not None else "receipt"
+    name = f"receipt:{intent.kind}" if intent is not None else "receipt"
     record = RefusedRecord(0, _shown(item.intent), name, problem.code, text)
     return RefusedItem(problem, context.writer.add(record, len(text)))
 
@@ -241,11 +241,11 @@ def _written(text: str) -> str:
 # Timers
 
 
-def fire(context: BeatContext, fired: bytes, value: list[Any]) -> Generator[Need, None, None]:
+def fire(context: BeatContext, fired: bytes, timer: TimerRow) -> Generator[Need, None, None]:
     """A timer that belongs to an intent is due: it fires, or the wait for an approval is over."""
-    what, base, key, height = value
-    entry = yield from context.ledger.book.find(height)
-    if entry is None or entry[6].get("due") != fired:
+    what, base, key, height = timer
+    intent = yield from context.ledger.book.find(height)
+    if intent is None or intent.extras.get("due") != fired:
         raise Corrupted(
             "kernel.timer_damaged", "timer {key} has no intent {height}", key=fired, height=height
         )
@@ -253,18 +253,18 @@ def fire(context: BeatContext, fired: bytes, value: list[Any]) -> Generator[Need
     extra = {"fired": fired}
     if what == "approval":
         told = Settlement("kernel.approval_expired", "nobody approved it in time")
-        yield from settle(context, slot, height, entry, Settled.DENIED, None, told, AT_ONCE, extra)
+        yield from settle(context, slot, height, intent, Settled.DENIED, None, told, AT_ONCE, extra)
         return
-    params: Any = decode_trusted((yield from context.value_of(entry[6]["params"])))
+    params: Any = decode_trusted((yield from context.value_of(intent.extras["params"])))
     event: dict[str, Any] = {
-        "intent_id": intent_text(entry[0]),
+        "intent_id": intent_text(intent.id),
         "due_ns": pair_of(fired)[0],
         "fired_ns": context.ledger.now_ns,
     }
     if params.get("key") is not None:
         event["key"] = params["key"]
     yield from _write(
-        context, slot, height, entry, Settled.OK, TIMER_FIRED, encode(event), Settlement(), AT_ONCE, extra
+        context, slot, height, intent, Settled.OK, TIMER_FIRED, encode(event), Settlement(), AT_ONCE, extra
     )
 
 
@@ -273,22 +273,25 @@ def fire(context: BeatContext, fired: bytes, value: list[Any]) -> Generator[Need
 _INVALID: Final = "kernel.receipt_invalid"
 
 
-def _event(entry: list[Any], status: Settled, payload: Payload, told: Settlement) -> bytes:
-    event: dict[str, Any] = {"intent_id": intent_text(entry[0]), "kind": entry[4], "status": NAMES[status]}
+def _event(intent: OpenIntent, status: Settled, payload: Payload, told: Settlement) -> bytes:
+    event: dict[str, Any] = {
+        "intent_id": intent_text(intent.id),
+        "kind": intent.kind,
+        "status": NAMES[status],
+    }
     if payload is not None and payload[0] is not None:
         event["value"] = payload[0]
     if told.code:
         event["code"], event["text"] = told
-    if "key" in entry[6]:
-        event["key"] = entry[6]["key"]
+    if "key" in intent.extras:
+        event["key"] = intent.extras["key"]
     return encode(event)
 
 
-def _rejected(entry: list[Any], told: Settlement, extra: Mapping[str, Any]) -> bytes:
-    _, base, key, _, kind, _, _ = entry
-    event = {
-        "module": base, "key": key, "intent_id": intent_text(entry[0]), "kind": kind, "code": told.code,
-        "text": told.text,
+def _rejected(intent: OpenIntent, told: Settlement, extra: Mapping[str, Any]) -> bytes:
+    event: dict[str, Any] = {
+        "module": intent.module, "key": intent.key, "intent_id": intent_text(intent.id),
+        "kind": intent.kind, "code": told.code, "text": told.text,
     }  # fmt: skip
     if extra.get("by"):
         event["adapter"] = extra["by"]

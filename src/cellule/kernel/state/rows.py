@@ -1,0 +1,161 @@
+"""The rows of a world's lists, by name: what each index holds under its keys.
+
+In the store a row is the list of its fields in their order. Here it is proven when it is read, and gets its
+names; nobody else knows the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from cellule.errors import Corrupted
+from cellule.kernel.state.cells import Message, message_of
+from cellule.kernel.state.snapshot_schema import (
+    is_dead_letter,
+    is_intent,
+    is_place,
+    is_remembered_key,
+    is_stopped,
+    is_timer,
+)
+
+OPEN: Final = "open"
+PARKED: Final = "parked"
+WAITING: Final = "waiting"
+TIMER: Final = "timer"
+DENIED: Final = "denied"
+
+
+class TimerRow(NamedTuple):
+    """An armed timer, under the time it is due and the height of the record that armed it.
+
+    `what` is "ttl" or "idle" of a cell born at `number`; "intent" or "approval" of the intent whose record
+    stands at `number`; or "schedule", and then `module` is its name and `key` its fingerprint.
+    """
+
+    what: str
+    module: str
+    key: bytes
+    number: int
+
+
+class StoppedRow(NamedTuple):
+    """A cell that does not run, under the height of the step that stopped it."""
+
+    module: str
+    key: bytes
+    status: str
+
+
+class DeadLetter(NamedTuple):
+    """What nobody handled: a message that a step skipped, or an effect that its adapter gave up.
+
+    Under the height of the record that tells it, and 0 or 1. `letter` is the stored message, or of an effect
+    a map: born, height, kind, params, and where there is one key and slot.
+    """
+
+    module: str
+    key: bytes
+    code: str
+    text: str
+    letter: Any
+
+    @property
+    def is_effect(self) -> bool:
+        """Tell whether an adapter gave an effect up."""
+        return isinstance(self.letter, dict)
+
+    @property
+    def message(self) -> Message:
+        """The message that was skipped."""
+        return message_of(self.letter)
+
+
+class OpenIntent(NamedTuple):
+    """A request for an effect that has no receipt yet, under the height of its Intent record.
+
+    `status`: open (an adapter has it), parked (waits for an approval), waiting (for the receipt of another
+    intent with its idempotency key), timer, denied (until its receipt, in the same frame).
+    `extras`: params, since_ns, and where there is one: key, slot, due (its timer's key), grant, rule, same
+    (the height of the intent it waits for), text (why it waits for an approval).
+    """
+
+    id: bytes
+    module: str
+    key: bytes
+    born: int
+    kind: str
+    status: str
+    extras: dict[str, Any]
+
+
+class KnownReceipt(NamedTuple):
+    """The receipt that an idempotency key got."""
+
+    status: int
+    schema: str
+    value: Any
+
+
+class KnownKey(NamedTuple):
+    """What is remembered of an idempotency key, under its hash: the intent that stands for it, since when.
+
+    `receipt` is None while that intent is open; `waiters` are the heights of intents that wait for it.
+    """
+
+    height: int
+    since_ns: int
+    receipt: KnownReceipt | None
+    waiters: list[int]
+
+
+class ScheduleRow(NamedTuple):
+    """A schedule of the manifest, by its name: `due_ns` is 0 where it is not armed."""
+
+    fingerprint: bytes
+    due_ns: int
+    paused: bool
+
+
+def unpack_timer(value: Any) -> TimerRow:
+    """The timer of a stored row."""
+    _prove(is_timer, value, "kernel.timer_damaged")
+    return TimerRow(*value)
+
+
+def unpack_stopped(value: Any) -> StoppedRow:
+    """The stopped cell of a stored row."""
+    _prove(is_stopped, value, "kernel.stopped_damaged")
+    return StoppedRow(*value)
+
+
+def unpack_letter(value: Any) -> DeadLetter:
+    """The dead letter of a stored row."""
+    _prove(is_dead_letter, value, "kernel.letter_damaged")
+    return DeadLetter(*value)
+
+
+def unpack_intent(value: Any) -> OpenIntent:
+    """The open intent of a stored row."""
+    _prove(is_intent, value, "kernel.intent_damaged")
+    return OpenIntent(*value)
+
+
+def unpack_key(value: Any) -> KnownKey:
+    """The remembered idempotency key of a stored row."""
+    _prove(is_remembered_key, value, "kernel.idempotency_damaged")
+    height, since_ns, receipt, waiters = value
+    return KnownKey(height, since_ns, None if receipt is None else KnownReceipt(*receipt), waiters)
+
+
+def unpack_place(value: Any) -> bytes:
+    """The hash of an idempotency key."""
+    _prove(is_place, value, "kernel.idempotency_damaged")
+    place: bytes = value
+    return place
+
+
+def _prove(fits: Callable[[Any], bool], value: Any, code: str) -> None:
+    if not fits(value):
+        raise Corrupted(code, "a stored row is not what it should be: {found}", found=repr(value)[:200])
