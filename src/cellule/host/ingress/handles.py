@@ -123,12 +123,7 @@ class WorldHandle:
 
         It waits only while very many items wait for the world. Only the owner of the folder can do this.
         """
-        is_plain = id is None and key is None and expected_version is None and correlation is None
-        make = self.types.encoders.get(event.__class__) if is_plain else None
-        if make is None or len((item := make(event))[1]) > EVENT_INLINE_MAX:
-            sent = self._sent(event, id, key, expected_version, correlation)
-        else:
-            sent = Sent(item)
+        sent = self._sent(event, id, key, expected_version, correlation)
         hosted = self._at_work
         if hosted is None or not hosted.offer(sent):
             await self._hand_over(sent)
