@@ -21,7 +21,7 @@ from cellule.kernel.program import Output, StepFault
 from cellule.modules.python import PythonPrograms, bundle, describe, manifest_document
 from cellule.modules.python.bundle import make_bundle, read_root
 from cellule.modules.python.guard import find_hazards
-from cellule.modules.python.set_order import Call, check_set_order
+from cellule.testing.set_order import Call, check_set_order
 from cellule.values import encode
 
 SOME = settings(max_examples=40, deadline=None)

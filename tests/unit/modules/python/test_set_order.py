@@ -4,7 +4,7 @@ import pytest
 
 from cellule.errors import Rejected
 from cellule.modules.python import describe
-from cellule.modules.python.set_order import Call, check_set_order
+from cellule.testing.set_order import Call, check_set_order
 from cellule.values import encode
 
 SOURCE = """
