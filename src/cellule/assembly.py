@@ -22,7 +22,7 @@ from pathlib import Path
 
 from cellule.app import App, Built
 from cellule.effects.adapter import Adapter, Adapters
-from cellule.effects.registry import built_in_adapters
+from cellule.effects.registry import standard_adapters
 from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
 from cellule.errors import Rejected
@@ -220,7 +220,7 @@ def _store_options(address: StoreAddress, options: Options) -> StoreOptions:
 
 def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, options: Options) -> Pool:
     """The adapters of this node: Cellule's own, then the app's, then those of the options."""
-    by_kind = {adapter.kind: adapter for adapter in built_in_adapters()}
+    by_kind = {adapter.kind: adapter for adapter in standard_adapters()}
     by_kind |= dict(built.adapters) if built is not None else {}
     by_kind |= {adapter.kind: adapter for adapter in options.adapters}
     return Pool(

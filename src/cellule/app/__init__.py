@@ -2,7 +2,7 @@
 
 Reading order: `app` (the decorators), `declarations` (what they check at once), `keys` (which cell an event
 goes to), `modules` (a reducer as a module); `effects`, `standard_effects`, `rules`, `effects_config`,
-`sections` (what concerns the outside); `builder`, `built_app` (names, codecs and keys for
+`sections` (the effects in its manifest); `builder`, `built_app` (names, codecs and keys for
 whoever hosts the app).
 """
 

@@ -8,7 +8,7 @@
     @app.reducer
     def order(state: Order | None, event: Placed | Paid) -> Step[Order]: ...
 
-What concerns the outside (effects, grants, policy, schedules) is collected by `outside`.
+Effects, grants, policy and schedules are collected by `effects_config`.
 
 Everything is kept on the app object: there is no global registry, and importing a file registers nothing but
 on the app its decorators name. `build` turns the collection into a manifest and the code it names.
@@ -42,9 +42,9 @@ from cellule.app.effects import DeclaredEffect
 from cellule.app.effects_config import (
     Budget,
     DeclaredGrant,
+    EffectDeclarations,
     Grants,
     Listed,
-    Outside,
     check_grants,
     check_listed,
 )
@@ -77,7 +77,7 @@ class App:
         self._states: dict[type, DeclaredClass] = {}
         self._reducers: dict[str, DeclaredReducer] = {}
         self._upcasters: dict[str, Callable[[Any], Any]] = {}
-        self._outside = Outside()
+        self._effect_declarations = EffectDeclarations()
         self._built: dict[bool, Built] = {}
 
     def __repr__(self) -> str:
@@ -104,9 +104,9 @@ class App:
         return list(self._upcasters.values())
 
     @property
-    def outside(self) -> Outside:
+    def effect_declarations(self) -> EffectDeclarations:
         """The declared effects, adapters, grants, policy and schedules."""
-        return self._outside
+        return self._effect_declarations
 
     @overload
     def event(self, python: C, /) -> C: ...
@@ -226,7 +226,7 @@ class App:
         """Declare an effect that an adapter elsewhere performs; calling the result makes a request."""
         limits = AdapterLimits(timeout_s, attempts, priority=priority, needs_grant=needs_grant)
         declared = DeclaredEffect(kind, params, receipt, limits)
-        self._outside.add_effect(declared)
+        self._effect_declarations.add_effect(declared)
         self._built.clear()
         return declared
 
@@ -248,7 +248,7 @@ class App:
 
         def declare(function: Callable[..., Any]) -> Any:
             made = decorate(function)
-            self._outside.add_adapter(made)
+            self._effect_declarations.add_adapter(made)
             self._built.clear()
             return made
 
@@ -270,13 +270,13 @@ class App:
             "allow": None if allow is None else {path: _listed(each) for path, each in allow.items()},
             "private": private or None,
         }  # fmt: skip
-        found = self._outside.add_grant(name, effects, budget, expires, parts)
+        found = self._effect_declarations.add_grant(name, effects, budget, expires, parts)
         self._built.clear()
         return found
 
     def policy(self, *parts: Part, default: Default | None = None) -> None:
         """Add rules, or the name of a shipped policy; the first that matches decides, then the default."""
-        self._outside.policies.add(parts, default)
+        self._effect_declarations.policies.add(parts, default)
         self._built.clear()
 
     def schedule(
@@ -290,7 +290,7 @@ class App:
         `backfill` up to `limit` of them. `overlap`: whether it is sent while the one before still waits.
         """
         parts = {"cron": cron, "zone": zone, "catch_up": catch_up, "limit": limit, "overlap": overlap}
-        self._outside.add_schedule(name, event, key, parts, every, start)
+        self._effect_declarations.add_schedule(name, event, key, parts, every, start)
         self._built.clear()
 
     def build(self, *, live: bool = False) -> Built:

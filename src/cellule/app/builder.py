@@ -53,8 +53,8 @@ def build(app: App, *, live: bool) -> Built:
     for python in (*app.events, *app.states):
         schemas = schemas.merged(naming.derived(python).schemas)
     forms = Forms(naming, dict(app.events), schemas, {kind: form_of(each) for kind, each in effects.items()})
-    outside = EffectsConfig(sections_of(app, effects, naming), adapters_of(app, effects))
-    built = _assembled(forms, modules, upcasters, outside, live=live)
+    effects_config = EffectsConfig(sections_of(app, effects, naming), adapters_of(app, effects))
+    built = _assembled(forms, modules, upcasters, effects_config, live=live)
     if not live:
         _check_loads(built)
     return built
@@ -64,32 +64,32 @@ def revise(built: Built, revision: int) -> Built:
     """The same live app under another identity: for a world that gets a second version of it."""
     modules = [revised(each, revision) for each in built.modules]
     upcasters = [revised(each, revision) for each in built.upcasters]
-    return _assembled(built.forms, modules, upcasters, built.outside, live=built.live)
+    return _assembled(built.forms, modules, upcasters, built.effects_config, live=built.live)
 
 
 def _assembled(
     forms: Forms,
     modules: Sequence[ModuleDescription],
     upcasters: Sequence[UpcasterDescription],
-    outside: EffectsConfig,
+    effects_config: EffectsConfig,
     *,
     live: bool,
 ) -> Built:
-    manifest = _manifest(forms.schemas, modules, upcasters, outside)
+    manifest = _manifest(forms.schemas, modules, upcasters, effects_config)
     blocks: dict[Cid, bytes] = {manifest.cid: manifest.data}
     for each in (*modules, *upcasters):
         blocks.update(each.blocks)
-    return Built(manifest, blocks, tuple(modules), tuple(upcasters), forms, outside, live=live)
+    return Built(manifest, blocks, tuple(modules), tuple(upcasters), forms, effects_config, live=live)
 
 
 def _manifest(
     schemas: Schemas,
     modules: Sequence[ModuleDescription],
     upcasters: Sequence[UpcasterDescription],
-    outside: EffectsConfig,
+    effects_config: EffectsConfig,
 ) -> Manifest:
     """The manifest; it knows every declared event, also those that no reducer takes or says it emits."""
-    document = {**manifest_document(modules, upcasters), **outside.sections}
+    document = {**manifest_document(modules, upcasters), **effects_config.sections}
     for each in (*modules, *upcasters):
         schemas = schemas.merged(each.schemas)
     document["schemas"] = {

@@ -66,7 +66,7 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class EffectsConfig:
-    """What an app has to do with the outside: sections of its manifest, and its own adapters by kind."""
+    """The effects of an app: sections of its manifest, and its own adapters by kind."""
 
     sections: Mapping[str, Any]
     adapters: Mapping[str, Adapter]
@@ -77,14 +77,15 @@ class Built:
 
     def __init__(
         self, manifest: Manifest, blocks: Mapping[Cid, bytes], modules: tuple[ModuleDescription, ...],
-        upcasters: tuple[UpcasterDescription, ...], forms: Forms, outside: EffectsConfig, *, live: bool,
+        upcasters: tuple[UpcasterDescription, ...], forms: Forms, effects_config: EffectsConfig, *,
+        live: bool,
     ) -> None:  # fmt: skip
         self.manifest = manifest
         self.blocks = blocks
         self.modules = modules
         self.upcasters = upcasters
         self.forms = forms
-        self.outside = outside
+        self.effects_config = effects_config
         self.live = live
         self._by_base = {str(Name.parse(each.name).base): each for each in modules}
         self._by_function = {each.function: base for base, each in self._by_base.items()}
@@ -106,7 +107,7 @@ class Built:
     @property
     def adapters(self) -> Mapping[str, Adapter]:
         """The app's own adapters, by kind."""
-        return self.outside.adapters
+        return self.effects_config.adapters
 
     # Events
 

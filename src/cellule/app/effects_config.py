@@ -1,4 +1,4 @@
-"""What an app says about the outside: its effects, adapters, grants, policy and schedules, as collected.
+"""What an app declares about effects: their kinds, adapters, grants, policy and schedules, as collected.
 
 Like events and reducers, everything is kept on the app and checked twice: what a declaration alone can show
 is refused where it stands, what needs the whole app when it is built (`sections.py`).
@@ -47,7 +47,7 @@ class DeclaredSchedule:
     entry: Mapping[str, Any]
 
 
-class Outside:
+class EffectDeclarations:
     """The collection."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The outside of an app, seen with the whole of it: effects by kind, grants of reducers, manifest sections.
+"""The effects of an app, seen with the whole of it: effects by kind, grants of reducers, manifest sections.
 
 Here is refused what no single declaration shows: kinds and grants that nobody declared, one kind with two
 meanings, an effect that needs a grant and has none.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from cellule.app import standard_effects as builtin
+from cellule.app import standard_effects
 from cellule.app.declarations import DeclaredReducer, taken
 from cellule.app.effects import EffectLike, form_of
 from cellule.app.effects_config import DeclaredSchedule, Listed
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 def effects_of(app: App) -> dict[str, EffectLike]:
     """All effects of an app by kind: declared on it, or listed by a reducer or grant."""
-    found = dict(app.outside.effects)
+    found = dict(app.effect_declarations.effects)
     listed = [each for reducer in app.reducers.values() for each in reducer.effects]
-    listed += [each for grant in app.outside.grants.values() for each in grant.effects]
+    listed += [each for grant in app.effect_declarations.grants.values() for each in grant.effects]
     for each in listed:
         if isinstance(each, str):
-            shipped = None if each in found else builtin.of_kind(each)
+            shipped = None if each in found else standard_effects.of_kind(each)
             if shipped is not None:
                 found[each] = shipped
             continue
@@ -49,7 +49,7 @@ def effects_of(app: App) -> dict[str, EffectLike]:
 def adapters_of(app: App, effects: Mapping[str, EffectLike]) -> dict[str, Adapter]:
     """The adapters of an app by kind: declared on it, or listed as effects."""
     listed = {kind: each for kind, each in effects.items() if isinstance(each, Adapter)}
-    return {**listed, **app.outside.adapters}
+    return {**listed, **app.effect_declarations.adapters}
 
 
 def forms_of(app: App, reducer: DeclaredReducer, effects: Mapping[str, EffectLike]) -> list[EffectForm]:
@@ -72,9 +72,12 @@ def _granted(app: App, reducer: DeclaredReducer, effects: Mapping[str, EffectLik
     where = shown_function(reducer.function)
     granted: set[str] = set()
     for name in reducer.options.cap_slots.values():
-        grant = app.outside.grants.get(name)
+        grant = app.effect_declarations.grants.get(name)
         if grant is None:
-            hint = near(name, app.outside.grants) or f'Declare it: app.grant("{name}", effects=[...]).'
+            hint = (
+                near(name, app.effect_declarations.grants)
+                or f'Declare it: app.grant("{name}", effects=[...]).'
+            )
             raise Rejected(
                 "app.grant_unknown", "{function} has the grant {name!r}, which {app} does not declare.",
                 function=where, name=name, app=app, hint=hint,
@@ -87,7 +90,7 @@ def _kind(listed: Listed, effects: Mapping[str, EffectLike], where: str) -> str:
     if not isinstance(listed, str):
         return listed.kind
     if listed not in effects:
-        known = [*effects, *builtin.KINDS]
+        known = [*effects, *standard_effects.KINDS]
         raise Rejected(
             "app.effect_unknown", "{where} names the effect {kind!r}, which nobody declares.",
             where=where, kind=listed,
@@ -97,16 +100,16 @@ def _kind(listed: Listed, effects: Mapping[str, EffectLike], where: str) -> str:
 
 
 def sections_of(app: App, effects: Mapping[str, EffectLike], naming: Naming) -> dict[str, Any]:
-    """The sections of the manifest that concern the outside."""
-    outside = app.outside
+    """The sections of the manifest about effects."""
+    declared = app.effect_declarations
     grants = {
         grant.name: {**grant.entry, "effects": _kinds(grant.effects, effects, grant.name)}
-        for grant in outside.grants.values()
+        for grant in declared.grants.values()
     }
     return {
         "effects": effect_documents(map(form_of, effects.values()), naming), "capabilities": grants,
-        "policy": outside.policies.document(),
-        "schedules": {each.name: _schedule(app, each, naming) for each in outside.schedules.values()},
+        "policy": declared.policies.document(),
+        "schedules": {each.name: _schedule(app, each, naming) for each in declared.schedules.values()},
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from cellule.app.effects import DeclaredEffect, EffectLike, timer
-from cellule.effects.kinds import BUILT_IN
+from cellule.effects.kinds import STANDARD
 
 if TYPE_CHECKING:
     from cellule.effects.blob.types import BlobGet, BlobPut
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     publish: DeclaredEffect[EventPublish]
 
 
-_BY_KIND: Final = {home.kind: name for name, home in BUILT_IN.items()}
+_BY_KIND: Final = {home.kind: name for name, home in STANDARD.items()}
 _made: Final[dict[str, EffectLike]] = {"timer": timer}
 
-NAMES: Final = ("timer", *BUILT_IN)
+NAMES: Final = ("timer", *STANDARD)
 KINDS: Final = (timer.kind, *_BY_KIND)
 
 
@@ -45,7 +45,7 @@ def of_kind(kind: str) -> EffectLike | None:
 def _declaration(name: str) -> EffectLike:
     found = _made.get(name)
     if found is None:
-        home = BUILT_IN[name]
+        home = STANDARD[name]
         types = import_module(home.types)
         params, receipt = getattr(types, home.params), getattr(types, home.receipt)
         found = _made[name] = DeclaredEffect(home.kind, params, receipt, home.limits)

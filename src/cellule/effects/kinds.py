@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from cellule.effects.adapter import AdapterLimits
 
 
-class BuiltIn(NamedTuple):
+class StandardKind(NamedTuple):
     """One kind: the module and names of its classes, the module and name of its adapter."""
 
     kind: str
@@ -23,33 +23,33 @@ class BuiltIn(NamedTuple):
     limits: AdapterLimits
 
 
-def _built_in(
+def _kind(
     kind: str, package: str, types: str, params: str, receipt: str, adapter: str, limits: AdapterLimits
-) -> BuiltIn:
+) -> StandardKind:
     base = f"cellule.effects.{package}"
-    return BuiltIn(kind, f"{base}.{types}", params, receipt, f"{base}.adapter", adapter, limits)
+    return StandardKind(kind, f"{base}.{types}", params, receipt, f"{base}.adapter", adapter, limits)
 
 
-BUILT_IN: Final = {
-    "http": _built_in(
+STANDARD: Final = {
+    "http": _kind(
         "http.request", "http", "params", "HttpRequest", "HttpResponse", "HttpAdapter",
         AdapterLimits(needs_grant=True),
     ),
-    "blob_put": _built_in(
+    "blob_put": _kind(
         "blob.put", "blob", "types", "BlobPut", "BlobStored", "BlobPutAdapter", AdapterLimits(attempts=10)
     ),
-    "blob_get": _built_in(
+    "blob_get": _kind(
         "blob.get", "blob", "types", "BlobGet", "BlobContent", "BlobGetAdapter", AdapterLimits(attempts=10)
     ),
-    "llm": _built_in(
+    "llm": _kind(
         "llm.generate", "llm", "types", "LlmGenerate", "LlmGenerated", "LlmAdapter",
         AdapterLimits(timeout_s=600, needs_grant=True),
     ),
-    "process": _built_in(
+    "process": _kind(
         "process.run", "process", "types", "ProcessRun", "ProcessEnded", "ProcessAdapter",
         AdapterLimits(timeout_s=4_000, attempts=3, concurrency=4, needs_grant=True),
     ),
-    "publish": _built_in(
+    "publish": _kind(
         "event.publish", "publish", "types", "EventPublish", "EventPublished", "NatsAdapter",
         AdapterLimits(timeout_s=30, attempts=10, concurrency=64, needs_grant=True),
     ),

@@ -15,7 +15,7 @@ from typing import Any
 
 from cellule.effects.adapter import Adapter, AdapterLimits
 from cellule.effects.attempt import Attempt
-from cellule.effects.kinds import BUILT_IN, BuiltIn
+from cellule.effects.kinds import STANDARD, StandardKind
 from cellule.effects.outcomes import Failed
 from cellule.errors import Rejected
 
@@ -23,7 +23,7 @@ from cellule.errors import Rejected
 class OnDemand:
     """An adapter that is made at its first attempt."""
 
-    def __init__(self, home: BuiltIn, make: Callable[[], Adapter]) -> None:
+    def __init__(self, home: StandardKind, make: Callable[[], Adapter]) -> None:
         types = import_module(home.types)
         self.kind = home.kind
         self.params: type = getattr(types, home.params)
@@ -47,13 +47,13 @@ class OnDemand:
             await self._made.close()
 
 
-def built_in_adapters(environment: Mapping[str, str] | None = None) -> list[Adapter]:
+def standard_adapters(environment: Mapping[str, str] | None = None) -> list[Adapter]:
     """One adapter for each kind that comes with Cellule."""
     given = os.environ if environment is None else environment
-    return [OnDemand(home, _maker(home, given)) for home in BUILT_IN.values()]
+    return [OnDemand(home, _maker(home, given)) for home in STANDARD.values()]
 
 
-def _maker(home: BuiltIn, environment: Mapping[str, str]) -> Callable[[], Adapter]:
+def _maker(home: StandardKind, environment: Mapping[str, str]) -> Callable[[], Adapter]:
     def make() -> Adapter:
         made: Adapter = getattr(import_module(home.module), home.adapter)()
         return made

@@ -12,7 +12,7 @@ import pytest
 
 import cellule
 from cellule import App, Attempt, Effect, Receipt, Rejected, Secret, Step, TimerFired, rule, secret, timer
-from cellule.app import standard_effects as builtin
+from cellule.app import standard_effects
 from cellule.effects.adapter import adapter
 from cellule.effects.http import HttpRequest, HttpResponse
 from cellule.kernel.manifest.model import Grant, Rule, Schedule
@@ -222,8 +222,8 @@ def adapters():
 
 def test_every_built_in_effect_says_the_same_as_its_adapter():
     found = {each.kind: each for each in adapters()}
-    declared = {effect.kind: effect for effect in (getattr(cellule, name) for name in builtin.NAMES)}
-    assert set(declared) == {*found, "timer.set"} == set(builtin.KINDS)
+    declared = {effect.kind: effect for effect in (getattr(cellule, name) for name in standard_effects.NAMES)}
+    assert set(declared) == {*found, "timer.set"} == set(standard_effects.KINDS)
     for kind, each in found.items():
         assert (each.params, each.receipt) == (declared[kind].params, declared[kind].receipt)
         for limit in ("timeout_s", "attempts", "priority", "needs_grant"):

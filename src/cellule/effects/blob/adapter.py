@@ -12,7 +12,7 @@ from typing import Literal
 
 from cellule.effects.attempt import Attempt
 from cellule.effects.blob.types import BLOB_BYTES_MAX, BlobContent, BlobGet, BlobPut, BlobStored
-from cellule.effects.kinds import BUILT_IN
+from cellule.effects.kinds import STANDARD
 from cellule.effects.outcomes import Failed
 from cellule.errors import Corrupted, Rejected
 
@@ -23,7 +23,7 @@ class BlobPutAdapter:
     kind: Literal["blob.put"] = "blob.put"
     params = BlobPut
     receipt = BlobStored
-    limits = BUILT_IN["blob_put"].limits
+    limits = STANDARD["blob_put"].limits
 
     async def perform(self, params: BlobPut, attempt: Attempt) -> BlobStored:
         """Store the bytes and name them."""
@@ -45,7 +45,7 @@ class BlobGetAdapter:
     kind: Literal["blob.get"] = "blob.get"
     params = BlobGet
     receipt = BlobContent
-    limits = BUILT_IN["blob_get"].limits
+    limits = STANDARD["blob_get"].limits
 
     async def perform(self, params: BlobGet, attempt: Attempt) -> BlobContent:
         """Read the blob, verified, and answer the part that was asked for."""

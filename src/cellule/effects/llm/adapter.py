@@ -20,7 +20,7 @@ import httpx
 from cellule.effects.attempt import Attempt
 from cellule.effects.http.target import Target, check_grant, split_url, target_of
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
-from cellule.effects.kinds import BUILT_IN
+from cellule.effects.kinds import STANDARD
 from cellule.effects.llm.answer import (
     ERROR_BYTES_MAX,
     STREAM_BYTES_MAX,
@@ -72,7 +72,7 @@ class LlmAdapter:
     kind: Literal["llm.generate"] = "llm.generate"
     params = LlmGenerate
     receipt = LlmGenerated
-    limits = BUILT_IN["llm"].limits
+    limits = STANDARD["llm"].limits
 
     def __init__(
         self, *, resolver: Resolver = resolve_by_system, verify: ssl.SSLContext | None = None,

@@ -20,7 +20,7 @@ from typing import Literal
 
 from cellule.effects.attempt import Attempt
 from cellule.effects.grant_check import check_allowed
-from cellule.effects.kinds import BUILT_IN
+from cellule.effects.kinds import STANDARD
 from cellule.effects.outcomes import Failed
 from cellule.effects.process.child import Report, run_supervised
 from cellule.effects.process.types import INLINE_BYTES, ProcessEnded, ProcessRun, Stopped
@@ -71,7 +71,7 @@ class ProcessAdapter:
     kind: Literal["process.run"] = "process.run"
     params = ProcessRun
     receipt = ProcessEnded
-    limits = BUILT_IN["process"].limits
+    limits = STANDARD["process"].limits
 
     def __init__(self, folders: Sequence[str] = FOLDERS) -> None:
         self._folders = tuple(folders)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from cellule.effects.attempt import Attempt
-from cellule.effects.kinds import BUILT_IN
+from cellule.effects.kinds import STANDARD
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.publish.connection import SharedConnection
 from cellule.effects.publish.options import NatsOptions
@@ -56,7 +56,7 @@ class NatsAdapter:
     kind: Literal["event.publish"] = "event.publish"
     params = EventPublish
     receipt = EventPublished
-    limits = BUILT_IN["publish"].limits
+    limits = STANDARD["publish"].limits
 
     def __init__(self, options: NatsOptions) -> None:
         self._connection = SharedConnection(options)

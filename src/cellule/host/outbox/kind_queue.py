@@ -11,8 +11,8 @@ import asyncio
 from heapq import heapify, heappop, heappush
 
 from cellule.host.outbox.attempts import Performer
-from cellule.host.outbox.backoff import Bucket
 from cellule.host.outbox.limits import TAKE_MAX
+from cellule.host.outbox.rate_limit import RateLimit
 from cellule.host.outbox.rows import Stored
 
 WAITING, CHECKED, RUNNING, SETTLING = "waiting", "checked", "running", "settling"
@@ -46,7 +46,7 @@ class KindQueue:
         self.left = False  # the store has more than the window holds
         self.count = 0
         self.active = 0  # checked or running
-        self._bucket = Bucket(self.limits.rate_per_s, now_ns)
+        self._bucket = RateLimit(self.limits.rate_per_s, now_ns)
         self._ready: list[tuple[int, int, int, Entry]] = []
         self._later: list[tuple[int, int, Entry]] = []
         self._pushed = 0

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellule.host.outbox.backoff import Bucket, asked_ns, jitter_ns
+from cellule.host.outbox.backoff import asked_ns, jitter_ns
+from cellule.host.outbox.rate_limit import RateLimit
 
 SECOND = 1_000_000_000
 
 
 @given(st.floats(0.01, 10_000), st.lists(st.integers(0, 3 * SECOND), min_size=1, max_size=60))
 def test_a_bucket_never_lets_more_through_than_its_rate_and_a_small_burst(rate, gaps):
-    bucket, now_ns, taken = Bucket(rate, 0), 0, []
+    bucket, now_ns, taken = RateLimit(rate, 0), 0, []
     for gap in gaps:
         now_ns += gap
         if bucket.take(now_ns):
@@ -24,7 +25,7 @@ def test_a_bucket_never_lets_more_through_than_its_rate_and_a_small_burst(rate, 
 
 @given(st.floats(0.01, 10_000), st.integers(0, 10 * SECOND))
 def test_waiting_as_long_as_a_bucket_says_is_enough(rate, now_ns):
-    bucket = Bucket(rate, 0)
+    bucket = RateLimit(rate, 0)
     while bucket.take(now_ns):
         pass
     wait_ns = bucket.wait_ns(now_ns)
@@ -33,7 +34,7 @@ def test_waiting_as_long_as_a_bucket_says_is_enough(rate, now_ns):
 
 
 def test_without_a_rate_nothing_waits():
-    bucket = Bucket(None, 5)
+    bucket = RateLimit(None, 5)
     assert all(bucket.take(5) for _ in range(1_000))
     assert bucket.wait_ns(5) == 0
 
