@@ -11,6 +11,8 @@ import time
 from typing import Protocol
 from uuid import UUID
 
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # a session ends while we sleep, too
+
 
 class Clock(Protocol):
     """Wall time for records and a monotonic clock for waiting; the two are never mixed."""
@@ -37,8 +39,8 @@ class SystemClock:
         return time.time_ns()
 
     def monotonic_ns(self) -> int:
-        """Monotonic time of this machine."""
-        return time.monotonic_ns()
+        """Monotonic time of this machine; on Linux it also passes while the machine sleeps."""
+        return time.clock_gettime_ns(_MONOTONIC)
 
 
 class SystemEntropy:

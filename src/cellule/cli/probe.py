@@ -74,8 +74,12 @@ async def _objects(node: Node, objects: ObjectStore) -> Finding:
 
 
 async def _owner(node: Node) -> Finding:
-    owners = [str(each) for each in await node.ownership.sessions() if each.owns]
-    return Finding("owner", "ok", ", ".join(owners) or "nobody owns the store")
+    sessions = await node.ownership.sessions()
+    owner = next((each for each in sessions if each.owns), None)
+    if owner is None:
+        return Finding("owner", "ok", "nobody owns the store")
+    lasts = f"for {(owner.expires_ms or 0) / 1_000:.1f} s unless it is renewed"
+    return Finding("owner", "ok", f"{owner}, {lasts}; {len(sessions) - 1} other nodes")
 
 
 async def _clock(node: Node, engine: ServerClock) -> Finding:

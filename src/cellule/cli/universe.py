@@ -8,8 +8,9 @@ import typer
 
 from cellule.cli.lines import moment_text
 from cellule.cli.output import facts, table
-from cellule.cli.session import Session, in_session
+from cellule.cli.session import Session, in_session, session_json
 from cellule.host.own.directory import UniverseInfo
+from cellule.host.own.ownership import SessionInfo
 from cellule.values.schema.text_forms import time_text
 
 app = typer.Typer(help="Universes: isolated namespaces of worlds.", no_args_is_help=True)
@@ -54,11 +55,30 @@ async def show(session: Session, name: Name) -> None:
 
 @app.command()
 @in_session
+async def sessions(session: Session) -> None:
+    """List the nodes of the store: who owns it, since when, and how long that lasts unless it is renewed."""
+    async with session.reading() as node:
+        found = sorted(await node.sessions(), key=lambda each: (not each.owns, each.since_ns))
+        rows = [
+            ("owner" if each.owns else "guest", each.host, each.pid, moment_text(each.since_ns), _lasts(each))
+            for each in found
+        ]
+        shown = table(("ROLE", "HOST", "PROCESS", "SINCE", "LASTS"), rows)
+        session.output.document({"sessions": [session_json(each) for each in found]}, shown)
+
+
+@app.command()
+@in_session
 async def delete(session: Session, name: Name) -> None:
     """Remove a universe that has no worlds."""
     async with session.working() as node:
         await node.delete_universe(name)
         session.output.document({"deleted": name}, f"universe {name} deleted")
+
+
+def _lasts(session: SessionInfo) -> str:
+    """How long a node counts as alive if it is silent from now on."""
+    return "as its process" if session.expires_ms is None else f"{session.expires_ms / 1_000:.1f} s"
 
 
 def universe_json(info: UniverseInfo) -> dict[str, str]:

@@ -153,4 +153,8 @@ def test_what_only_the_owner_can_do_says_who_that_is(running: Cellule) -> None:
         error = running("world", *command, "--json", code=3).error
         assert error["code"] == "host.not_owner"
         assert "process" in error["fields"]["owner"]
-    assert running("world", "show", "--json").json["owner"]["pid"] > 0
+    owner = running("world", "show", "--json").json["owner"]
+    [session] = running("universe", "sessions", "--json").json["sessions"]
+    assert session == owner
+    assert (owner["pid"] > 0, owner["owns"], owner["expires_ms"]) == (True, True, None)
+    assert f"{owner['host']}" in running("universe", "sessions").out

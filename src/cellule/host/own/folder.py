@@ -147,7 +147,7 @@ class FolderOwnership:
         self._folder = folder
         self._clock = clock
         self._entropy = entropy
-        self._contends = contends
+        self.contends = contends
         self._files = {file: _identity(file) for file in files}
         self._look = asyncio.Event()
         self.claim: Claim | None = None
@@ -155,7 +155,7 @@ class FolderOwnership:
     @asynccontextmanager
     async def contending(self, changed: Callable[[], None]) -> AsyncIterator[None]:
         """See `Ownership`."""
-        if not self._contends:
+        if not self.contends:
             yield
             return
         self._try()

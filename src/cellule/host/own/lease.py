@@ -81,7 +81,7 @@ class Lease:
         self._clock = clock
         self._entropy = entropy
         self._ttl_ms = int(ttl_s * 1_000)
-        self._contends = contends
+        self.contends = contends
         self._session: Session | None = None
         self._others = Sessions(engine, clock, entropy, self._ttl_ms)
         self._nudge: Callable[[], None] = lambda: None
@@ -90,7 +90,7 @@ class Lease:
     @asynccontextmanager
     async def contending(self, changed: Callable[[], None]) -> AsyncIterator[None]:
         """See `Ownership`."""
-        if not self._contends:
+        if not self.contends:
             yield
             return
         self._tell = partial(_tell, asyncio.get_running_loop(), changed)

@@ -33,6 +33,11 @@ class SessionInfo:
     node: UUID | None = None
     expires_ms: int | None = None
 
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether it was not found silent for its whole time."""
+        return self.expires_ms is None or self.expires_ms > 0
+
     def __str__(self) -> str:
         named = "" if self.node is None else f"node {self.node}, "
         since = f" since {time_text(self.since_ns)}" if self.since_ns else ""
@@ -61,6 +66,10 @@ class Ownership(Protocol):
     def claim(self) -> Claim | None:
         """The claim of this node, while it has one."""
 
+    @property
+    def contends(self) -> bool:
+        """Tell whether this node owns the store when nobody else does."""
+
     def contending(self, changed: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         """Try to own until the block ends, then release; `changed` is called, on this loop, at each change.
 
@@ -88,6 +97,8 @@ class Sole:
 
 class Alone:
     """A store that only this process has; `node` is None where it is not to work on it."""
+
+    contends = True  # there is nobody to look for
 
     def __init__(self, node: UUID | None) -> None:
         self.claim: Claim | None = None if node is None else Sole(node, {})

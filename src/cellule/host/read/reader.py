@@ -6,14 +6,17 @@ frames of its own cell. A process that does not own the world follows its journa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from cellule.errors import Fenced, Rejected, Unavailable
+from cellule.errors import Fenced, OutcomeUnknown, Rejected, Unavailable
 from cellule.host.cas_fetch import fetch_nodes
 from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Head
+from cellule.host.limits import OWNER_LOOK_S, OWNERLESS_S
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.read.follower import Follower
@@ -258,7 +261,7 @@ class Reader:
                         return height
             if stored is None:
                 return 0
-            await engine.watch(row, stored)
+            await self._watch(row, stored)
 
     async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
         """Ask the world something, as of what is durable; the owner between two beats."""
@@ -281,10 +284,26 @@ class Reader:
     async def _next_head(self, head: Head) -> Head:
         key = keys.world_head(self._info.universe, self._info.id)
         while True:
-            await self._node.engine.watch(key, head.row())
+            await self._watch(key, head.row())
             now = await read_head(self._node.engine, self._info)
             if now.height > head.height:
                 return now
+
+    async def _watch(self, key: bytes, seen: bytes) -> None:
+        """Wait until a row changes, as long as there is anybody who could change it."""
+        clock, served_ns = self._node.clock, self._node.clock.monotonic_ns()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if self._node.ownership.contends else OWNER_LOOK_S):
+                    return await self._node.engine.watch(key, seen)
+            if any(each.owns and each.is_alive for each in await self._node.ownership.sessions()):
+                served_ns = clock.monotonic_ns()
+            elif clock.monotonic_ns() - served_ns >= OWNERLESS_S * 1e9:
+                raise OutcomeUnknown(
+                    "host.no_owner", "nobody owns the store, so nobody works on world {world}",
+                    world=self._info.name,
+                    hint="What was sent is kept, and applied once a node owns the store: start one.",
+                )  # fmt: skip
 
     async def _world(self) -> World:
         """The world to read: the hosted one on the owner, else a copy at the newest frame."""

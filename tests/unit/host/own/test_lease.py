@@ -211,6 +211,26 @@ def test_the_session_of_a_dead_guest_is_cleared(on_node):
     on_node(main)
 
 
+def test_a_guest_that_never_owns_is_told_when_nobody_works_on_what_it_sent(on_node):
+    """It waited for ever."""
+
+    async def main(opened):
+        async with nodes(opened, "one") as [(cut, one)]:
+            await one.world("w")
+            async with nodes(opened, "two", owner=False) as [(_, two)]:
+                world = await two.world("w")
+                await world.send(TALLY.Add("a", 1))
+                cut.freeze()
+                with pytest.raises(OutcomeUnknown) as caught:
+                    await world.send(TALLY.Add("a", 1), id="kept")
+                assert caught.value.code == "host.no_owner"
+                cut.heal()
+                await world.send(TALLY.Add("a", 1), id="kept")
+                assert (await world.cell(TALLY.account, "a").state()).count == 2
+
+    on_node(main)
+
+
 def test_a_world_that_left_in_peace_keeps_its_epoch_and_one_that_was_cut_off_does_not(on_node):
     async def main(opened):
         async with nodes(opened, "one") as [(cut, one)]:
