@@ -301,7 +301,7 @@ class KernelMachine(RuleBasedStateMachine):
             assert (beat.frame is None) == (not predicted.records)
             assert [outcome_of(outcome) for outcome in beat.outcomes] == predicted.outcomes
             assert (beat.wake, beat.more) == (predicted.wake, predicted.more)
-            stepped = [record[1:4] for record in predicted.records if record[0] == "step"]
+            stepped = [told[1:4] for told in predicted.records if told[0] == "step"]
             assert [step[:3] for step in beat.steps] == stepped
         self.compare_worlds()
 

@@ -69,7 +69,7 @@ class Frame:
         record = self.at(height)
         if not isinstance(record, kind):
             place, wanted = _place(height, self.header.first), BY_CLASS[kind].kind.name.lower()
-            _damaged(self.cid, place, f"it is a {kind_name(record)}, not a {wanted}")
+            _damaged(self.cid, place, f"it is of kind {kind_name(record)}, not {wanted}")
         return record
 
     def numbered(self) -> Iterator[tuple[int, Record]]:

@@ -3,7 +3,7 @@
 Every record's effect is one call of the ledger; records that are only told (Upcast, Refused, Snapshot,
 Baseline) change nothing. What a record refers to must be there: a step must be of the ring's first cell and
 of its oldest message, a fired timer must exist, records about intents must fit each other
-(`intents/replaying.py`). If not, the journal contradicts itself and is `Corrupted`.
+(`replay_intents.py`). If not, the journal contradicts itself and is `Corrupted`.
 
 `Witness` lets `verify` look at each step before it is applied.
 """

@@ -115,3 +115,10 @@ def test_the_frozen_frames_are_read_and_written_without_a_difference(file: str) 
         rows, table = rows_of(frame.records)
         assert table == frame.names
         assert encode_frame(frame.header, frame.names, rows, linked=True) == data
+
+
+def test_a_record_of_another_kind_than_expected_is_damage_with_its_place() -> None:
+    frame = decode_frame(encoded(*SAMPLES))
+    assert frame.expect(11, StepRecord) == SAMPLES[1]
+    with pytest.raises(Corrupted, match=r"height 11\): it is of kind step, not event"):
+        frame.expect(11, EventRecord)
