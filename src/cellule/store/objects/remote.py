@@ -46,6 +46,7 @@ REQUEST_TIMEOUT = timedelta(hours=6)
 EXIT_PAUSE_S = 0.05
 
 _BUCKET_MISSING = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|ContainerBeingDeleted")
+_REFUSED = re.compile(r"\b(401 Unauthorized|403 Forbidden)\b")
 _ERROR_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
@@ -212,7 +213,9 @@ class RemoteObjects:
         if isinstance(error, FileNotFoundError) and verb != "put":
             # For a put it is the upload of parts that the server forgot, by a restart for example.
             return not_found(name)
-        if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+        # A listing that is refused comes as an error of no kind: its text tells.
+        refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
+        if refused or _REFUSED.search(text):
             return Unavailable(
                 "objects.denied", "the object store {store} refused {verb} of {name!r}: {reason}",
                 store=self._address.text, verb=verb, name=name, reason=self._reason(text),
@@ -221,6 +224,7 @@ class RemoteObjects:
         return Unavailable(
             "objects.remote", "{verb} of {name!r} in {store} failed: {reason}",
             verb=verb, name=name, store=self._address.text, reason=self._reason(text),
+            hint="Check endpoint, region and network, then retry.",
         )  # fmt: skip
 
     def _unknown(self, name: str, error: Exception) -> CelluleError:
