@@ -30,6 +30,8 @@ POSTGRES, POSTGRES_AND_S3 = "postgres", "postgres and s3"
 KINDS = (FOLDER, FOLDER_AND_OBJECTS, POSTGRES, POSTGRES_AND_S3)
 SHARED_KINDS = (POSTGRES, POSTGRES_AND_S3)
 
+SESSION_TTL_S = 2.0  # whoever comes after a killed node waits for it
+
 _numbers = count()
 
 
@@ -46,7 +48,7 @@ class Place:
         self, app: App | None = None, *, deploy: Deploy = "auto", **options: Any
     ) -> AbstractAsyncContextManager[Cellule]:
         """A node there, as a user opens it."""
-        chosen = Options(store=self.options, **options)
+        chosen = Options(**{"store": self.options, "session_ttl_s": SESSION_TTL_S, **options})
         return cellule.open(self.address, app, objects=self.objects, deploy=deploy, options=chosen)
 
     def store(self) -> AbstractAsyncContextManager[Store]:
