@@ -14,6 +14,10 @@ ENTRIES = st.tuples(st.binary(max_size=40), st.integers(0, 9))
 LOOKED_AT_MAX = 61 * 240  # a spilled entry that is read is in memory again until the next put
 
 
+def weigh(entry):
+    return 200 + (len(entry[0]) if isinstance(entry[0], bytes) else 0)
+
+
 class Scratch:
     def __init__(self):
         self.slots, self.made = {}, 0
@@ -47,8 +51,8 @@ class LiveIndexMachine(RuleBasedStateMachine):
         )
         self.blocks.update(updated.blocks)
         self.live = LiveIndex(
-            updated.root, self.nodes, pack=list, unpack=tuple, hot_max=hot_max, spill=self.scratch,
-            dirty_bytes_max=dirty_bytes_max, count=len(entries),
+            updated.root, self.nodes, pack=list, unpack=tuple, weigh=weigh, hot_max=hot_max,
+            spill=self.scratch, dirty_bytes_max=dirty_bytes_max, count=len(entries),
         )  # fmt: skip
         self.model, self.frozen = dict(entries), dict(entries)
         self.writing = self.loading = None

@@ -19,7 +19,7 @@ from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EmittedRecord, EventRecord, StepRecord
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.state import dedupe
-from cellule.kernel.state.cells import pack, unpack
+from cellule.kernel.state.cells import ghost, pack, unpack, weigh
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from tests.support import kernel_town as town
@@ -99,12 +99,14 @@ def test_the_same_cells_give_the_same_root_in_any_order_of_writing(seed, order, 
 def root_of(world, cells, order, budget):
     """The root of an index that got these cells in a random order, with others that went again."""
     nodes, blocks = Nodes(budget), {}
-    index = LiveIndex(None, nodes, pack=lambda entry: pack(entry, {}), unpack=unpack, hot_max=budget)
+    index = LiveIndex(
+        None, nodes, pack=lambda entry: pack(entry, {}), unpack=unpack, weigh=weigh, hot_max=budget
+    )
     writes = [(key, unpack(value)) for key, value in cells]
     order.shuffle(writes)
     for key, entry in writes:
         index.put(key + b"?", entry)
-        index.put(key, (None, 0, 0, 0, 0, 0, None))
+        index.put(key, ghost())
         if order.random() < 0.2:
             index.freeze()
             blocks.update(

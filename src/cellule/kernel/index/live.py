@@ -31,9 +31,8 @@ from cellule.kernel.need import Need, Nodes, Pause
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import Cid
 
-__all__ = ["DIRTY_BYTES_MAX", "MISSING", "LiveIndex", "Missing", "Page", "Spill", "weigh_entry"]
+__all__ = ["DIRTY_BYTES_MAX", "MISSING", "LiveIndex", "Missing", "Page", "Spill"]
 
-ENTRY_BYTES = 200  # of an entry's tuple, its numbers and its place in a dict, roughly
 DIRTY_BYTES_MAX = 64_000_000
 
 
@@ -42,12 +41,6 @@ class Page(NamedTuple, Generic[Entry]):
 
     entries: list[tuple[bytes, Entry]]
     next: bytes | None
-
-
-def weigh_entry(entry: tuple[Any, ...]) -> int:
-    """About how many bytes an entry takes in memory: its first field is the state, the others are small."""
-    state = entry[0]
-    return ENTRY_BYTES + len(state) if type(state) is bytes else ENTRY_BYTES
 
 
 class LiveIndex(Generic[Entry]):
@@ -59,9 +52,9 @@ class LiveIndex(Generic[Entry]):
 
     def __init__(
         self, root: Cid | None, nodes: Nodes, *, pack: Callable[[Entry], Value],
-        unpack: Callable[[Value], Entry], hot_max: int, spill: Spill | None = None,
-        dirty_bytes_max: int = DIRTY_BYTES_MAX, count: int = 0,
-        weigh: Callable[[Any], int] = weigh_entry, spill_pack: Callable[[Entry], Value] | None = None,
+        unpack: Callable[[Value], Entry], weigh: Callable[[Entry], int], hot_max: int,
+        spill: Spill | None = None, dirty_bytes_max: int = DIRTY_BYTES_MAX, count: int = 0,
+        spill_pack: Callable[[Entry], Value] | None = None,
         spill_unpack: Callable[[Value], Entry] | None = None,
     ) -> None:  # fmt: skip
         self._root = root

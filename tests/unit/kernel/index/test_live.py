@@ -32,8 +32,12 @@ class Scratch:
         del self.slots[slot]
 
 
+def weigh(entry):
+    return 200 + len(entry[0])
+
+
 def live_on(store, root=None, **options):
-    options = {"pack": list, "unpack": tuple, "hot_max": 100, **options}
+    options = {"pack": list, "unpack": tuple, "weigh": weigh, "hot_max": 100, **options}
     return LiveIndex(root, store.nodes, **options)
 
 
@@ -195,7 +199,7 @@ def test_materialising_nothing_gives_the_same_root(store):
 
 def test_new_blocks_are_in_reach_before_they_are_durable():
     nodes = Nodes(0)
-    live = LiveIndex(None, nodes, pack=list, unpack=tuple, hot_max=0)
+    live = LiveIndex(None, nodes, pack=list, unpack=tuple, weigh=weigh, hot_max=0)
     for number in range(100):
         live.put(key(number), entry(number))
     live.freeze()
