@@ -29,7 +29,7 @@ from cellule.kernel.need import Need, Nodes, Pause
 from cellule.kernel.program import Programs
 from cellule.kernel.prove.replay import Replay, Witness
 from cellule.kernel.state.cells import Entry
-from cellule.kernel.state.ledger import Budget, Era, Ledger
+from cellule.kernel.state.ledger import Budget, Ledger
 from cellule.kernel.state.snapshot import SnapshotJob, load_snapshot
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid
@@ -66,7 +66,7 @@ class World:
         nodes.pin({manifest.cid: manifest.data})
         ledger = Ledger(nodes, budget, spill)
         ledger.now_ns = now_ns
-        ledger.eras.append(Era(manifest.cid, 0))
+        ledger.begin_era(manifest.cid, 0)
         world = cls(ledger, world_id, programs, pace, fast=fast)
         world.eras.check_code(manifest)
         finished(world.eras.open())

@@ -176,7 +176,7 @@ class Admission:
                 hint="It can no longer be told whether it was applied: look at the cell before sending anew.",
             ))  # fmt: skip
         outcome = self._admit_one(item, slots)
-        dedupe.add(key, outcome.height, check, self._ledger.now_ns)
+        self._ledger.remember_id(key, outcome.height, check)
         return outcome
 
     def _admit_one(self, item: EventItem, slots: list[Slot]) -> Admitted:

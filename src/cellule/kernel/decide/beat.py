@@ -45,8 +45,8 @@ class BeatRun:
     def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
         """Do the whole beat."""
         ledger, context = self._ledger, self._context
-        before = (ledger.now_ns, ledger.beat)
-        ledger.now_ns, ledger.beat = self._now_ns, ledger.beat + 1
+        before_ns = ledger.now_ns
+        ledger.begin_beat(ledger.beat + 1, self._now_ns)
         pending = ledger.pending
         if pending:
             yield from ledger.slots(target for _, targets in pending for target in targets)
@@ -63,8 +63,7 @@ class BeatRun:
         if not ledger.paused:
             yield from self._rounds.run()
         if self._writer.next_height() == self._writer.start:
-            ledger.now_ns, ledger.beat = before
-            ledger.take_back(pending)
+            ledger.abandon_beat(before_ns, pending)
             return (yield from self._result(None))
         frame = self._writer.encode(
             ledger.beat, self._now_ns, context.entropy, context.pace.quota, context.pace.burst, ledger.frame
@@ -78,11 +77,11 @@ class BeatRun:
         cid = None
         if frame is not None:
             cid = cid_of(frame)
-            ledger.frame = cid.digest
+            ledger.end_frame(cid.digest)
         wake = None if ledger.paused else (yield from expiry.next_due(ledger))
         more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
-            self._rounds.steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER), writer.opened,
-            writer.closed,
+            self._rounds.steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),
+            self._context.opened, self._context.closed,
         )  # fmt: skip

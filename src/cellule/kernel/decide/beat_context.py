@@ -36,6 +36,8 @@ class BeatContext:
     pace: Pace
     entropy: bytes
     short: ShortWays = field(init=False)
+    opened: list[Opening] = field(default_factory=list)  # for the host to dispatch once the frame is durable
+    closed: list[bytes] = field(default_factory=list)  # dispatched ones that were settled without an adapter
 
     @property
     def world(self) -> bytes:
@@ -46,8 +48,7 @@ class BeatContext:
         """A value as records and the book hold it; a long one is a block, in reach from now on."""
         held = self.writer.stored(value, PARAMS_INLINE_MAX)
         if isinstance(held, Link):
-            self.ledger.nodes.pin({held.cid: value})  # it is read before the frame is durable
-            self.ledger.sealed.append(held.cid)
+            self.ledger.keep_block(held.cid, value)  # it is read before the frame is durable
         return held
 
     def value_of(self, held: Any) -> Generator[Need, None, bytes]:
@@ -105,6 +106,13 @@ class BeatContext:
             module is not None and base not in book.over and book.counts.get(base, 0) + 1 >= module.open_max
         )
 
+    def close(self, intent: bytes, height: int) -> None:
+        """An intent that an adapter may have is settled; one that this frame opens never leaves at all."""
+        if height < self.writer.first:
+            self.closed.append(intent)
+        else:
+            self.opened = [opening for opening in self.opened if opening.height != height]
+
     def dispatch(self, height: int, intent: OpenIntent, effect: EffectKind, params: bytes) -> None:
         """Hand an intent to the host, for when this frame is durable."""
         digest, base, key, born, kind, _, kept = intent
@@ -114,4 +122,4 @@ class BeatContext:
             digest, height, kind, params, kept.get("key") or intent_text(digest), effect.priority,
             effect.timeout_ns, effect.attempts, limits, base, key, born,
         )  # fmt: skip
-        self.writer.opened.append(opening)
+        self.opened.append(opening)

@@ -43,10 +43,10 @@ def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ou
         match item.verb:
             case "pause":
                 outcome = _record(context, item, {})
-                context.ledger.paused = True
+                context.ledger.pause(is_paused=True)
             case "resume":
                 outcome = _record(context, item, {})
-                context.ledger.paused = False
+                context.ledger.pause(is_paused=False)
             case "cell.resume":
                 outcome = yield from _resume(context, item)
             case "cell.migrate":

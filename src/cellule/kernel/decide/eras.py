@@ -17,7 +17,7 @@ from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Program, Programs
 from cellule.kernel.programs import check_code
-from cellule.kernel.state.ledger import Era, Ledger
+from cellule.kernel.state.ledger import Ledger
 from cellule.values.cid import Cid
 from cellule.values.expressions import Expression
 from cellule.values.schema.codec import WireCodec, wire_codec
@@ -97,7 +97,7 @@ class Eras:
     def begin(self, manifest: Manifest, height: int) -> int:
         """Make `manifest` the current era, since the record at `height`; returns its number."""
         number = len(self._ledger.eras)
-        self._ledger.eras.append(Era(manifest.cid, height))
+        self._ledger.begin_era(manifest.cid, height)
         self.is_aligned = False
         self.current = self._compiled[number] = Compiled(number, manifest)
         return number

@@ -88,7 +88,7 @@ class Writing:
         depth, schema, value, targets = emission
         height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets), len(value))
         if targets:
-            self._ledger.pending.append((Message(height, EVENT_MESSAGE, schema, value, depth, None), targets))
+            self._ledger.emit(Message(height, EVENT_MESSAGE, schema, value, depth, None), targets)
 
 
 def _step_extras(writer: FrameWriter, result: Result) -> StepExtras:

@@ -182,10 +182,7 @@ class FastBatch:
         if isinstance(row, Slot):
             return row
         height, route, key, entry, value, _ = row
-        cells = route.cells
-        is_read = entry is not MISSING
-        slot = cells.slots[key] = Slot(cells, key, entry if is_read else None, loaded=is_read)
-        self._context.ledger.active.append(slot)
+        slot = self._context.ledger.take_up(route.cells, key, entry)
         slot.queue.append(_new(Message, (height, EVENT_MESSAGE, route.schema, value, 0, None)))
         self.rows[position] = self.slots[height] = slot
         return slot
@@ -217,10 +214,7 @@ class FastBatch:
     def write_back(self) -> None:
         """Put what the plain steps made of their cells into the index."""
         for route in self.routes:
-            live = route.cells.live
-            live.grow(route.grown)
-            for key, entry in route.changes.items():
-                live.put(key, entry)
+            self._context.ledger.write_back(route.cells, route.grown, route.changes)
 
     def enter(self) -> None:
         """Put all rows into the ring, behind what is there, as if they had been delivered to it."""
@@ -231,7 +225,7 @@ class FastBatch:
     def enter_rest(self, start: int) -> int:
         """Put the rows from `start` on before what is in the ring: their turn is first. Returns how many."""
         slots = self._slots_from(start)
-        self._context.ledger.ring.extendleft(reversed(slots))
+        self._context.ledger.put_first(slots)
         return len(slots)
 
     def _slots_from(self, start: int) -> list[Slot]:

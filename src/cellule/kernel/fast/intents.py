@@ -83,8 +83,7 @@ def open_plain(
         waits.append(_open(context, slot, step, born, position, each, extras))
         position += 1
     if position:
-        slot.entry = entry.with_extras({**(entry.extras or {}), "intents": waits})
-        context.ledger.touch(slot)
+        context.ledger.attach(slot, born, *waits[-position:])
     return position
 
 
@@ -120,7 +119,7 @@ def _open(
         limits = _govern(context, kept, own or {}, extras)
     digest = intent_digest(context.world, base, key, born, step, position, kind, params)
     book.add(height, _new(OpenIntent, (digest, base, key, born, kind, OPEN, kept)))
-    writer.opened.append(_new(Opening, (
+    context.opened.append(_new(Opening, (
         digest, height, kind, params, intent_text(digest), effect.priority, effect.timeout_ns,
         effect.attempts, limits, base, key, born,
     )))  # fmt: skip
@@ -187,8 +186,7 @@ def _slot(ledger: Ledger, era: int, intent: OpenIntent) -> Slot | None:
     if slot is None:
         if len(extras) > 1:
             return None
-        slot = cells.slots[key] = Slot(cells, key, entry, loaded=True)
-        slot.active = False
+        slot = ledger.take_up(cells, key, entry)
     return slot
 
 

@@ -95,12 +95,13 @@ class FastWays:
                 break
             slot = batch.promote(position)
             if not slot.stopped:
-                context.ledger.ring.appendleft(slot)
+                context.ledger.put_first((slot,))
                 yield from self._step_as(rounds, slot, steps.answer)
             if rounds.asking is not None:
                 rest = batch.enter_rest(position + 1)
+                batch.write_back()  # whoever hears of an abandoned intent is read from the index
                 yield from rounds.ask()
-                break
+                return rest
             position = steps.run()
         batch.write_back()
         return rest

@@ -1,14 +1,9 @@
-"""The frame under way: its records, its table of names, its size, the blocks it links, and what leaves
-with it.
-
-`opened` and `closed` are the intents that the host dispatches, or stops, once the frame is durable.
-"""
+"""The frame under way: its records, its table of names, its size, and the blocks it links."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cellule.kernel.items import Opening
 from cellule.kernel.journal.frame import Header, encode_frame
 from cellule.kernel.journal.records import Record
 from cellule.kernel.journal.table import Row, write_row
@@ -28,7 +23,7 @@ class FrameWriter:
     """
 
     __slots__ = (
-        "_encoded", "blocks", "closed", "first", "linked", "names", "opened", "records", "size", "start",
+        "_encoded", "blocks", "first", "linked", "names", "records", "size", "start",
     )  # fmt: skip
 
     def __init__(self, first: int) -> None:
@@ -39,8 +34,6 @@ class FrameWriter:
         self.linked = False
         self.names: dict[str, int] = {}
         self.size = 0
-        self.opened: list[Opening] = []
-        self.closed: list[bytes] = []
 
     def begin(self, encoded: bytes, count: int, size: int) -> None:
         """Let the frame begin with these records; it then holds `size` bytes. None may be there before."""
@@ -51,13 +44,6 @@ class FrameWriter:
     def next_height(self) -> int:
         """The height the next record will have."""
         return self.first + len(self.records)
-
-    def close(self, intent: bytes, height: int) -> None:
-        """An intent that an adapter may have is settled; one that this frame opens never leaves at all."""
-        if height < self.first:
-            self.closed.append(intent)
-        else:
-            self.opened = [opening for opening in self.opened if opening.height != height]
 
     def is_full(self) -> bool:
         """Tell whether the frame takes no further steps."""

@@ -40,7 +40,7 @@ from cellule.kernel.need import Need, fetch
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import dedupe_key, payload_check
-from cellule.kernel.state.ledger import Era, Ledger, Target
+from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
@@ -89,7 +89,7 @@ class Replay:
 
     def _apply_records(self, frame: Frame) -> Generator[Need, None, None]:
         ledger = self._ledger
-        ledger.now_ns, ledger.beat = frame.header.now_ns, frame.header.beat
+        ledger.begin_beat(frame.header.beat, frame.header.now_ns)
         yield from ledger.slots(self._touched(frame))
         yield from ledger.book.expect(receipt.cause for _, receipt in frame.of(ReceiptRecord))
         delivered = False
@@ -109,7 +109,7 @@ class Replay:
             ledger.deliver_pending()
         intents.end()
         ledger.settle(frame.header.last)
-        ledger.frame = frame.cid.digest
+        ledger.end_frame(frame.cid.digest)
 
     def _check_chain(self, frame: Frame) -> None:
         ledger, header = self._ledger, frame.header
@@ -167,7 +167,7 @@ class Replay:
         if record.targets:
             value = value_of(record.value)
             message = Message(self._height, EVENT_MESSAGE, record.schema, value, record.depth, None)
-            self._ledger.pending.append((message, [*record.targets]))
+            self._ledger.emit(message, [*record.targets])
 
     def _step(self, record: StepRecord) -> Generator[Need, None, None]:
         ledger, status, era, extras = self._ledger, record.status, record.era, record.extras
@@ -264,7 +264,7 @@ class Replay:
         ledger, verb, arguments = self._ledger, record.verb, record.arguments
         self._intents.asks(self._height)
         if verb == "pause" or verb == "resume":
-            ledger.paused = verb == "pause"
+            ledger.pause(is_paused=verb == "pause")
         elif verb == "cell.resume" or verb == "cell.migrate":
             for base, key in arguments["cells"]:
                 ledger.release(self._slot(base, key))
@@ -274,20 +274,20 @@ class Replay:
                     self._contradicts(f"{base} is not at its limit of open intents")
                 ledger.unhold(base)
         elif verb == "effect.retry":
-            yield from self._retried(pair_key(arguments["letter"], 1))
+            yield from self._retried(arguments["letter"])
 
-    def _retried(self, at: bytes) -> Generator[Need, None, None]:
-        letter = yield from self._ledger.dead_letters.get(at)
+    def _retried(self, height: int) -> Generator[Need, None, None]:
+        letter = yield from self._ledger.dead_letters.get(pair_key(height, 1))
         if letter is None or not letter.is_effect:
             self._contradicts("there is no such dead letter of an effect")
-        self._ledger.dead_letters.remove(at)
+        self._ledger.take_letter(height)
         self._intents.takes_letter(letter)
 
     def _manifest(self, record: ManifestRecord) -> None:
         era = record.era
         if era != len(self._ledger.eras) or not isinstance(record.manifest, Link):
             self._contradicts(f"era {era} does not follow the table of {len(self._ledger.eras)}")
-        self._ledger.eras.append(Era(record.manifest.cid, self._height))
+        self._ledger.begin_era(record.manifest.cid, self._height)
 
     def _migrated(self, record: MigratedRecord) -> Generator[Need, None, None]:
         slot = self._slot(record.module, record.key)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from cellule.errors import CelluleError
-from cellule.kernel.decide.steps import Emission, Result
+from cellule.kernel.decide.eras import Eras
+from cellule.kernel.decide.steps import Emission, Result, Stepper
 from cellule.kernel.journal.codes import Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import EmittedRecord, IntentRecord, StepRecord, UpcastRecord
@@ -22,11 +23,20 @@ from cellule.kernel.need import Need
 from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.prove.replay import Witness
 from cellule.kernel.state.cells import Slot
-from cellule.kernel.world import World
+from cellule.kernel.state.ledger import Ledger
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import cid_of
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
+
+
+class Code(Protocol):
+    """What verifying needs of a world: its code at the height it was replayed to."""
+
+    world_id: UUID
+    ledger: Ledger
+    eras: Eras
+    stepper: Stepper
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class Verifier:
         self.steps = 0
         self.skipped = 0
 
-    def witness(self, world: World) -> Witness:
+    def witness(self, world: Code) -> Witness:
         """The function `Replay` calls before it applies a step."""
 
         def look(frame: Frame, height: int, record: StepRecord, slot: Slot) -> Generator[Need, None, None]:
@@ -70,7 +80,7 @@ class Verifier:
         return look
 
     def _look(
-        self, world: World, recorded: RecordedStep, frame: Frame, slot: Slot
+        self, world: Code, recorded: RecordedStep, frame: Frame, slot: Slot
     ) -> Generator[Need, None, None]:
         extras = recorded.step.extras
         if extras.get("timed_out") or extras.get("code") == CODE_UNAVAILABLE:
@@ -120,7 +130,7 @@ class RecordedStep:
         return found
 
 
-def _current_era(world: World) -> Generator[Need, None, None]:
+def _current_era(world: Code) -> Generator[Need, None, None]:
     """A frame may begin an era: the stepper works under the newest of the table."""
     count = len(world.ledger.eras)
     if not world.eras.is_open() or world.eras.current.number != count - 1:
@@ -128,7 +138,7 @@ def _current_era(world: World) -> Generator[Need, None, None]:
 
 
 def _differs(
-    world: World, recorded: RecordedStep, slot: Slot, result: Result
+    world: Code, recorded: RecordedStep, slot: Slot, result: Result
 ) -> tuple[str, object, object] | None:
     step, extras = recorded.step, recorded.step.extras
     upcasts = [[each.schema_from, each.schema_to] for each in recorded.upcasts]
@@ -182,7 +192,7 @@ def _shown_request(request: list[Any] | None) -> object:
 
 
 def _emissions_differ(
-    world: World, recorded: RecordedStep, slot: Slot, result: Result
+    world: Code, recorded: RecordedStep, slot: Slot, result: Result
 ) -> tuple[str, object, object] | None:
     height, stepper, emitted = recorded.height, world.stepper, recorded.emitted
     expected: list[Emission] = []
@@ -238,7 +248,7 @@ def _shown_event(event: list[Any] | None) -> object:
     return {"depth": depth, "schema": schema, "value": shown, "targets": targets}
 
 
-def _code(world: World, slot: Slot, era: int) -> object:
+def _code(world: Code, slot: Slot, era: int) -> object:
     try:
         module = world.eras.current.manifest.modules[slot.cells.base]
     except (CelluleError, KeyError):

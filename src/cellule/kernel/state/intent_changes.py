@@ -133,7 +133,7 @@ def settled(
     if outcome.how == AT_ONCE:
         ledger.deliver(slot, message)
     elif outcome.how == NEXT_BEAT:
-        ledger.pending.append((message, [(base, key)]))
+        ledger.emit(message, [(base, key)])
     return waiters
 
 

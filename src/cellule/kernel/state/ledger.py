@@ -13,13 +13,13 @@ it may (`book.over`), its cells whose next message is an event are held beside t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cellule.errors import ensure
 from cellule.kernel.index.keys import pair_key
-from cellule.kernel.index.live import MISSING, LiveIndex, Spill
+from cellule.kernel.index.live import MISSING, LiveIndex, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.kernel.limits import HELD_RELEASE_MAX
@@ -199,6 +199,24 @@ class Ledger:
             wanted.setdefault(base, []).append(key)
         return slot
 
+    def take_up(self, cells: Cells, key: bytes, entry: Entry | Missing | None) -> Slot:
+        """Bring a cell to work whose entry is at hand; `MISSING` where it has yet to be read."""
+        ensure(key not in cells.slots, "kernel.slot_twice", "cell {key} is at work already", key=key)
+        known = None if isinstance(entry, Missing) else entry
+        slot = cells.slots[key] = Slot(cells, key, known, loaded=not isinstance(entry, Missing))
+        self.active.append(slot)
+        return slot
+
+    def write_back(self, cells: Cells, grown: int, changes: Mapping[bytes, Entry]) -> None:
+        """Put what plain steps made of cells that were never at work into their index.
+
+        Entries that were replaced in place there weigh `grown` more.
+        """
+        ensure(cells.slots.keys().isdisjoint(changes), "kernel.slot_stale", "a cell at work was written back")
+        cells.live.grow(grown)
+        for key, entry in changes.items():
+            cells.live.put(key, entry)
+
     def load(self, wanted: Mapping[str, list[bytes]]) -> Generator[Need, None, None]:
         """Load slots of several modules: what is in memory at once, the rest level by level."""
         for base, keys in wanted.items():
@@ -229,7 +247,71 @@ class Ledger:
         assert state is not None
         return state
 
+    # Beats, eras and what a world remembers
+
+    def begin_beat(self, beat: int, now_ns: int) -> None:
+        """A beat begins: the next one, and never earlier than the last."""
+        ensure(
+            beat == self.beat + 1,
+            "kernel.beat_order",
+            "beat {beat} follows {last}",
+            beat=beat,
+            last=self.beat,
+        )
+        ensure(now_ns >= self.now_ns, "kernel.time_order", "time goes back to {now_ns}", now_ns=now_ns)
+        self.beat, self.now_ns = beat, now_ns
+
+    def abandon_beat(self, now_ns: int, pending: list[tuple[Message, list[Target]]]) -> None:
+        """The beat wrote nothing: the world is what it was before, at the time it was."""
+        self.beat, self.now_ns = self.beat - 1, now_ns
+        self.take_back(pending)
+
+    def end_frame(self, digest: bytes) -> None:
+        """The frame of the beat is made; the next one is chained to it."""
+        self.frame = digest
+
+    def begin_era(self, manifest: Cid, height: int) -> None:
+        """A manifest routes from now on."""
+        last = self.eras[-1].height if self.eras else 0
+        ensure(
+            height >= last, "kernel.era_order", "an era begins at {height}, before the last", height=height
+        )
+        self.eras.append(Era(manifest, height))
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Stop taking steps, or go on."""
+        self.paused = is_paused
+
+    def remember_id(self, key: bytes, height: int, check: int) -> None:
+        """An event with an id that can be presented again was admitted at `height`."""
+        ensure(
+            height > self.height, "kernel.id_height", "an id is remembered for height {height}", height=height
+        )
+        self.dedupe.add(key, height, check, self.now_ns)
+
+    def take_letter(self, height: int) -> None:
+        """The dead letter of an effect leaves the list: it is asked for again."""
+        self.dead_letters.remove(pair_key(height, 1))
+
+    def keep_block(self, cid: Cid, data: bytes) -> None:
+        """A block of the frame under way stays in reach until a snapshot holds it."""
+        self.nodes.pin({cid: data})
+        self.sealed.append(cid)
+
     # Deliveries
+
+    def emit(self, message: Message, targets: list[Target]) -> None:
+        """A message that reaches its targets in the next beat."""
+        ensure(bool(targets), "kernel.emit_targets", "a message without targets waits for a beat")
+        ensure(message.height > self.height, "kernel.emit_height", "a message of an older frame is emitted")
+        self.pending.append((message, targets))
+
+    def put_first(self, slots: Sequence[Slot]) -> None:
+        """Let slots with messages run before what is in the ring, in their order."""
+        ensure(
+            all(slot.queue for slot in slots), "kernel.ring_empty", "a cell without messages enters the ring"
+        )
+        self.ring.extendleft(reversed(slots))
 
     def deliver(self, slot: Slot, message: Message) -> None:
         """Put a message at the end of a loaded slot's queue."""
@@ -425,8 +507,7 @@ class Ledger:
             cid = cid_of(tail)
             if blocks is not None:
                 blocks[cid] = tail
-                self.nodes.pin({cid: tail})  # the next step reads it, and its frame is not durable yet
-                self.sealed.append(cid)
+                self.keep_block(cid, tail)  # the next step reads it, and its frame is not durable yet
             chunks.append(Link(cid))
             tail = log.EMPTY
         return tail, sealed + len(tail), ({"log": chunks} if chunks else None)
@@ -471,12 +552,12 @@ class Ledger:
         heights: list[int] = [] if slot.entry is None else slot.entry.get("intents", [])
         return heights
 
-    def attach(self, slot: Slot, born: int, height: int) -> None:
-        """A cell waits for one more receipt; a cell that is gone does not."""
+    def attach(self, slot: Slot, born: int, *heights: int) -> None:
+        """A cell waits for more receipts; a cell that is gone does not."""
         entry = slot.entry
         if entry is not None and entry.is_life(born):
-            heights = [*self.intents_of(slot), height]
-            slot.entry = entry.with_extras({**(entry.extras or {}), "intents": heights})
+            waits = [*self.intents_of(slot), *heights]
+            slot.entry = entry.with_extras({**(entry.extras or {}), "intents": waits})
             self.touch(slot)
 
     def detach(self, slot: Slot, born: int, height: int) -> bool:

@@ -147,7 +147,7 @@ def abandon(
     told = settling.Settlement("kernel.abandoned", "the cell that asked was deleted")
     for height, intent in intents:
         if intent.status == OPEN:
-            context.writer.close(intent.id, height)
+            context.close(intent.id, height)
         yield from settling.settle(
             context,
             slot,

@@ -88,7 +88,7 @@ def _cancel(context: BeatContext, item: ControlItem, record: Record) -> Generato
     height, intent = yield from _intent(context, item, parked=False)
     admitted = record()
     if intent.status == OPEN:
-        context.writer.close(intent.id, height)
+        context.close(intent.id, height)
     told = settling.Settlement("kernel.cancelled", item.why or f"{item.who} cancelled it")
     yield from _settle(context, item, admitted, height, intent, Settled.CANCELLED, told)
     return admitted
@@ -135,7 +135,7 @@ def _retry(context: BeatContext, item: ControlItem, record: Record) -> Generator
     slot = yield from context.slot(base, key)
     grant = yield from _grant(context, slot, asked)
     admitted = record()
-    letters.remove(pair_key(at, 1))
+    context.ledger.take_letter(at)
     extras: Any = {name: letter[name] for name in ("key", "slot") if name in letter}
     origin = Origin(admitted.height, letter["born"], 0, context.eras.current.number)
     intent = opening.record(context, slot, origin, 0, asked, extras)

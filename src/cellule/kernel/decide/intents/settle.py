@@ -124,7 +124,7 @@ def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -
     at = writer.add(record, len(value))
     if targets:
         message = Message(at, EVENT_MESSAGE, CASCADE_STOPPED, value, depth, None)
-        context.ledger.pending.append((message, targets))
+        context.ledger.emit(message, targets)
 
 
 def _pass_on(
@@ -169,7 +169,7 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
     }  # fmt: skip
     extra = {name: value for name, value in given.items() if value}
     if item.who is not None and intent.status == OPEN:
-        context.writer.close(intent.id, item.height)
+        context.close(intent.id, item.height)
     at = yield from settle(context, slot, item.height, intent, status, payload, told, AT_ONCE, extra)
     return Admitted(at)
 
