@@ -64,8 +64,7 @@ class World:
         budget = budget or Budget()
         nodes = Nodes(budget.nodes_bytes_max)
         nodes.pin({manifest.cid: manifest.data})
-        ledger = Ledger(nodes, budget, spill)
-        ledger.now_ns = now_ns
+        ledger = Ledger(nodes, budget, spill, now_ns=now_ns)
         ledger.begin_era(manifest.cid, 0)
         world = cls(ledger, world_id, programs, pace, fast=fast)
         world.eras.check_code(manifest)

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import cellule.kernel
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, InvariantBroken
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Pace, RefusedItem
 from cellule.kernel.journal.codes import HALTED, OK
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EmittedRecord, StepRecord
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need
+from cellule.kernel.state.cells import Message, Slot
 from cellule.kernel.state.ledger import Budget
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid, cid_of
@@ -114,6 +115,87 @@ def test_3_the_kernel_calls_nothing_that_depends_on_the_process():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert {row for row in called if row[0] in IMPURE_CALLS} == set()
+
+
+CHANGES = {
+    "append", "appendleft", "extend", "extendleft", "pop", "popleft", "clear", "insert", "remove", "put",
+    "delete",
+}  # fmt: skip
+PARTS = {
+    "ring",
+    "held",
+    "pending",
+    "active",
+    "sealed",
+    "eras",
+    "timers",
+    "stopped",
+    "dead_letters",
+    "live",
+    "queue",
+}
+FIELDS = {
+    "entry",
+    "dirty",
+    "active",
+    "stopped",
+    "paused",
+    "now_ns",
+    "frame",
+    "height",
+    "beat",
+    "pending",
+    "slots",
+}
+
+
+def _changes_a_world(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        part = node.func.value
+        return node.func.attr in CHANGES and isinstance(part, ast.Attribute) and part.attr in PARTS
+    if not isinstance(node, ast.Assign):
+        return False
+    for target in node.targets:
+        place = target.value if isinstance(target, ast.Subscript) else target
+        if isinstance(place, ast.Attribute) and place.attr in FIELDS:
+            owner = place.value
+            name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+            if name in ("slot", "cells", "ledger", "_ledger"):
+                return True
+    return False
+
+
+def test_4_only_state_changes_a_world():
+    found = [
+        f"{path.relative_to(KERNEL)}:{node.lineno}"
+        for path in SOURCES
+        if path.parent.name in ("decide", "intents", "fast", "prove") or path.name == "world.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _changes_a_world(node)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        (lambda ledger: ledger.begin_beat(ledger.beat + 2, ledger.now_ns), "kernel.beat_order"),
+        (lambda ledger: ledger.begin_beat(ledger.beat + 1, ledger.now_ns - 1), "kernel.time_order"),
+        (
+            lambda ledger: ledger.emit(Message(ledger.height, 0, "a", b"", 0, None), [("a", b"")]),
+            "kernel.emit_height",
+        ),
+        (
+            lambda ledger: ledger.emit(Message(ledger.height + 1, 0, "a", b"", 0, None), []),
+            "kernel.emit_targets",
+        ),
+        (lambda ledger: ledger.put_first([Slot(ledger.cells("a"), b"")]), "kernel.ring_empty"),
+    ],
+)
+def test_4_a_change_that_cannot_be_breaks_the_invariant(world, act, code):
+    with pytest.raises(InvariantBroken) as caught:
+        act(world.world.ledger)
+    assert caught.value.code == code
 
 
 def test_3_the_kernel_takes_no_more_of_uuid_than_the_type_and_of_itself_only_what_is_below():

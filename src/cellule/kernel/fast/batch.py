@@ -130,7 +130,7 @@ class FastBatch:
             if key in taken:  # the cell becomes a slot, with its events in its queue
                 row = rows[taken[key]]
                 slot = row if isinstance(row, Slot) else self.promote(taken[key])
-                slot.queue.append(new(Message, (height, EVENT_MESSAGE, schema, value, 0, None)))
+                ledger.keep_message(slot, new(Message, (height, EVENT_MESSAGE, schema, value, 0, None)))
                 self.slots[height] = slot
             elif key in slots:  # its queue goes on where it stands in the ring, or waits
                 slot = slots[key]
@@ -183,7 +183,8 @@ class FastBatch:
             return row
         height, route, key, entry, value, _ = row
         slot = self._context.ledger.take_up(route.cells, key, entry)
-        slot.queue.append(_new(Message, (height, EVENT_MESSAGE, route.schema, value, 0, None)))
+        message = _new(Message, (height, EVENT_MESSAGE, route.schema, value, 0, None))
+        self._context.ledger.keep_message(slot, message)
         self.rows[position] = self.slots[height] = slot
         return slot
 

@@ -306,6 +306,15 @@ class Ledger:
         ensure(message.height > self.height, "kernel.emit_height", "a message of an older frame is emitted")
         self.pending.append((message, targets))
 
+    def keep_message(self, slot: Slot, message: Message) -> None:
+        """Put a message at the end of the queue of a slot that enters the ring later, by `put_first`."""
+        queue = slot.queue
+        ensure(
+            not queue or queue[-1].height < message.height, "kernel.queue_order",
+            "message {height} is older than the last of its queue", height=message.height,
+        )  # fmt: skip
+        queue.append(message)
+
     def put_first(self, slots: Sequence[Slot]) -> None:
         """Let slots with messages run before what is in the ring, in their order."""
         ensure(
