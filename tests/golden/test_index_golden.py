@@ -47,10 +47,10 @@ def test_the_bytes_of_small_chunks_are_frozen(name):
 
 def test_where_chunks_of_cells_end_is_frozen():
     made = index_of({b"cell-%02d" % number: [number, b"state"] for number in range(60)})
-    assert str(made.root) == "bafyreie7ibimcgjwi5tcmidrx6ndrzfvbkvviyzk65im7gybfkau3b6oie"
+    assert str(made.root) == "bafyreibhm7572f7b4lmqypcdr4uhtzappxpx6gjciyhqnvob5t6lkfnupe"
     level, keys, links = decode(made.blocks[made.root])
     assert level == 1
-    assert [int(key[5:]) for key in keys] == [6, 20, 44, 48, 59]
+    assert [int(key[5:]) for key in keys] == [30, 59]
     assert all(link.cid in made.blocks for link in links)
 
 
@@ -64,9 +64,9 @@ def test_where_chunks_of_lists_end_is_frozen():
 
 def test_the_root_of_ten_thousand_cells_is_frozen():
     made = index_of({b"cell-%d" % number: [number, b"state"] for number in range(10_000)})
-    assert str(made.root) == "bafyreihlife6d67kh7ictddfcvwgrsgit4l7clhqusg4dnmwranqwgjmfy"
-    assert decode(made.blocks[made.root])[0] == 2
-    assert len(made.blocks) == 672
+    assert str(made.root) == "bafyreib3sn65ennf4upi3v3s2l7kpog7z2erfuzbpngoh5iexul4c2cr64"
+    assert decode(made.blocks[made.root])[0] == 3
+    assert len(made.blocks) == 1_026
 
 
 def test_the_root_of_fifty_thousand_timers_is_frozen():

@@ -9,7 +9,7 @@ full; the last chunk of a level ends where the keys end. So chunks follow from t
 moves no boundary, a new or removed key only the nearest. The root is the only chunk of the lowest level that
 has just one; no entries, no root.
 
-Values are rows of the kernel's own, and shallow. In a chunk with links they stay in *linked form*
+Values are rows of the kernel's own: shallow, without floats. In a chunk with links they stay in *linked form*
 (a link is its bare bytes, as the fast codec reads it) until they are taken out; every shortcut is proven on
 the bytes.
 
@@ -33,7 +33,6 @@ LEVEL_MAX: Final = 23  # one byte in DAG-CBOR; more than any store can hold
 TAG: Final = b"\xd8\x2a"  # how every link begins; also possible by chance inside byte strings
 LINK_HEAD: Final = TAG + b"\x58\x25\x00"  # what stands before the 36 bytes of a CID
 _CHUNK_HEAD: Final = b"\x83"
-_ZERO: Final = b"\xfb" + bytes(8)  # the fast codec writes -0.0 as this
 
 Value = Any
 
@@ -50,7 +49,7 @@ class Shape(NamedTuple):
 
 
 LINKS: Final = Shape(ending_below=8, entries_max=256)  # format: every level above 0
-CELLS: Final = Shape(ending_below=16, entries_max=128)  # format: 16 cells on average
+CELLS: Final = Shape(ending_below=24, entries_max=96)  # format: 11 cells on average
 LISTS: Final = Shape(ending_below=4, entries_max=256)  # format: 64 rows on average
 
 
@@ -63,13 +62,12 @@ class Span(NamedTuple):
 class Chunk:
     """A decoded chunk; its lists are never changed."""
 
-    __slots__ = ("_has_links", "_raw", "cid", "keys", "level", "values")
+    __slots__ = ("_raw", "cid", "keys", "level", "values")
 
     def __init__(self, cid: Cid, raw: bytes, level: int | None, last: bytes | None) -> None:
         self.cid = cid
         self.level, self.keys, self.values = _decoded(cid, raw)
         self._raw = raw
-        self._has_links = TAG in raw
         if level is not None and self.level != level:
             malformed(cid, f"it has level {self.level} where {level} belongs")
         if last is not None and self.keys[-1] != last:
@@ -85,7 +83,7 @@ class Chunk:
     def value(self, position: int) -> Value:
         """The value of an entry of level 0."""
         value = self.values[position]
-        if not self._has_links:
+        if TAG not in self._raw:
             return value
         # Where the fast codec gives back the chunk's own bytes from here to its end, it mistook nothing.
         if not self._raw.endswith(b"".join(map(encode_linked, self.values[position:]))):
@@ -94,11 +92,11 @@ class Chunk:
 
     def exact(self) -> list[Value]:
         """All values of level 0."""
-        return self._exact() if self._has_links else self.values
+        return self._exact() if TAG in self._raw else self.values
 
     def movable(self) -> list[Any]:
         """All values, as `encode_chunk` takes them into another chunk of the same level."""
-        if self.level or not self._has_links:
+        if self.level or TAG not in self._raw:
             return self.values
         spans = [encode_linked(value) for value in self.values]
         if not self._raw.endswith(b"".join(spans)):
@@ -118,7 +116,7 @@ def encode_chunk(level: int, keys: list[Any], values: list[Any]) -> bytes:
         return b"".join((_CHUNK_HEAD, bytes((level,)), encode_flat(keys), head(LIST, len(links)), *links))
     try:
         data = encode_linked([0, keys, values])
-        if TAG not in data and _ZERO not in data:  # there is no link, nothing was mistaken for one, no -0.0
+        if TAG not in data:  # it wrote no link, so there is none, and nothing was mistaken for one
             return data
     except InvariantBroken:
         pass  # it knows no links, spans and tuples

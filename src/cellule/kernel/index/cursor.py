@@ -13,6 +13,8 @@ from cellule.kernel.index.chunk import Chunk
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.values.cid import Cid
 
+Group = tuple[Chunk, int, Sequence[bytes]]  # a chunk, one of its entries, and the keys that this leads to
+
 
 class Cursor:
     """Walks the chunks of `level` below `root`; `chunk` is the one it is at, once `open`ed."""
@@ -83,8 +85,11 @@ class Cursor:
                 at = 0 if step > 0 else len(chunk.keys) - 1
         return False
 
-    def prefetch(self, keys: Sequence[bytes]) -> Generator[Need, None, None]:
-        """Ask for all chunks on the way to ascending `keys`, a level at a time; the next seeks find them."""
+    def prefetch(self, keys: Sequence[bytes]) -> Generator[Need, None, list[Group]]:
+        """Ask for all chunks on the way to ascending `keys`, a level at a time; the next seeks find them.
+
+        Returns the chunks of the cursor's level that the keys lead to, unless the root is one of them.
+        """
         self._held.clear()
         row = [(self._path[0][0] if self._path else self.chunk, keys)]
         while row and row[0][0].level > self._level:
@@ -93,12 +98,20 @@ class Cursor:
             level = row[0][0].level - 1
             if level == self._level:
                 self._held.update(blocks)
-                return
+                return wanted
             row = []
             for parent, at, some in wanted:
                 cid = parent.child(at)
                 self._held[cid] = chunk = Chunk(cid, blocks[cid], level, parent.keys[at])
                 row.append((chunk, some))
+        return []
+
+    def decoded(self, group: Group) -> Chunk:
+        """The chunk of a group that was just prefetched."""
+        parent, at, _ = group
+        cid = parent.child(at)
+        data = self._held[cid]
+        return data if isinstance(data, Chunk) else Chunk(cid, data, self._level, parent.keys[at])
 
     def _read(self, parent: Chunk, at: int, step: int) -> Generator[Need, None, Chunk]:
         cid = parent.child(at)
@@ -113,7 +126,7 @@ class Cursor:
         return Chunk(cid, data, parent.level - 1, parent.keys[at])
 
 
-def _children(chunk: Chunk, keys: Sequence[bytes]) -> list[tuple[Chunk, int, Sequence[bytes]]]:
+def _children(chunk: Chunk, keys: Sequence[bytes]) -> list[Group]:
     """Which entries of a chunk lead to ascending `keys`, with the keys each leads to."""
     groups = []
     low = 0

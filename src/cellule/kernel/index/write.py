@@ -168,13 +168,21 @@ class _Update:
         cursor = Cursor(self._root, self._nodes, level=level)
         yield from cursor.open()
         cut = _Cut(self, level, self._shape.at(level))
-        at = fetched = 0
+        at = 0
         while at < len(keys):
-            if at >= fetched:
-                fetched = at + RUN_CHANGES
-                yield from cursor.prefetch(keys[at:fetched])
-            yield from cursor.seek(keys[at])
-            at = yield from self._recut(cursor, cut, keys, at, value_of)
+            end = at
+            groups = yield from cursor.prefetch(keys[at : at + RUN_CHANGES])
+            if not groups:  # the root is the only chunk of this level
+                at = yield from self._recut(cursor, cut, keys, at, value_of)
+            for group in groups:
+                start, end = end, end + len(group[2])
+                if at == start and cut.replace(cursor.decoded(group), group[2], value_of):
+                    at = end
+                    if self.is_slice_full():
+                        yield self.pause
+                while at < end:  # keys are new or gone here, so boundaries may move
+                    yield from cursor.seek(keys[at])
+                    at = yield from self._recut(cursor, cut, keys, at, value_of)
         if level == 0:
             self.added += cut.added
         return cut.old, cut.new
@@ -251,11 +259,32 @@ class _Cut:
         self._shape = shape
         self._keys: list[bytes] = []
         self._values: list[Any] = []
+        self._known: dict[bytes, Any] = {}
 
     @property
     def is_clean(self) -> bool:
         """Tell whether no entry waits for the end of its chunk."""
         return not self._keys
+
+    def replace(self, chunk: Chunk, changes: Sequence[bytes], value_of: ValueOf) -> bool:
+        """Give a chunk other values of keys that it has; False, with nothing done, where others change.
+
+        Most changes are such: they move no boundary, so nothing has to be cut.
+        """
+        keys, size = chunk.keys, len(chunk.keys)
+        places = [bisect_left(keys, key) for key in changes]
+        if places[-1] == size or any(keys[at] != key for at, key in zip(places, changes, strict=True)):
+            return False
+        values = [value_of(key) for key in changes]
+        if None in values:
+            self._known.update(zip(changes, values, strict=True))  # a value is asked for once
+            return False
+        changed = chunk.movable().copy()
+        for at, value in zip(places, values, strict=True):
+            changed[at] = value
+        self.old[keys[-1]] = bytes(chunk.cid)
+        self._work.write(self._level, keys, changed, self.old, self.new)
+        return True
 
     def merge(self, old: _Old, changes: Sequence[bytes], value_of: ValueOf) -> None:
         """Take the old chunk's entries up to the last change, changed."""
@@ -266,7 +295,7 @@ class _Cut:
                 self._take(old, at, place)
             present = place < size and keys[place] == key
             at = place + present
-            value = value_of(key)
+            value = self._known.pop(key) if key in self._known else value_of(key)
             self.added += (value is not None) - present
             if value is None:
                 continue
