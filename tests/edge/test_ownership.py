@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -215,3 +216,14 @@ async def test_the_new_owner_performs_what_the_old_one_left(address, started, mo
             if state.status != "placed":
                 break
         assert (state.status, state.charge, node.is_owner) == ("pay.charge ok", "ch-o1-1", True)
+
+
+async def test_a_node_that_closes_at_once_leaves_no_error_unheard(address):
+    """Connections that were cancelled in their handshake complained, long after, on standard error."""
+    heard = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
+    for _ in range(3):
+        async with opened(address) as node:
+            assert node.is_owner
+    gc.collect()
+    assert heard == []

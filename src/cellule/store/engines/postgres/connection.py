@@ -76,6 +76,7 @@ class Connections:
         self._limits = limits
         self._idle: list[Connection] = []
         self._places = asyncio.Semaphore(limits.pool_max)
+        self._making: set[asyncio.Task[Connection]] = set()  # those whose caller is gone
 
     async def use(
         self, work: Callable[[Connection], Awaitable[Result]], *, committing: bool = False
@@ -97,7 +98,25 @@ class Connections:
             return result
 
     async def connect(self, name: str = "cellule") -> Connection:
-        """Make a connection that belongs to the caller; operators see it under `name`."""
+        """Make a connection that belongs to the caller; operators see it under `name`.
+
+        It is made to its end even if the caller is cancelled: a handshake that the driver drops halfway
+        leaves errors that nobody hears. `close` waits for it.
+        """
+        making = asyncio.ensure_future(self._made(name))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            self._making.add(making)
+            making.add_done_callback(self._unwanted)
+            raise
+
+    def _unwanted(self, made: asyncio.Task[Connection]) -> None:
+        self._making.discard(made)
+        if not made.cancelled() and made.exception() is None:
+            made.result().terminate()
+
+    async def _made(self, name: str) -> Connection:
         try:
             connection = await asyncpg.connect(
                 self._dsn,
@@ -118,6 +137,8 @@ class Connections:
 
     async def close(self) -> None:
         """End the idle connections; nobody may be using one."""
+        if self._making:
+            await asyncio.wait(self._making, timeout=CLOSE_SECONDS)
         while self._idle:
             await ended(self._idle.pop())
 
