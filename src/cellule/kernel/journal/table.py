@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, get_type_hints, is_typeddict
+from typing import Any, Final, get_type_hints
 
 from cellule.kernel.journal.codes import Kind
 from cellule.kernel.journal.fields import Form, NameOf, Names, extras_form
@@ -50,11 +50,10 @@ class RecordKind:
 
 def _kind(kind: Kind, record: type[Record]) -> RecordKind:
     hints = get_type_hints(record, include_extras=True)
-    extras = {
-        field: hint.__metadata__[0]
-        for field, hint in get_type_hints(hints.get("extras", record), include_extras=True).items()
-        if is_typeddict(hints.get("extras"))
-    }
+    extras: dict[str, Form] = {}
+    if "extras" in hints:
+        named = get_type_hints(hints["extras"], include_extras=True)
+        extras = {field: hint.__metadata__[0] for field, hint in named.items()}
     forms: dict[str, Form] = {
         field: extras_form(extras) if field == "extras" else hints[field].__metadata__[0]
         for field in record._fields[1:]

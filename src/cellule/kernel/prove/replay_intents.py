@@ -121,7 +121,7 @@ class RecordedIntents:
         asked = letter.letter
         kept = {name: asked[name] for name in ("key", "slot") if name in asked}
         again = [letter.module, letter.key, asked["born"], asked["kind"], asked["params"], kept]
-        if again != [intent.base, intent.key, intent.born, intent.kind, intent.params, dict(intent.more)]:
+        if again != [intent.base, intent.key, intent.born, intent.kind, intent.params, dict(intent.extras)]:
             raise Contradiction("the intent does not ask what its dead letter says")
 
     # Decisions
@@ -158,9 +158,9 @@ class RecordedIntents:
         if verdict == DENY:
             self._owed.add(intent.height)
         known = None
-        if "key" in intent.more:
+        if "key" in intent.extras:
             known = yield from self._ledger.book.remembered(
-                intent.kind, intent.more["key"], self._ledger.now_ns
+                intent.kind, intent.extras["key"], self._ledger.now_ns
             )
         if verdict == SAME:
             if known is None or known.height != extras.get("same"):

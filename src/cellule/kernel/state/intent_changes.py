@@ -25,7 +25,7 @@ _STATUS = {ALLOW: rows.OPEN, DENY: rows.DENIED, PARK: rows.PARKED}
 
 
 class Intent(NamedTuple):
-    """An Intent record: `params` as it is held, `more` with its key and slot."""
+    """An Intent record: `params` as the record stores it, `extras` with its key and slot."""
 
     height: int
     digest: bytes
@@ -34,43 +34,43 @@ class Intent(NamedTuple):
     born: int
     kind: str
     params: Any
-    more: Mapping[str, Any]
+    extras: Mapping[str, Any]
 
 
 class Outcome(NamedTuple):
-    """A Receipt record: `value` as the message carries it, `held` as the record does."""
+    """A Receipt record: `value` as the message carries it, `stored` as the record does."""
 
     height: int
     status: int
     schema: str
     value: bytes | Link
-    held: Any
-    how: int
-    more: Mapping[str, Any]
+    stored: Any
+    delivery: int
+    extras: Mapping[str, Any]
 
 
 def decided(
-    ledger: Ledger, slot: Slot, intent: Intent, verdict: int, more: Mapping[str, Any]
+    ledger: Ledger, slot: Slot, intent: Intent, verdict: int, extras: Mapping[str, Any]
 ) -> Generator[Need, None, OpenIntent]:
     """An intent and its first decision; returns it as it is open now."""
     kept: dict[str, Any] = {"params": intent.params, "since_ns": ledger.now_ns}
-    for source in (intent.more, more):
+    for source in (intent.extras, extras):
         kept.update({name: source[name] for name in _KEPT if name in source})
     status = _STATUS.get(verdict, rows.WAITING)
-    if verdict == PARK and "text" in more:
-        kept["text"] = more["text"]
-    if "due_ns" in more:
+    if verdict == PARK and "text" in extras:
+        kept["text"] = extras["text"]
+    if "due_ns" in extras:
         what = "approval" if verdict == PARK else "intent"
         status = status if verdict == PARK else rows.TIMER
-        kept["due"] = _arm(ledger, what, intent.base, intent.key, intent.height, more["due_ns"])
+        kept["due"] = _arm(ledger, what, intent.base, intent.key, intent.height, extras["due_ns"])
     opened = OpenIntent(intent.digest, intent.base, intent.key, intent.born, intent.kind, status, kept)
     ledger.book.add(intent.height, opened)
     ledger.attach(slot, intent.born, intent.height)
-    if "period" in more:
-        ledger.book.spend(more["grant"], more["period"])
+    if "period" in extras:
+        ledger.book.spend(extras["grant"], extras["period"])
     if "key" in kept:
         yield from _keyed(ledger, intent, verdict, kept)
-    if more.get("over"):
+    if extras.get("over"):
         yield from ledger.hold(intent.base)
     return opened
 
@@ -94,17 +94,17 @@ def _keyed(
 
 
 def approved(
-    ledger: Ledger, height: int, intent: OpenIntent, more: Mapping[str, Any]
+    ledger: Ledger, height: int, intent: OpenIntent, extras: Mapping[str, Any]
 ) -> Generator[Need, None, OpenIntent]:
     """A parked intent may be dispatched; a timer is armed now."""
     if "due" in intent.extras:
         ledger.timers.remove(intent.extras["due"])
     since = {"since_ns": ledger.now_ns, "text": None}
-    if "due_ns" in more:
-        due = _arm(ledger, "intent", intent.module, intent.key, height, more["due_ns"])
+    if "due_ns" in extras:
+        due = _arm(ledger, "intent", intent.module, intent.key, height, extras["due_ns"])
         return ledger.book.change(height, intent, rows.TIMER, due=due, **since)
     changed = ledger.book.change(height, intent, rows.OPEN, due=None, **since)
-    if more.get("over"):
+    if extras.get("over"):
         yield from ledger.hold(intent.module)
     return changed
 
@@ -119,20 +119,20 @@ def settled(
         ledger.timers.remove(kept["due"])
     ledger.detach(slot, born, height)
     waiters = yield from _answer_key(ledger, height, intent, outcome)
-    if outcome.more.get("exhausted"):
+    if outcome.extras.get("exhausted"):
         letter = {"born": born, "height": height, "kind": kind, "params": kept["params"]}
         letter["key"] = kept.get("key") or intent_text(digest)
         if "slot" in kept:
             letter["slot"] = kept["slot"]
-        code, text = outcome.more.get("code", ""), outcome.more.get("text", "")
+        code, text = outcome.extras.get("code", ""), outcome.extras.get("text", "")
         ledger.dead_letters.insert(pair_key(outcome.height, 1), DeadLetter(base, key, code, text, letter))
-    if outcome.more.get("under"):
+    if outcome.extras.get("under"):
         ledger.unhold(base)
-    depth = outcome.more.get("depth", 0)
+    depth = outcome.extras.get("depth", 0)
     message = Message(outcome.height, RECEIPT_MESSAGE, outcome.schema, outcome.value, depth, born)
-    if outcome.how == AT_ONCE:
+    if outcome.delivery == AT_ONCE:
         ledger.deliver(slot, message)
-    elif outcome.how == NEXT_BEAT:
+    elif outcome.delivery == NEXT_BEAT:
         ledger.emit(message, [(base, key)])
     return waiters
 
@@ -152,6 +152,6 @@ def _answer_key(
         return []
     if known.height != height:
         return []
-    receipt = KnownReceipt(outcome.status, outcome.schema, outcome.held)
+    receipt = KnownReceipt(outcome.status, outcome.schema, outcome.stored)
     ledger.book.answered(kind, kept["key"], known, receipt)
     return known.waiters

@@ -113,10 +113,10 @@ def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -
     """Tell that a receipt was too many emits away from the outside to be delivered."""
     writer, base = context.writer, slot.cells.base
     value = encode({
-        "module": base, "key": slot.key, "height": outcome.height, "depth": outcome.more["depth"],
+        "module": base, "key": slot.key, "height": outcome.height, "depth": outcome.extras["depth"],
         "schema": outcome.schema,
     })  # fmt: skip
-    depth: int = outcome.more["depth"]
+    depth: int = outcome.extras["depth"]
     targets = (
         context.eras.current.router.targets(CASCADE_STOPPED, value, None) if depth == DEPTH_MAX + 1 else []
     )
