@@ -85,8 +85,9 @@ async def test_what_waits_in_an_inbox_is_restored_in_its_order(place, another_pl
         await world.send(TALLY.Keep("a", "later"), id="later", wait="durable")
     async with another_place.open(TALLY.app) as node:
         world = await node.world("w")
-        while (await world.cell(TALLY.shelf, "a").view()).version < 6:  # noqa: ASYNC110 - the inbox tells nobody
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while (await world.cell(TALLY.shelf, "a").view()).version < 6:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
         states = [version.state.text for version in await world.cell(TALLY.shelf, "a").history()]
     assert states == ["later", *(f"first {number}" for number in reversed(range(5)))]
 
