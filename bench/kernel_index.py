@@ -17,7 +17,7 @@ from bench.report import Row, measured
 from bench.timing import Side, best_of
 from cellule.kernel.index import CELLS, Value, diff, lookup, update
 from cellule.kernel.need import Need, Nodes, Pause, drive
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.values.cid import Cid
 
 CHANGES = 1_000

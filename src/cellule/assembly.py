@@ -48,7 +48,7 @@ from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
 from cellule.kernel.programs import ProgramKinds
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.modules.python import PythonPrograms, check_not_loading
 from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy, uuid7
 from cellule.store.address import MemoryAddress, StoreAddress, parse_address

@@ -13,7 +13,7 @@ from cellule.effects.adapter import AdapterLimits, FunctionAdapter
 from cellule.errors import Parked, Rejected, StepFailed
 from cellule.host.outbox.rows import marker_range, place_range, rows_range
 from cellule.kernel.journal.records import IntentRecord, ReceiptRecord
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from tests.support.changed_apps import FIRST
 from tests.support.nodes import load_app, records_of
 from tests.support.places import FOLDER_AND_OBJECTS, POSTGRES_AND_S3

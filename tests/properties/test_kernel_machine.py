@@ -29,7 +29,7 @@ from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Need, Pause, drive
 from cellule.kernel.state import cells, dedupe, snapshot
 from cellule.kernel.state import log_state as log
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.world import World
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cbor import encode

@@ -10,7 +10,7 @@ from typing import Any
 
 from cellule.kernel.items import ControlItem, EventItem, Item, Pace, Verb
 from cellule.kernel.manifest.load import load_manifest
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of

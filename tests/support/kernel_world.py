@@ -21,7 +21,7 @@ from cellule.kernel.program import Context, Emit, Output, Program, Programs, Ste
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.prove.verify import Difference, Verifier
 from cellule.kernel.state.cells import Entry
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.world import Opened, World
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cbor import decode, encode

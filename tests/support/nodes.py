@@ -37,7 +37,7 @@ from cellule.host.service import Cellule, Deploy
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EventRecord, Record
 from cellule.kernel.program import Programs
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy, SystemClock, uuid7
 from cellule.store import keys

@@ -29,7 +29,8 @@ from cellule.kernel.need import Need, Nodes, Pause
 from cellule.kernel.program import Programs
 from cellule.kernel.prove.replay import Replay, Witness
 from cellule.kernel.state.cells import Entry
-from cellule.kernel.state.ledger import Budget, Ledger
+from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.state.snapshot import SnapshotJob, load_snapshot
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid

@@ -8,7 +8,7 @@ from cellule.kernel.index import prefix_end
 from cellule.kernel.items import EventItem, Pace
 from cellule.kernel.need import drive
 from cellule.kernel.state.cell_pages import count_cells, page_of_cells
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import encode
 
 

@@ -17,7 +17,7 @@ from cellule.kernel.journal.records import EmittedRecord, StepRecord
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Message, Slot
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link

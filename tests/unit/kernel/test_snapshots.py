@@ -5,7 +5,7 @@ from __future__ import annotations
 from cellule.kernel.items import EventItem, Pace
 from cellule.kernel.need import Need, Pause, drive
 from cellule.kernel.state import snapshot
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from tests.support.kernel_world import START_NS

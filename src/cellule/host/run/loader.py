@@ -29,7 +29,7 @@ from cellule.host.store_retry import settle
 from cellule.kernel.index.live import Spill
 from cellule.kernel.items import Pace
 from cellule.kernel.program import Programs
-from cellule.kernel.state.ledger import Budget
+from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.world import Restoring, World
 from cellule.sources import Clock, Entropy
 from cellule.store import keys

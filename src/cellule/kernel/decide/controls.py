@@ -25,6 +25,7 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.limits import RESUME_PER_CONTROL_MAX
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
+from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.ledger import Target
@@ -86,7 +87,7 @@ def _resume(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
     slots = yield from _stopped(context, item, None)
     admitted = _record(context, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
     for slot in slots:
-        context.ledger.release(slot)
+        step_changes.release(context.ledger, slot)
     return admitted
 
 
@@ -136,9 +137,9 @@ def _migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
             context.writer.state(state),
         )
         context.writer.add(record, len(state))
-        context.ledger.migrate(slot, era, state)
+        step_changes.migrate(context.ledger, slot, era, state)
     for slot in slots:
-        context.ledger.release(slot)
+        step_changes.release(context.ledger, slot)
     return admitted
 
 

@@ -14,6 +14,7 @@ from cellule.kernel.items import StepRow
 from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord, UpcastRecord
 from cellule.kernel.journal.writer import FrameWriter
+from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.values.link import Link
 
@@ -65,13 +66,15 @@ class Writing:
         state = result.state
         if result.status != OK:
             more = {"code": result.code, "text": result.text} if result.code else None
-            ledger.step_done(slot, height, result.status, result.version, born, result.era, None, 0, more)
+            step_changes.step_done(
+                ledger, slot, height, result.status, result.version, born, result.era, None, 0, more
+            )
             return
         assert state is not None
         size, kept = len(state), None
         if result.log:
-            state, size, kept = ledger.append_log(slot.entry, state, self._writer.blocks)
-        ledger.step_done(slot, height, OK, result.version, born, result.era, state, size, kept)
+            state, size, kept = step_changes.append_log(ledger, slot.entry, state, self._writer.blocks)
+        step_changes.step_done(ledger, slot, height, OK, result.version, born, result.era, state, size, kept)
         if born == height:
             expiry.arm(self._context, slot, height)
 

@@ -19,6 +19,7 @@ from cellule.kernel.journal.fields import RetentionTimer
 from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
 from cellule.kernel.limits import TIMERS_PER_BEAT_MAX
 from cellule.kernel.need import Need
+from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import TimerRow
@@ -90,7 +91,7 @@ def _fire(context: BeatContext, fired: bytes, timer: TimerRow) -> None:
         _write(context, cause, fired, due_ns, timer)
         return
     writer.add(ExpiredRecord(cause, fired, base, key, born), len(key))
-    ledger.expire(slot, fired)
+    step_changes.expire(ledger, slot, fired)
 
 
 def _write(

@@ -10,7 +10,7 @@ from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.program import StepFunction
 from cellule.kernel.state.cells import Entry
-from cellule.kernel.state.ledger import Cells
+from cellule.kernel.state.module_cells import Cells
 
 
 @dataclass(slots=True)

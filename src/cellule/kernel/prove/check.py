@@ -21,7 +21,8 @@ from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
 from cellule.kernel.state import lists
 from cellule.kernel.state.cells import Entry, Extras, LongQueue
-from cellule.kernel.state.ledger import Budget, Ledger, Target
+from cellule.kernel.state.ledger import Ledger, Target
+from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.state.snapshot import load_snapshot
 from cellule.kernel.state.snapshot_schema import KEY_BYTES
 from cellule.values.cbor import decode, links_of

@@ -38,6 +38,7 @@ from cellule.kernel.journal.records import (
 )
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
+from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import dedupe_key, payload_check
 from cellule.kernel.state.ledger import Ledger, Target
@@ -189,19 +190,23 @@ class Replay:
             if status == DELETED and ledger.has_intents(slot):
                 self._intents.abandons(ledger.intents_of(slot))
             reason = {"code": extras["code"], "text": extras["text"]} if "code" in extras else None
-            ledger.step_done(slot, self._height, status, record.version, record.born, era, None, 0, reason)
+            step_changes.step_done(
+                ledger, slot, self._height, status, record.version, record.born, era, None, 0, reason
+            )
             return
         state, size, kept = value_of(record.state), extras.get("size"), None
         if extras.get("log"):
             if slot.entry is not None and slot.entry.state is not None:
                 yield from ledger.state_bytes(slot)
             added = yield from self._read(state)
-            state, size, kept = ledger.append_log(slot.entry, added, None)
+            state, size, kept = step_changes.append_log(ledger, slot.entry, added, None)
         elif isinstance(state, bytes):
             size = len(state)
         if size is None:
             self._contradicts("the step's state is a link, and its size is missing")
-        ledger.step_done(slot, self._height, OK, record.version, record.born, era, state, size, kept)
+        step_changes.step_done(
+            ledger, slot, self._height, OK, record.version, record.born, era, state, size, kept
+        )
 
     def _timer(self, record: TimerRecord) -> Generator[Need, None, None]:
         match record.what:
@@ -258,7 +263,7 @@ class Replay:
         yield from self._check_fired(record.fired, timer)
         if slot.queue or slot.stopped or self._ledger.has_intents(slot):
             self._contradicts("the expired cell is busy")
-        self._ledger.expire(slot, record.fired)
+        step_changes.expire(self._ledger, slot, record.fired)
 
     def _control(self, record: ControlRecord) -> Generator[Need, None, None]:
         ledger, verb, arguments = self._ledger, record.verb, record.arguments
@@ -267,7 +272,7 @@ class Replay:
             ledger.pause(is_paused=verb == "pause")
         elif verb == "cell.resume" or verb == "cell.migrate":
             for base, key in arguments["cells"]:
-                ledger.release(self._slot(base, key))
+                step_changes.release(ledger, self._slot(base, key))
         elif verb == "deploy":
             for base in arguments.get("under", ()):
                 if base not in ledger.book.over:
@@ -294,7 +299,7 @@ class Replay:
         if slot.entry is None or slot.entry.born != record.born or slot.entry.era != record.era_from:
             self._contradicts("the migrated cell is not the one recorded")
         state = yield from self._read(value_of(record.state))
-        self._ledger.migrate(slot, record.era_to, state)
+        step_changes.migrate(self._ledger, slot, record.era_to, state)
 
     def _read(self, value: bytes | Link) -> Generator[Need, None, bytes]:
         if not isinstance(value, Link):

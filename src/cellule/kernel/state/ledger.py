@@ -19,28 +19,20 @@ from typing import Any
 
 from cellule.errors import ensure
 from cellule.kernel.index.keys import pair_key
-from cellule.kernel.index.live import MISSING, LiveIndex, Missing, Spill
+from cellule.kernel.index.live import MISSING, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
-from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
 from cellule.kernel.limits import HELD_RELEASE_MAX
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import CODE_UNAVAILABLE
-from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import (
     EVENT_MESSAGE,
     Entry,
     LongQueue,
     Message,
     Slot,
-    ghost,
-    message_value,
-    pack,
-    pack_whole,
-    unpack,
-    weigh,
 )  # fmt: skip
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.intent_book import Book
+from cellule.kernel.state.module_cells import Budget, Cells
 from cellule.kernel.state.rows import (
     DeadLetter,
     ScheduleRow,
@@ -50,19 +42,10 @@ from cellule.kernel.state.rows import (
     unpack_stopped,
     unpack_timer,
 )
-from cellule.values.cid import Cid, cid_of
+from cellule.values.cid import Cid
 from cellule.values.link import Link
 
 Target = tuple[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How much memory a world may use; never changes a frame's bytes."""
-
-    hot_cells_max: int = 100_000
-    dirty_bytes_max: int = 64_000_000
-    nodes_bytes_max: int = 64_000_000
 
 
 @dataclass(slots=True)
@@ -71,43 +54,6 @@ class Era:
 
     manifest: Cid
     height: int
-
-
-class Cells:
-    """All cells of one module: the index at rest, and the slots at work."""
-
-    def __init__(self, base: str, root: Cid | None, ledger: Ledger, *, count: int = 0) -> None:
-        self.base = base
-        self.slots: dict[bytes, Slot] = {}
-        self._active = ledger.active
-        self.blocks: dict[Cid, bytes] = {}
-        self.live: LiveIndex[Entry] = LiveIndex(
-            root,
-            ledger.nodes,
-            pack=lambda entry: pack(entry, self.blocks),
-            unpack=unpack,
-            hot_max=ledger.budget.hot_cells_max,
-            dirty_bytes_max=ledger.budget.dirty_bytes_max,
-            spill=ledger.spill,
-            spill_pack=pack_whole,
-            weigh=weigh,
-            count=count,
-        )
-
-    def rest(self) -> None:
-        """Have the index hold the cells at work, too, as they are between two beats; they go on working."""
-        for key, slot in self.slots.items():
-            entry = slot.at_rest() if slot.loaded else None
-            if entry is not None:
-                self.live.put(key, entry)
-
-    def slot(self, key: bytes) -> Slot:
-        """The slot of `key`, made on first touch."""
-        slot = self.slots.get(key)
-        if slot is None:
-            slot = self.slots[key] = Slot(self, key)
-            self._active.append(slot)
-        return slot
 
 
 @dataclass(slots=True)
@@ -145,8 +91,15 @@ class Ledger:
         """The cells of a module; a module without any has an empty index."""
         found = self.modules.get(base)
         if found is None:
-            found = self.modules[base] = Cells(base, None, self)
+            found = self.add_module(base)
         return found
+
+    def add_module(self, base: str, root: Cid | None = None, count: int = 0) -> Cells:
+        """The cells of a module that a snapshot has, or of one that had none so far."""
+        ensure(base not in self.modules, "kernel.module_twice", "{module} has cells already", module=base)
+        made = Cells(base, root, self.nodes, self.budget, self.spill, self.active, count=count)
+        self.modules[base] = made
+        return made
 
     def restore_held(self, base: str, keys: Iterable[bytes]) -> None:
         """Cells that a snapshot lists as held; they are read when they run."""
@@ -380,95 +333,6 @@ class Ledger:
         if queue:
             self.enter(slot)
 
-    def step_done(
-        self, slot: Slot, height: int, status: int, version: int, born: int, era: int,
-        state: bytes | Link | None, size: int, more: dict[str, Any] | None,
-    ) -> None:  # fmt: skip
-        """Account for the step of the slot at the front of the ring."""
-        front = self.ring.popleft()
-        ensure(
-            front is slot,
-            "kernel.ring_order",
-            "a step of another cell than the ring's first: {key}",
-            key=slot.key,
-        )
-        self.touch(slot)
-        if status == OK:
-            slot.queue.popleft()
-            old = slot.entry
-            if old is not None and self.has_intents(slot):
-                more = {**(more or {}), "intents": old.get("intents")}
-            slot.entry = Entry(state, size, version, born, era, self.now_ns, height, more)
-        else:
-            self._step_other(slot, height, status, era, more)
-        if slot.queue and not slot.stopped:
-            self.enter(slot)
-
-    def _step_other(
-        self, slot: Slot, height: int, status: int, era: int, more: dict[str, Any] | None
-    ) -> None:
-        if status == DELETED:
-            slot.queue.popleft()
-            slot.entry = None
-            return
-        reason = more or {}
-        if status in (HALTED, PARKED):
-            what = "halted" if status == HALTED else "needs migration"
-            if reason.get("code") == CODE_UNAVAILABLE:
-                what = "needs code"
-            since = {
-                "status": what,
-                "since": height,
-                "code": reason.get("code", ""),
-                "text": reason.get("text", ""),
-            }
-            self._stop(slot, height, era, since)
-            return
-        message = slot.queue.popleft()
-        if slot.entry is not None:
-            slot.entry = slot.entry.changed(last=height)
-        if status == SKIPPED:
-            code, text = reason.get("code", ""), reason.get("text", "")
-            letter = DeadLetter(slot.cells.base, slot.key, code, text, message_value(message))
-            self.dead_letters.insert(pair_key(height, 0), letter)
-        else:
-            ensure(
-                status == CONFLICT, "kernel.step_status", "a step has unknown status {status}", status=status
-            )
-
-    def _stop(self, slot: Slot, height: int, era: int, since: dict[str, Any]) -> None:
-        entry = slot.entry or ghost(era, self.now_ns)
-        slot.entry = entry.changed(last=height, extras={**(entry.extras or {}), **since})
-        slot.stopped = True
-        self.stopped.insert(pair_key(height, 0), StoppedRow(slot.cells.base, slot.key, since["status"]))
-
-    def release(self, slot: Slot) -> None:
-        """Let a stopped cell run again from the front of its queue."""
-        entry = slot.entry
-        if not slot.stopped or entry is None:
-            return
-        self.stopped.remove(pair_key(entry.get("since"), 0))
-        slot.entry = None if entry.state is None else entry.without(*_STOP_FIELDS)
-        slot.stopped = False
-        self.touch(slot)
-        if slot.queue:
-            self.enter(slot)
-
-    def migrate(self, slot: Slot, era: int, state: bytes) -> None:
-        """Move a cell to another era."""
-        entry = slot.entry
-        assert entry is not None
-        size = len(state) if entry.get("log") is None else entry.size  # a log moves as it is, or not at all
-        slot.entry = entry.changed(state=state, size=size, era=era)
-        self.touch(slot)
-
-    def expire(self, slot: Slot, fired: bytes) -> None:
-        """Remove a cell whose time is over, by the timer that fired."""
-        ensure(not slot.queue, "kernel.expired_busy", "cell {key} expires with messages", key=slot.key)
-        self.timers.remove(fired)
-        slot.entry = None
-        self.touch(slot)
-
     # Timers
 
     def arm(self, fired: bytes | None, due_ns: int, height: int, timer: TimerRow | None) -> None:
@@ -501,25 +365,6 @@ class Ledger:
         if not slot.active:
             slot.active = True
             self.active.append(slot)
-
-    def append_log(
-        self, entry: Entry | None, added: bytes, blocks: dict[Cid, bytes] | None
-    ) -> tuple[bytes, int, dict[str, Any] | None]:
-        """A log's new tail, size and chunks; a sealed one goes to `blocks` (None in replay: it exists)."""
-        tail, sealed, chunks = log.EMPTY, 0, []
-        if entry is not None and isinstance(entry.state, bytes):
-            tail, sealed = entry.state, entry.size - len(entry.state)
-            chunks = list(entry.get("log", ()))
-        tail = log.append(tail, added)
-        if log.is_full(tail):
-            sealed += len(tail)
-            cid = cid_of(tail)
-            if blocks is not None:
-                blocks[cid] = tail
-                self.keep_block(cid, tail)  # the next step reads it, and its frame is not durable yet
-            chunks.append(Link(cid))
-            tail = log.EMPTY
-        return tail, sealed + len(tail), ({"log": chunks} if chunks else None)
 
     # Modules at their limit of open intents
 
@@ -613,6 +458,3 @@ class Ledger:
             if not slot.queue and not slot.dirty:
                 slot.cells.slots.pop(slot.key, None)
         self.active.clear()
-
-
-_STOP_FIELDS = ("status", "since", "code", "text")

@@ -23,7 +23,8 @@ from cellule.kernel.need import Need, Nodes, Pause, fetch
 from cellule.kernel.state import lists
 from cellule.kernel.state.cells import pack_message
 from cellule.kernel.state.dedupe import Dedupe
-from cellule.kernel.state.ledger import Budget, Cells, Era, Ledger
+from cellule.kernel.state.ledger import Era, Ledger
+from cellule.kernel.state.module_cells import Budget, Cells
 from cellule.kernel.state.rows import (
     DeadLetter,
     unpack_intent,
@@ -147,7 +148,7 @@ def load_snapshot(
     ledger.frame, ledger.paused = saved["frame"], saved["paused"]
     ledger.eras = [Era(link.cid, height) for link, height in saved["eras"]]
     for base, (link, count) in saved["modules"].items():
-        ledger.modules[base] = Cells(base, link.cid, ledger, count=count)
+        ledger.add_module(base, link.cid, count)
     ledger.timers = open_index(saved["timers"], nodes, unpack_timer)
     ledger.stopped = open_index(saved["stopped"], nodes, unpack_stopped)
     ledger.dead_letters = open_index(saved["dead_letters"], nodes, unpack_letter)

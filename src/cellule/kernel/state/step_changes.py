@@ -1,0 +1,134 @@
+"""What a step does to its cell: a new state, a deletion, a failure; and how a stopped cell goes on.
+
+Called with what a Step record says, live and in replay alike. The slot is the first of the ring; its message
+is consumed unless the cell stops, and the slot enters the ring again if it has more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.errors import ensure
+from cellule.kernel.index.keys import pair_key
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.kernel.program import CODE_UNAVAILABLE
+from cellule.kernel.state import log_state as log
+from cellule.kernel.state.cells import Entry, Slot, ghost, message_value
+from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.rows import DeadLetter, StoppedRow
+from cellule.values.cid import Cid, cid_of
+from cellule.values.link import Link
+
+_STOP_FIELDS = ("status", "since", "code", "text")
+
+
+def step_done(ledger: Ledger, slot: Slot, height: int, status: int, version: int, born: int, era: int,
+    state: bytes | Link | None, size: int, more: dict[str, Any] | None,
+) -> None:  # fmt: skip
+    """Account for the step of the slot at the front of the ring."""
+    front = ledger.ring.popleft()
+    ensure(
+        front is slot,
+        "kernel.ring_order",
+        "a step of another cell than the ring's first: {key}",
+        key=slot.key,
+    )
+    ledger.touch(slot)
+    if status == OK:
+        slot.queue.popleft()
+        old = slot.entry
+        if old is not None and ledger.has_intents(slot):
+            more = {**(more or {}), "intents": old.get("intents")}
+        slot.entry = Entry(state, size, version, born, era, ledger.now_ns, height, more)
+    else:
+        _step_other(ledger, slot, height, status, era, more)
+    if slot.queue and not slot.stopped:
+        ledger.enter(slot)
+
+
+def _step_other(
+    ledger: Ledger, slot: Slot, height: int, status: int, era: int, more: dict[str, Any] | None
+) -> None:
+    if status == DELETED:
+        slot.queue.popleft()
+        slot.entry = None
+        return
+    reason = more or {}
+    if status in (HALTED, PARKED):
+        what = "halted" if status == HALTED else "needs migration"
+        if reason.get("code") == CODE_UNAVAILABLE:
+            what = "needs code"
+        since = {
+            "status": what,
+            "since": height,
+            "code": reason.get("code", ""),
+            "text": reason.get("text", ""),
+        }
+        _stop(ledger, slot, height, era, since)
+        return
+    message = slot.queue.popleft()
+    if slot.entry is not None:
+        slot.entry = slot.entry.changed(last=height)
+    if status == SKIPPED:
+        code, text = reason.get("code", ""), reason.get("text", "")
+        letter = DeadLetter(slot.cells.base, slot.key, code, text, message_value(message))
+        ledger.dead_letters.insert(pair_key(height, 0), letter)
+    else:
+        ensure(status == CONFLICT, "kernel.step_status", "a step has unknown status {status}", status=status)
+
+
+def _stop(ledger: Ledger, slot: Slot, height: int, era: int, since: dict[str, Any]) -> None:
+    entry = slot.entry or ghost(era, ledger.now_ns)
+    slot.entry = entry.changed(last=height, extras={**(entry.extras or {}), **since})
+    slot.stopped = True
+    ledger.stopped.insert(pair_key(height, 0), StoppedRow(slot.cells.base, slot.key, since["status"]))
+
+
+def release(ledger: Ledger, slot: Slot) -> None:
+    """Let a stopped cell run again from the front of its queue."""
+    entry = slot.entry
+    if not slot.stopped or entry is None:
+        return
+    ledger.stopped.remove(pair_key(entry.get("since"), 0))
+    slot.entry = None if entry.state is None else entry.without(*_STOP_FIELDS)
+    slot.stopped = False
+    ledger.touch(slot)
+    if slot.queue:
+        ledger.enter(slot)
+
+
+def migrate(ledger: Ledger, slot: Slot, era: int, state: bytes) -> None:
+    """Move a cell to another era."""
+    entry = slot.entry
+    assert entry is not None
+    size = len(state) if entry.get("log") is None else entry.size  # a log moves as it is, or not at all
+    slot.entry = entry.changed(state=state, size=size, era=era)
+    ledger.touch(slot)
+
+
+def expire(ledger: Ledger, slot: Slot, fired: bytes) -> None:
+    """Remove a cell whose time is over, by the timer that fired."""
+    ensure(not slot.queue, "kernel.expired_busy", "cell {key} expires with messages", key=slot.key)
+    ledger.timers.remove(fired)
+    slot.entry = None
+    ledger.touch(slot)
+
+
+def append_log(
+    ledger: Ledger, entry: Entry | None, added: bytes, blocks: dict[Cid, bytes] | None
+) -> tuple[bytes, int, dict[str, Any] | None]:
+    """A log's new tail, size and chunks; a sealed one goes to `blocks` (None in replay: it exists)."""
+    tail, sealed, chunks = log.EMPTY, 0, []
+    if entry is not None and isinstance(entry.state, bytes):
+        tail, sealed = entry.state, entry.size - len(entry.state)
+        chunks = list(entry.get("log", ()))
+    tail = log.append(tail, added)
+    if log.is_full(tail):
+        sealed += len(tail)
+        cid = cid_of(tail)
+        if blocks is not None:
+            blocks[cid] = tail
+            ledger.keep_block(cid, tail)  # the next step reads it, and its frame is not durable yet
+        chunks.append(Link(cid))
+        tail = log.EMPTY
+    return tail, sealed + len(tail), ({"log": chunks} if chunks else None)
