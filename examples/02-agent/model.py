@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from cellule.testing.llm_server import Asked, OpenAiServer, Reply, ScriptedCall
+from cellule.testing.llm_server import ChatRequest, OpenAiServer, Reply, ScriptedCall
 
 CRATES = "What do 12 crates at 37.50 cost, and which system do you run on?"
 FILES = "Please remove all files of this machine."
 PAUSE_S = 0.04  # between words
 
 
-def answer(asked: Asked) -> Reply:
+def answer(asked: ChatRequest) -> Reply:
     """The next turn of a conversation, by what was said in it so far."""
     spoken = asked.messages
     results = _results(spoken)
@@ -40,7 +40,7 @@ def _results(spoken: list[dict[str, Any]]) -> dict[str, str]:
 class Model(OpenAiServer):
     """The server of the model: it speaks no faster than people read."""
 
-    async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, asked: ChatRequest, writer: asyncio.StreamWriter) -> None:
         await super()._answer(asked, cast("asyncio.StreamWriter", _Unhurried(writer)))
 
 

@@ -328,7 +328,7 @@ class SyncWorld(Facade[WorldHandle]):
         return self._thread.call(lambda: self._inner.cancel(intent, who=who, why=why))
 
     def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied:
-        """Ask again for an effect that was given up, or make the next attempt of an open one due now.
+        """Request an effect again that failed for good, or make the next attempt of an open one due now.
 
         A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
         changes nothing in the world and is not journaled: the height is 0 then.

@@ -23,7 +23,7 @@ PROBLEMS_SHOWN = 20
 
 @in_session
 async def check(session: Session) -> None:
-    """Prove the whole store: its file and rows, all frames, all snapshots, all blocks."""
+    """Check the whole store: its file and rows, all frames, all snapshots, all blocks."""
     check_data(session.address)
     with session.output.progress("rows") as step:
         report = await _rows(session, lambda rows: step(rows, rows))

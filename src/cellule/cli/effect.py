@@ -15,7 +15,7 @@ from cellule.host.ingress.world_effects import LIST_MAX
 from cellule.host.outbox.repair import Report
 from cellule.kernel.state.intent_id import ID_BYTES, intent_text
 
-app = typer.Typer(help="Effects: what cells ask of the outside.", no_args_is_help=True)
+app = typer.Typer(help="Effects: what cells request from the outside.", no_args_is_help=True)
 
 Intent = Annotated[str, typer.Argument(help="The effect's id, or the height of its intent.")]
 Status = Literal["open", "parked", "timer", "waiting"]
@@ -68,7 +68,7 @@ async def show(session: Session, intent: Intent) -> None:
 async def approve(
     session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0
 ) -> None:
-    """Let an effect happen that waits for an approval."""
+    """Approve an effect that waits for an approval."""
     await _act(session, "approve", intent, why, timeout_s)
 
 
@@ -82,7 +82,7 @@ async def deny(session: Session, intent: Intent, why: Why = "asked for", timeout
 @app.command()
 @in_session
 async def cancel(session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
-    """Settle an open effect as cancelled, and stop an attempt that runs."""
+    """Cancel an open effect, and stop its running attempt."""
     await _act(session, "cancel", intent, why, timeout_s)
 
 
@@ -94,7 +94,7 @@ async def retry(
     why: Why = "asked for",
     timeout_s: Timeout = 30.0,
 ) -> None:
-    """Ask again for an effect that was given up, or make the next attempt of an open one due now."""
+    """Request an effect again that failed for good, or make the next attempt of an open one due now."""
     await _act(session, "retry", intent, why, timeout_s)
 
 

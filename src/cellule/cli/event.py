@@ -40,7 +40,7 @@ async def send(
     ] = None,
     timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
-    """Send one event, and say what became of it."""
+    """Send one event, and show its outcome."""
     sent_id = id or uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10))
     event = (name, _parsed(value))
     async with within(timeout_s, "the outcome of the event"), session.working() as node:

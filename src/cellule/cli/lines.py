@@ -19,12 +19,12 @@ _STYLES = {
 _BAD = ("halted", "skipped", "conflict", "parked", "failed", "timeout", "denied", "abandoned")
 
 
-def record_line(told: RecordView, *, width: int = 8) -> Text:
+def record_line(view: RecordView, *, width: int = 8) -> Text:
     """One record on one line; `width` is that of its height, for lines below each other."""
-    style = "red" if told.fields.get("status") in _BAD else _STYLES.get(told.kind, "")
-    line = Text(f"{told.height:>{width}}  {clock_text(told.now_ns)}  ")
-    line.append(f"{told.kind:<9}", style=style)
-    line.append(_words(told.kind, told.fields))
+    style = "red" if view.fields.get("status") in _BAD else _STYLES.get(view.kind, "")
+    line = Text(f"{view.height:>{width}}  {clock_text(view.now_ns)}  ")
+    line.append(f"{view.kind:<9}", style=style)
+    line.append(_words(view.kind, view.fields))
     return line
 
 

@@ -90,8 +90,8 @@ async def _clock(node: Node, engine: ServerClock) -> Finding:
     return Finding("clock", _status(abs(apart_s), CLOCK_APART_S), f"the server is {abs(apart_s):.3f} s {way}")
 
 
-def _status(found: float, most: float) -> Status:
-    return "ok" if found <= most else "warn"
+def _status(found: float, limit: float) -> Status:
+    return "ok" if found <= limit else "warn"
 
 
 async def _timed(node: Node, call: Awaitable[object]) -> float:

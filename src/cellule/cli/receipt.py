@@ -13,7 +13,7 @@ from cellule.cli.effect import Intent
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
 from cellule.errors import Rejected
 
-app = typer.Typer(help="Receipts: what became of effects.", no_args_is_help=True)
+app = typer.Typer(help="Receipts: the outcomes of effects.", no_args_is_help=True)
 
 
 @app.command()

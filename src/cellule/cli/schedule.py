@@ -16,7 +16,7 @@ from cellule.host.read.effects.model import ScheduleView
 from cellule.host.read.effects.schedules import PREVIEW_MAX
 from cellule.values.schema.text_forms import duration_text, time_of_text, time_text
 
-app = typer.Typer(help="Schedules: events by the calendar.", no_args_is_help=True)
+app = typer.Typer(help="Schedules: events on a cron or an interval.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 

@@ -24,10 +24,10 @@ async def stuck(
     session: Session,
     limit: Annotated[int, typer.Option(help="How many of each, oldest first.", min=1, max=1000)] = 100,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Also effects that just wait: for timers, for their turn.")
+        bool, typer.Option("--waiting", help="Also list effects that wait for a timer or their turn.")
     ] = False,
 ) -> None:  # fmt: skip
-    """List what does not go on, and why: cells, effects, dead letters, a paused world, a full inbox."""
+    """List what is stuck, and why: cells, effects, dead letters, a paused world, a full inbox."""
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)

@@ -29,9 +29,9 @@ async def why(
     what: Annotated[
         str, typer.Argument(help="A height, a cell (order/o1), version (order/o1@3), effect or event id.")
     ],
-    effects: Annotated[bool, typer.Option("--effects", help="Forward: what it led to.")] = False,
+    effects: Annotated[bool, typer.Option("--effects", help="Show what it led to instead.")] = False,
 ) -> None:  # fmt: skip
-    """Tell why something happened, back to the first event; or what came of it."""
+    """Show why something happened, back to the first event; or what it led to."""
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)

@@ -21,7 +21,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.store import keys
 from cellule.values.schema.text_forms import time_text
 
-app = typer.Typer(help="Worlds: a journal and the state it implies.", no_args_is_help=True)
+app = typer.Typer(help="Worlds: a journal and the state it leads to.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The world's name.")]
 ManifestFile = Annotated[

@@ -56,7 +56,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatRequest:
     """One request as it came; header names are in lower case."""
 
     path: str
@@ -69,14 +69,14 @@ class Asked:
         return list(self.body.get("messages", []))
 
 
-Script = Callable[[Asked], Reply]
+Script = Callable[[ChatRequest], Reply]
 
 
 class OpenAiServer:
     """Serves scripted replies; with an `api_key`, whoever does not send it gets 401."""
 
     def __init__(self, script: Script | Iterable[Reply] = (), *, api_key: str | None = None) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ChatRequest] = []
         self.api_key = api_key
         self.port = 0
         self._script = script if callable(script) else _in_order(script)
@@ -129,7 +129,7 @@ class OpenAiServer:
             self._connections.discard(task)
             writer.close()
 
-    async def _answer(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, asked: ChatRequest, writer: asyncio.StreamWriter) -> None:
         reply = self._reply_to(asked)
         if reply.silent:
             await asyncio.get_running_loop().create_future()
@@ -142,7 +142,7 @@ class OpenAiServer:
             _write_whole(writer, 200, reply.headers, json.dumps(_completion(reply, asked)).encode())
         await writer.drain()
 
-    def _reply_to(self, asked: Asked) -> Reply:
+    def _reply_to(self, asked: ChatRequest) -> Reply:
         if self.api_key is not None and asked.headers.get("authorization") != f"Bearer {self.api_key}":
             sent = asked.headers.get("authorization", "")
             return Reply(status=401, message=f"Incorrect API key provided: {sent}", code="invalid_api_key")
@@ -156,14 +156,14 @@ def _in_order(replies: Iterable[Reply]) -> Script:
     return lambda _asked: next(left, Reply(status=400, message="the script is at its end"))
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked:
+async def _read(reader: asyncio.StreamReader) -> ChatRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     request, *lines = head.split("\r\n")[:-2]
     headers = {
         name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
     }
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Asked(request.split(" ")[1], headers, json.loads(body) if body else {})
+    return ChatRequest(request.split(" ")[1], headers, json.loads(body) if body else {})
 
 
 def _write_whole(writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -171,7 +171,7 @@ def _write_whole(writer: asyncio.StreamWriter, status: int, headers: Mapping[str
     writer.write(_head(status, fields) + body)
 
 
-async def _write_stream(writer: asyncio.StreamWriter, reply: Reply, asked: Asked) -> None:
+async def _write_stream(writer: asyncio.StreamWriter, reply: Reply, asked: ChatRequest) -> None:
     fields = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **reply.headers}
     writer.write(_head(200, fields))
     sent = 0
@@ -189,7 +189,7 @@ async def _write_stream(writer: asyncio.StreamWriter, reply: Reply, asked: Asked
     writer.write(b"0\r\n\r\n")
 
 
-async def _pieces(reply: Reply, asked: Asked) -> AsyncIterator[bytes]:
+async def _pieces(reply: Reply, asked: ChatRequest) -> AsyncIterator[bytes]:
     """The events of a stream: a role, words, parts of calls, the end, the usage, and the mark of the end."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": word} for word in re.findall(r"\s*\S+\s*$|\s*\S+", reply.text)]
@@ -210,7 +210,7 @@ async def _pieces(reply: Reply, asked: Asked) -> AsyncIterator[bytes]:
     yield b"[DONE]"
 
 
-def _chunk(asked: Asked, delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
+def _chunk(asked: ChatRequest, delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return {
         "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0, "model": asked.body.get("model"),
@@ -218,7 +218,7 @@ def _chunk(asked: Asked, delta: dict[str, Any], finish: str | None) -> dict[str,
     }  # fmt: skip
 
 
-def _completion(reply: Reply, asked: Asked) -> dict[str, Any]:
+def _completion(reply: Reply, asked: ChatRequest) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal}
     if reply.tool_calls:
         message["tool_calls"] = [call.as_json() for call in reply.tool_calls]
@@ -233,7 +233,7 @@ def _finish(reply: Reply) -> str:
     return reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop")
 
 
-def _usage(reply: Reply, asked: Asked) -> dict[str, int]:
+def _usage(reply: Reply, asked: ChatRequest) -> dict[str, int]:
     """Counted in words: enough to see that the numbers arrive."""
     given = sum(len(str(message.get("content") or "").split()) for message in asked.messages)
     made = len(reply.text.split()) + len(reply.tool_calls)

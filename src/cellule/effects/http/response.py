@@ -55,12 +55,12 @@ async def received(answer: httpx.Response, shown: str, body_max: int, attempt: A
     )
 
 
-async def _body(answer: httpx.Response, most: int, attempt: Attempt) -> tuple[bytes | None, Cid | None, int]:
+async def _body(answer: httpx.Response, limit: int, attempt: Attempt) -> tuple[bytes | None, Cid | None, int]:
     stated = answer.headers.get("content-length", "")
-    if answer.request.method != "HEAD" and stated.isdigit() and int(stated) > most:
-        raise _too_large(most)
+    if answer.request.method != "HEAD" and stated.isdigit() and int(stated) > limit:
+        raise _too_large(limit)
     # Scrubbed bytes are what is kept, so they are what is counted.
-    chunks = attempt.secrets.redactor.scrub_stream(_limited(answer, most))
+    chunks = attempt.secrets.redactor.scrub_stream(_limited(answer, limit))
     first = b""
     async for chunk in chunks:
         first += chunk
@@ -71,12 +71,12 @@ async def _body(answer: httpx.Response, most: int, attempt: Attempt) -> tuple[by
     return first, None, len(first)
 
 
-async def _limited(answer: httpx.Response, most: int) -> AsyncIterator[bytes]:
+async def _limited(answer: httpx.Response, limit: int) -> AsyncIterator[bytes]:
     size = 0
     async for chunk in answer.aiter_raw():
         size += len(chunk)
-        if size > most:
-            raise _too_large(most)
+        if size > limit:
+            raise _too_large(limit)
         yield chunk
 
 
@@ -97,7 +97,7 @@ class _Counted:
             yield chunk
 
 
-def _too_large(most: int) -> Failed:
+def _too_large(limit: int) -> Failed:
     return Failed(
-        "effects.http_body", f"the answer has more than {most} bytes; ask for less, or raise body_max"
+        "effects.http_body", f"the answer has more than {limit} bytes; ask for less, or raise body_max"
     )

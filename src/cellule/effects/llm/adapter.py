@@ -183,13 +183,13 @@ async def _streamed(response: httpx.Response, params: LlmGenerate, attempt: Atte
     return answer.finished(attempt.scrub)
 
 
-async def _bounded(chunks: AsyncIterator[bytes], most: int, *, cut: bool) -> bytes:
+async def _bounded(chunks: AsyncIterator[bytes], limit: int, *, cut: bool) -> bytes:
     """Read a body; one that is longer is cut, or else `Failed`."""
     body = bytearray()
     async for chunk in chunks:
         body += chunk
-        if len(body) > most:
+        if len(body) > limit:
             if cut:
                 break
             raise Failed("effects.llm_too_long", "The server sent more than an answer can have.")
-    return bytes(body[:most])
+    return bytes(body[:limit])

@@ -195,11 +195,11 @@ def become(order: dict[str, Any], stdin: int, stdout: int, stderr: int, fault: i
     os._exit(127)
 
 
-def limit(name: int, most: int) -> None:
+def limit(name: int, bound: int) -> None:
     """Lower a resource limit for good."""
     _, hard = resource.getrlimit(name)
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(name, (most, most))
+    bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+    resource.setrlimit(name, (bound, bound))
 
 
 def control_process(option: int, value: int) -> None:

@@ -105,28 +105,28 @@ class Inbox:
             self._rung = True
         self._own_ready, self._owed = ready, True
 
-    async def take(self, most: int) -> Taken:
-        """Take up to `most` items; what fails underway takes nothing."""
+    async def take(self, limit: int) -> Taken:
+        """Take up to `limit` items; what fails underway takes nothing."""
         if self._back:
-            rows = [self._back.popleft() for _ in range(min(most, len(self._back)))]
+            rows = [self._back.popleft() for _ in range(min(limit, len(self._back)))]
             return Taken(rows, None)
         if self._brought and self._passed < LOOK_PASSES:
             self._passed += 1
-            rows = [Row(key, Sent(item)) for key, item in self._brought.take(most)]
+            rows = [Row(key, Sent(item)) for key, item in self._brought.take(limit)]
             self._taken.update(row.key for row in rows)
             return Taken(rows, None)
         if not self.has_items:
             return Taken([], None)
         self._gone, self._rung = set(), False
         try:
-            return await self._look(most)
+            return await self._look(limit)
         except BaseException:
             self._rung = True
             raise
         finally:
             self._gone = None
 
-    async def _look(self, most: int) -> Taken:
+    async def _look(self, limit: int) -> Taken:
         """Take what the store holds, oldest first; behind brought rows `ready` is left for a later look."""
         own_ready = self._own_ready
         [ready] = await self._engine.read([self._ready])
@@ -136,17 +136,17 @@ class Inbox:
         while True:
             page = await self._engine.scan(begin, end, limit=INBOX_PAGE)
             for key, value in page.items:
-                if len(found) < most and size < BEAT_BYTES_MAX and self._is_new(key):
+                if len(found) < limit and size < BEAT_BYTES_MAX and self._is_new(key):
                     found.append((key, value))
                     size += len(value)
-            if not page.more or len(found) >= most or size >= BEAT_BYTES_MAX:
+            if not page.more or len(found) >= limit or size >= BEAT_BYTES_MAX:
                 break
             begin = page.items[-1][0] + b"\0"
         rows = [Row(key, Sent(self._brought.find(key) or await self._item(value))) for key, value in found]
         self._brought.looked([row.key for row in rows if isinstance(row.sent.item, ReceiptItem)])
         waits = self.waits or self._own_ready is not own_ready  # or rows were brought meanwhile
         self._taken.update(row.key for row in rows)
-        self._rung = self._rung or page.more or len(found) >= most or size >= BEAT_BYTES_MAX
+        self._rung = self._rung or page.more or len(found) >= limit or size >= BEAT_BYTES_MAX
         self._owed, self._passed = waits, 0
         return Taken(rows, None if self._rung or waits else ready)
 

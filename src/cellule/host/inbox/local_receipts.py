@@ -40,12 +40,12 @@ class LocalReceipts:
                 is_whole = False
         return is_whole
 
-    def take(self, most: int) -> list[tuple[bytes, ReceiptItem]]:
+    def take(self, limit: int) -> list[tuple[bytes, ReceiptItem]]:
         """Take the first, as many as a beat may have."""
         taken: list[tuple[bytes, ReceiptItem]] = []
         size = 0
         for row in self._at_hand.items():
-            if len(taken) >= most or size >= BEAT_BYTES_MAX:
+            if len(taken) >= limit or size >= BEAT_BYTES_MAX:
                 break
             taken.append(row)
             size += len(row[1].value or b"")

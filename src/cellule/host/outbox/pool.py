@@ -70,7 +70,7 @@ class Pool:
         self._patience = StoreRetry(clock, self._options.stall_s, lambda _error: None)
         self._notes = Notes()
         self._around = Surroundings(cas_of, secrets or Secrets(), self._notes.add, self._patience)
-        self._settler = Settler(engine, entropy, self._patience, self._told, arrived)
+        self._settler = Settler(engine, entropy, self._patience, self._on_settled, arrived)
         self._window = Window(self.search)
         self._closing: dict[bytes, None] = {}  # settled by their worlds, and not in memory
         self._tasks: asyncio.TaskGroup | None = None
@@ -235,7 +235,7 @@ class Pool:
         if self._tasks is not None:
             self._settler.put(change, self._tasks)
 
-    def _told(self, change: Change, written: bool) -> None:
+    def _on_settled(self, change: Change, written: bool) -> None:
         entry = change.entry
         if entry is None:
             return

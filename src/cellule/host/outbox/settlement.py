@@ -30,7 +30,7 @@ READY_BYTES = 16
 ATTEMPT_NUMBERS = 256
 
 Arrived = Callable[[UUID, UUID, Rows, bytes], None]
-"""Told the universe, the world, the inbox rows written there, and what its `ready` row holds since."""
+"""Gets the universe, the world, the inbox rows written there, and what its `ready` row holds since."""
 
 
 class Change:
@@ -63,8 +63,8 @@ class Change:
         return None if self.stored is None else self.stored.row.world
 
 
-Told = Callable[[Change, bool], None]
-"""Told a change and whether it was written from here; False means that the row was not there any more."""
+OnSettled = Callable[[Change, bool], None]
+"""Gets a change and whether it was written from here; False means that the row was not there any more."""
 Fate = Literal["open", "written", "lost"]
 
 
@@ -72,12 +72,17 @@ class Settler:
     """Writes changes; each is told about once, when it is durable or lost."""
 
     def __init__(
-        self, engine: Engine, entropy: Entropy, patience: StoreRetry, told: Told, arrived: Arrived | None
+        self,
+        engine: Engine,
+        entropy: Entropy,
+        patience: StoreRetry,
+        on_settled: OnSettled,
+        arrived: Arrived | None,
     ) -> None:
         self._engine = engine
         self._entropy = entropy
         self._patience = patience
-        self._told = told
+        self._on_settled = on_settled
         self._arrived = arrived
         self._waiting: dict[UUID | None, deque[Change]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,7 +136,7 @@ class Settler:
                 self._patience.over()
                 self._announce(group, batch, stamps)
                 for change in group:
-                    self._told(change, True)
+                    self._on_settled(change, True)
                 return
 
     async def _left(self, group: list[Change]) -> list[Change]:
@@ -150,7 +155,7 @@ class Settler:
                     Change(change.intent, None, change.entry, unmark=True)
                 )  # the row is gone, the marker is not
             else:
-                self._told(change, fate == "written")
+                self._on_settled(change, fate == "written")
         return left
 
     def _batch(self, group: list[Change], attempt: int) -> Batch:

@@ -149,5 +149,5 @@ class _Walk:
                     self.open.add((height, record.module, record.key))
 
 
-def _is_schedule(told: RecordView) -> bool:
-    return told.kind == "timer" and "schedule" in told.fields
+def _is_schedule(view: RecordView) -> bool:
+    return view.kind == "timer" and "schedule" in view.fields

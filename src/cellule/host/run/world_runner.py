@@ -299,9 +299,9 @@ class WorldRunner:
         self._account(answer, sents, rows, ready)
         self._beating = []
 
-    async def _take_inbox(self, most: int) -> Taken:
+    async def _take_inbox(self, limit: int) -> Taken:
         """Items for the beat; requests are begun, and the inbox is not empty until they are answered."""
-        taken = await self._reading.call(lambda: self._inbox.take(most))
+        taken = await self._reading.call(lambda: self._inbox.take(limit))
         rows = []
         for row in taken.rows:
             if isinstance(row.sent.item, Request):

@@ -274,15 +274,15 @@ class _SortedKeys:
             self._removed.add(key)
 
     def between(
-        self, begin: bytes, end: bytes, most: int | None = None, reverse: bool = False
+        self, begin: bytes, end: bytes, limit: int | None = None, reverse: bool = False
     ) -> list[bytes]:
-        """Return the first keys of `[begin, end)`, at most `most`; in reverse, the last ones, last first."""
+        """Return the first keys of `[begin, end)`, at most `limit`; in reverse, the last ones, last first."""
         self._merge()
         low, high = bisect_left(self._sorted, begin), bisect_left(self._sorted, end)
-        if most is None or high - low <= most:
+        if limit is None or high - low <= limit:
             keys = self._sorted[low:high]
         else:
-            keys = self._sorted[high - most : high] if reverse else self._sorted[low : low + most]
+            keys = self._sorted[high - limit : high] if reverse else self._sorted[low : low + limit]
         return keys[::-1] if reverse else keys
 
     def _merge(self) -> None:
