@@ -1,4 +1,4 @@
-"""A lane: the rows of one kind that are in memory, in the order in which they are performed.
+"""The queue of one kind: its rows that are in memory, in the order in which they are performed.
 
 Rows that are ready stand by priority, then time; the others by time. So many attempts run at once as the
 adapter allows, and as fast. Every row is in one of four states: waiting, checked (about to run), running,

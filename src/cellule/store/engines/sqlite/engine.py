@@ -184,18 +184,18 @@ class SqliteEngine:
             self._writer.open()
         except Exception as error:  # noqa: BLE001 - whatever happened, the caller of open must hear of it
             failure = told(error)
-        lanes = [
-            threading.Thread(target=lane.run, name=f"cellule sqlite reader {self.path}", daemon=True)
-            for lane in (self._reads, self._scans)
+        threads = [
+            threading.Thread(target=reader.run, name=f"cellule sqlite reader {self.path}", daemon=True)
+            for reader in (self._reads, self._scans)
         ]
-        for lane in lanes:
-            lane.start()
+        for thread in threads:
+            thread.start()
         self._on_loop(self._opened.set_result, failure)
         self._writer.run()
         self._reads.stop()
         self._scans.stop()
-        for lane in lanes:
-            lane.join()
+        for thread in threads:
+            thread.join()
         self._writer.close()
         self._on_loop(self._finish)
 

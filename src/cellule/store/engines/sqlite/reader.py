@@ -1,12 +1,12 @@
 """Reader threads: each takes all waiting requests and answers them from its own connection.
 
-A lane has one kind of request. Point reads that wait together share one snapshot and a few statements; a scan
+A reader has one kind of request. Point reads that wait together share one snapshot and a few statements; a scan
 is one statement, so one snapshot. Every snapshot begins after its requests were made and so sees all that was
 acknowledged before. Reading never waits for a writer, nor a writer for reading.
 
-Rejected: one lane for both. A page of 10,000 rows would delay every point read behind it.
+Rejected: one reader for both. A page of 10,000 rows would delay every point read behind it.
 Rejected: reading on the event loop. A cold page is a disk read of milliseconds, for all tasks.
-Rejected: more lanes. Rows become Python objects under the interpreter lock, so they add turns, not speed.
+Rejected: more readers. Rows become Python objects under the interpreter lock, so they add turns, not speed.
 """
 
 from __future__ import annotations
