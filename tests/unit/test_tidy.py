@@ -28,6 +28,7 @@ LONG_FILES = {
     "host/run/world_runner.py": "the two tasks of a world share its state",
     "kernel/decide/steps.py": "one step, with every way it can end",
     "kernel/index/live.py": "reads and writes of one tree",
+    "kernel/manifest/fields.py": "one noun",
     "kernel/prove/replay.py": "one function for each record kind",
     "kernel/state/ledger.py": "the only functions that change a world",
     "store/engines/sqlite/writer.py": "one thread with its connection",

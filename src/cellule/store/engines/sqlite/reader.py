@@ -1,8 +1,8 @@
 """Reader threads: each takes all waiting requests and answers them from its own connection.
 
-A reader has one kind of request. Point reads that wait together share one snapshot and a few statements; a scan
-is one statement, so one snapshot. Every snapshot begins after its requests were made and so sees all that was
-acknowledged before. Reading never waits for a writer, nor a writer for reading.
+A reader has one kind of request. Point reads that wait together share one snapshot and a few statements; a
+scan is one statement, so one snapshot. Every snapshot begins after its requests were made and so sees all
+that was acknowledged before. Reading never waits for a writer, nor a writer for reading.
 
 Rejected: one reader for both. A page of 10,000 rows would delay every point read behind it.
 Rejected: reading on the event loop. A cold page is a disk read of milliseconds, for all tasks.
