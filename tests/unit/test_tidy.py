@@ -28,7 +28,7 @@ LONG_FILES = {
     "host/run/world_runner.py": "the two tasks of a world share its state",
     "kernel/decide/steps.py": "one step, with every way it can end",
     "kernel/index/live.py": "reads and writes of one tree",
-    "kernel/manifest/fields.py": "one noun",
+    "kernel/manifest/fields.py": "one reader of document fields",
     "kernel/prove/replay.py": "one function for each record kind",
     "kernel/state/ledger.py": "the only functions that change a world",
     "store/engines/sqlite/writer.py": "one thread with its connection",
@@ -117,12 +117,12 @@ WITHOUT_POSITIONS = (
     "kernel/state/",
 )
 POSITIONS_LEFT = {
-    "host/inbox/local_receipts.py": "not named yet",
-    "host/inbox/sends.py": "not named yet",
-    "host/run/deliveries.py": "not named yet",
-    "kernel/decide/intents/open.py": "not named yet",
-    "kernel/fast/batch.py": "not named yet",
-    "kernel/state/lists.py": "not named yet",
+    "host/inbox/local_receipts.py": "a key and its receipt",
+    "host/inbox/sends.py": "steps as tuples, for speed",
+    "host/run/deliveries.py": "steps as tuples, for speed",
+    "kernel/decide/intents/open.py": "a height and its intent",
+    "kernel/fast/batch.py": "rows of the batch, for speed",
+    "kernel/state/lists.py": "a list's own rows",
 }
 
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home|Users)/\w|/tmp/(?:wt|brief|base)\b")
