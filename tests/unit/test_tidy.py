@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "cellule"
 FILE_LINES_MAX = 320
-LISTED_LINES_MAX = 560
+LISTED_LINES_MAX = 620
 FUNCTION_LINES_MAX = 45
 
 
@@ -28,6 +28,7 @@ LONG_FILES = {
     "host/run/world_runner.py": "the two tasks of a world share its state",
     "kernel/decide/steps.py": "one step, with every way it can end",
     "kernel/index/live.py": "reads and writes of one tree",
+    "kernel/index/write.py": "one noun",
     "kernel/manifest/fields.py": "one reader of document fields",
     "kernel/prove/replay.py": "one function for each record kind",
     "kernel/state/ledger.py": "the only functions that change a world",
