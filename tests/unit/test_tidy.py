@@ -89,10 +89,8 @@ OLD_PARAMETERS_LEFT = {
     "kernel/decide/intents/settle.py:_rejected(told)": "not renamed yet",
     "kernel/decide/intents/settle.py:_write(told)": "not renamed yet",
     "kernel/decide/intents/settle.py:settle(told)": "not renamed yet",
-    "kernel/state/intent_changes.py:approved(more)": "not renamed yet",
-    "kernel/state/intent_changes.py:decided(more)": "not renamed yet",
-    "kernel/state/ledger.py:_step_other(more)": "not renamed yet",
-    "kernel/state/ledger.py:step_done(more)": "not renamed yet",
+    "kernel/state/step_changes.py:_step_other(more)": "not renamed yet",
+    "kernel/state/step_changes.py:step_done(more)": "not renamed yet",
 }
 
 # Sentences that nobody would say to a colleague; each has a plain one.
