@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Unavailable,
         VersionConflict,
     )
+    from cellule.store.store import StoreOptions
     from cellule.sync import open_sync
 
 __version__ = "0.1.0"
@@ -64,6 +65,7 @@ __all__ = [
     "Secret",
     "Step",
     "StepFailed",
+    "StoreOptions",
     "TimerFired",
     "Unavailable",
     "VersionConflict",
@@ -89,6 +91,7 @@ _HOMES = {
     "cellule.effects.adapter": ("Attempt", "Failed", "Retry"),
     "cellule.effects.secrets.reference": ("Secret", "secret"),
     "cellule.assembly": ("Options", "open"),
+    "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (
         "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Rejected",
