@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "cellule"
 FILE_LINES_MAX = 320
-LISTED_LINES_MAX = 620
+LISTED_LINES_MAX = 500
 FUNCTION_LINES_MAX = 45
 
 
