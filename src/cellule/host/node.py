@@ -88,8 +88,7 @@ class Node:
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _owns: asyncio.Event = field(default_factory=asyncio.Event)
     _is_guest: asyncio.Event = field(default_factory=asyncio.Event)
-    _is_ending: bool = False
-    _close_s: float | None = None
+    _ends: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.directory = Directory(self.engine, self.clock, self.entropy)
@@ -111,10 +110,15 @@ class Node:
                     yield self
                 except BaseException as error:  # noqa: BLE001 - raised again behind the group
                     failure = error
-                self._close_s = self.loader.stall_s if isinstance(failure, asyncio.CancelledError) else None
-                self._is_ending = True
+                is_cut_off = isinstance(failure, asyncio.CancelledError)
+                self._ends.set()
                 self._news.set()
-                await ruling
+                if is_cut_off:
+                    ruling.cancel()  # what runs beside the worlds has no grace then
+                await asyncio.wait([ruling])
+                self._tasks = None
+                await self._close_all(self.loader.stall_s if is_cut_off else None)
+                failure = failure or ruling.result()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from failure
         finally:
@@ -145,9 +149,12 @@ class Node:
         """Tell whether this node owns the store at this very moment."""
         return self.claim is not None and self.claim.is_valid()
 
-    async def _rule(self, tasks: asyncio.TaskGroup) -> None:
-        """Work whenever this node has the claim; until the node ends."""
-        while not self._is_ending:
+    async def _rule(self, tasks: asyncio.TaskGroup) -> Exception | None:
+        """Work whenever this node has the claim; until the node ends. Returns what then failed beside worlds.
+
+        That is not raised here: it would end the worlds at once, which have yet to finish.
+        """
+        while not self._ends.is_set():
             self._news.clear()
             claim = self.ownership.claim
             if claim is None:
@@ -157,13 +164,16 @@ class Node:
                 continue
             try:
                 await self._reign(claim, tasks)
-            except Unavailable:  # the store failed while it began; who opens the node is told
-                if not self._settled.is_set():
+            except Exception as error:
+                if self._ends.is_set():
+                    return error
+                if not isinstance(error, Unavailable) or not self._settled.is_set():
                     raise
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(LOOK_S)  # the store failed while it began
+        return None
 
     async def _reign(self, claim: Claim, tasks: asyncio.TaskGroup) -> None:
-        """Work under one claim, until it is lost or the node ends; then everything accepted is finished."""
+        """Work under one claim, until it is lost or the node ends; then the worlds are closed behind it."""
         watchers: list[asyncio.Task[None]] = []
         self.claim = claim
         self._is_guest.clear()
@@ -176,18 +186,16 @@ class Node:
                     self._owns.set()
                     self._settled.set()
                     await self._until_over(claim)
-            if self.claim is claim:
-                self._tasks = None
-                await self._close_all(self._close_s)
         finally:
             for watcher in watchers:
                 watcher.cancel()
-            if not self._is_ending:  # a node that is closed says so, and takes nothing as a guest
+            if not self._ends.is_set():  # a node that is closed says so, and takes nothing as a guest
                 self.claim = None
+                self._owns.clear()
 
     async def _until_over(self, claim: Claim) -> None:
         while self.ownership.claim is claim:
-            if self._is_ending:
+            if self._ends.is_set():
                 return
             await self._news.wait()
             self._news.clear()
