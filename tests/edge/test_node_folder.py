@@ -16,6 +16,7 @@ import pytest
 from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.errors import OutcomeUnknown, Rejected, Unavailable
+from cellule.host.own import folder as folder_module
 from cellule.host.own.folder import FolderLock
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
@@ -162,17 +163,20 @@ async def test_a_new_app_is_deployed_by_the_guest_that_takes_over(folder, versio
             assert (await world.cell(second.count, "a").state()).total in (12, 21)
 
 
-async def test_an_owner_whose_lock_was_removed_is_a_guest_of_the_next_one(folder):
+async def test_an_owner_whose_lock_was_removed_is_a_guest_of_the_next_one(folder, monkeypatch):
     """Two processes owned the folder, and the older one served what it remembered."""
+    monkeypatch.setattr(folder_module, "FOLDER_LOOK_S", 3_600)  # else the old one may own it again first
     async with open_node(folder, TALLY.app) as old:
         world = await old.world("w")
         await world.send(TALLY.Add("a", 1))
         (folder / "lock").unlink()
         async with open_node(folder, TALLY.app) as new:
             assert new.is_owner
+            monkeypatch.undo()
+            monkeypatch.setattr(folder_module, "FOLDER_CHECK_S", 0)
             await (await new.world("w")).send(TALLY.Add("a", 1))
-            await old.wait_guest()
             assert (await world.cell(TALLY.account, "a").state()).count == 2
+            await old.wait_guest()
             await world.send(TALLY.Add("a", 1))
             assert (await world.cell(TALLY.account, "a").state()).count == 3
         await old.wait_owner()
