@@ -17,7 +17,7 @@ from cellule.host.outbox.rows import rows_range
 from cellule.kernel.journal.records import IntentRecord, ReceiptRecord
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
-from cellule.store.store import DATABASE
+from cellule.store.store import DATABASE, StoreOptions
 from tests.support.disks import FailingDisk
 from tests.support.nodes import check_store, load_app, records_of
 from tests.support.servers.bank import Bank
@@ -35,7 +35,7 @@ LIMITS = AdapterLimits(timeout_s=5, attempts=20, backoff_s=0.001, backoff_max_s=
 async def life(folder, disk, url):
     """One life of a node: place the orders, wait until they are done, unless the disk ends it."""
     options = Options(
-        connect=disk.connect, stall_s=0.05, snapshot_bytes=4_000,
+        store=StoreOptions(connect=disk.connect), stall_s=0.05, snapshot_bytes=4_000,
         adapters=[HttpAdapter(HttpOptions(limits=LIMITS))],
     )  # fmt: skip
     try:
