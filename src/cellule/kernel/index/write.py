@@ -175,8 +175,11 @@ class _Update:
             if not groups:  # the root is the only chunk of this level
                 at = yield from self._recut(cursor, cut, keys, at, value_of)
             for group in groups:
-                start, end = end, end + len(group[2])
-                if at == start and cut.replace(cursor.decoded(group), group[2], value_of):
+                parent, place, some = group
+                # The run may end amid the changes of a chunk: all of them are written at once, or the chunk
+                # would be made twice from what it was.
+                start, end = end, max(end + len(some), bisect_right(keys, parent.keys[place], end))
+                if at == start and cut.replace(cursor.decoded(group), keys[start:end], value_of):
                     at = end
                     if self.is_slice_full():
                         yield self.pause
