@@ -168,17 +168,18 @@ class _Update:
         cursor = Cursor(self._root, self._nodes, level=level)
         yield from cursor.open()
         cut = _Cut(self, level, self._shape.at(level))
-        at = 0
+        last, at = cursor.chunk.keys[-1], 0
         while at < len(keys):
             end = at
             groups = yield from cursor.prefetch(keys[at : at + RUN_CHANGES])
             if not groups:  # the root is the only chunk of this level
                 at = yield from self._recut(cursor, cut, keys, at, value_of)
             for group in groups:
-                parent, place, some = group
+                parent, place, _ = group
                 # The run may end amid the changes of a chunk: all of them are written at once, or the chunk
-                # would be made twice from what it was.
-                start, end = end, max(end + len(some), bisect_right(keys, parent.keys[place], end))
+                # would be made twice from what it was. Keys behind all others belong to the last chunk.
+                ending = parent.keys[place]
+                start, end = end, len(keys) if ending == last else bisect_right(keys, ending, end)
                 if at == start and cut.replace(cursor.decoded(group), keys[start:end], value_of):
                     at = end
                     if self.is_slice_full():

@@ -46,19 +46,19 @@ def test_every_change_of_a_long_update_is_written(shape, step, gone):
     assert done.root == build(after, shape).root
 
 
-NUMBERS = st.integers(0, 400)
-
-
 @settings(max_examples=150, deadline=None)
 @given(
-    before=st.sets(NUMBERS, max_size=300),
-    changes=st.dictionaries(NUMBERS, st.sampled_from([None, "new"]), max_size=120),
+    count=st.integers(0, 400),
+    begin=st.integers(0, 400),
+    length=st.integers(1, 120),
+    gone=st.sets(st.integers(0, 400), max_size=5),
     run=st.integers(1, 9),
     merge=st.integers(1, 4),
 )
-def test_the_bounds_of_an_update_change_no_root(before, changes, run, merge):
-    old = {key(number): [number, "old"] for number in before}
-    new = {key(number): value and [number, value] for number, value in changes.items()}
+def test_the_bounds_of_an_update_change_no_root(count, begin, length, gone, run, merge):
+    old = {key(number): [number, "old"] for number in range(count)}
+    new = {key(number): [number, "new"] for number in range(begin, begin + length)}
+    new |= dict.fromkeys(map(key, gone))
     after = {name: value for name, value in {**old, **new}.items() if value is not None}
     made = build(old, CELLS)
     with pytest.MonkeyPatch.context() as patch:
