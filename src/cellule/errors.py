@@ -25,7 +25,9 @@ class CelluleError(Exception):
 
     def __str__(self) -> str:
         text = self.template.format_map({name: _shown(value) for name, value in self.fields.items()})
-        return f"{text} {self.hint}" if self.hint else text
+        if not self.hint:
+            return text
+        return f"{text} {self.hint}" if text.endswith((".", "!", "?", ":")) else f"{text}. {self.hint}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code!r}, {str(self)!r})"

@@ -36,7 +36,7 @@ def test_message_is_built_from_the_fields():
     error = Rejected(
         "store.key_size", "key {key} has {size} bytes", key=b"\x00\xff", size=2, hint="Shorten it."
     )
-    assert str(error) == "key 0x00ff has 2 bytes Shorten it."
+    assert str(error) == "key 0x00ff has 2 bytes. Shorten it."
     assert error.fields == {"key": b"\x00\xff", "size": 2}
 
 
