@@ -155,8 +155,13 @@ def _facade(subject: Subject, imports: Imports) -> str:
     assert isinstance(node, ast.ClassDef)
     imports.add(subject.module, subject.name)
     note = f"The synchronous form of `{subject.module}.{subject.name}`."
+    of = _type_parameters(node)
+    if of:
+        imports.add("typing", "Generic")
+        imports.add(subject.module, of)
+    inner, generic = (f"{subject.name}[{of}]", f", Generic[{of}]") if of else (subject.name, "")
     parts = [
-        f"class {subject.facade}(Facade[{subject.name}]):",
+        f"class {subject.facade}(Facade[{inner}]{generic}):",
         indent(_docstring(node, note), "    "),
         "    __slots__ = ()",
     ]
@@ -165,15 +170,35 @@ def _facade(subject: Subject, imports: Imports) -> str:
 
 
 def _members(subject: Subject, source: Source, node: ast.ClassDef, imports: Imports) -> Iterator[str]:
-    functions = {each.name: each for each in node.body if isinstance(each, Function)}
+    functions: dict[str, Function] = {}
+    forms: dict[str, list[Function]] = {}
+    for each in node.body:
+        if isinstance(each, Function):
+            overloads = forms.setdefault(each.name, [])
+            if [ast.unparse(decorator) for decorator in each.decorator_list] == ["overload"]:
+                overloads.append(each)
+            functions[each.name] = each
     for name, annotation in _attributes(functions["__init__"]):
         if not _is_left_out(subject, name):
             imports.add_used(source, annotation)
             yield _property(name, annotation, f"See `{subject.name}.{name}`.")
     for name, function in functions.items():
         if not _is_left_out(subject, name):
+            for form in forms[name]:
+                imports.add("typing", "overload")
+                imports.add_used(source, form.args, form.returns)
+                yield f"@overload\ndef {name}({_parameters(form)}) -> {_returned(form, imports)[0]}: ..."
             imports.add_used(source, function.args, function.returns)
             yield _method(subject, function, imports)
+
+
+def _type_parameters(node: ast.ClassDef) -> str:
+    """What stands in `Generic[...]` of a class; nothing where it is not generic."""
+    for base in node.bases:
+        match base:
+            case ast.Subscript(value=ast.Name(id="Generic"), slice=of):
+                return ast.unparse(of)
+    return ""
 
 
 def _is_left_out(subject: Subject, name: str) -> bool:
@@ -234,6 +259,8 @@ def _returned(function: Function, imports: Imports) -> tuple[str, str]:
     match function.returns:
         case ast.Name(id=name) if name in FACADES:
             return FACADES[name], f"{FACADES[name]}(self._thread, {{}})"
+        case ast.Subscript(value=ast.Name(id=name), slice=of) if name in FACADES:
+            return f"{FACADES[name]}[{ast.unparse(of)}]", f"{FACADES[name]}(self._thread, {{}})"
         case ast.Subscript(value=ast.Name(id="list"), slice=ast.Name(id=name)) if name in FACADES:
             wrapped = f"{FACADES[name]}(self._thread, each)"
             return f"list[{FACADES[name]}]", f"[{wrapped} for each in {{}}]"

@@ -75,7 +75,7 @@ class Bank:
                 self.end_headers()
                 self.wfile.write(data)
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002, ARG002 - as the base has it
                 return
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -125,8 +125,9 @@ class Story:
         heading(3, "Proving it")
         async with cellule.open(self.folder, app) as node:
             world = await node.world("shop")
-            states = [await world.cell(order, each.order_id).state() for each in self.orders]
+            found = [await world.cell(order, each.order_id).state() for each in self.orders]
             result = await asyncio.to_thread(verified, self.folder)
+        states = [state for state in found if state is not None]
         by_status = Counter(state.status for state in states)
         paid = Counter(state.order_id for state in states if state.status == "done")
         charged = Counter(charge["order"] for charge in self.bank.ledger.values())

@@ -15,7 +15,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from cellule import App, Attempt, Receipt, Step, TimerFired, http, rule, timer
+from cellule import App, Attempt, Effect, Receipt, Step, TimerFired, http, rule, timer
 from cellule.effects.http import HttpRequest, HttpResponse
 
 OUTBOX = "SHOP_OUTBOX"  # the environment names the file that messages are appended to
@@ -104,7 +104,7 @@ def order(
             return Step(placed, effects=[charge(event)])
         case _ if state is None:
             raise ValueError(f"{event} came to an order that was never placed")
-        case Receipt(kind="http.request"):
+        case Receipt() if http.is_receipt(event):
             return charged(state, event)
         case TimerFired():
             text = f"Your order {state.order_id} came three days ago. How was it?"
@@ -116,7 +116,7 @@ def order(
             assert_never(event)
 
 
-def charge(placed: Placed):
+def charge(placed: Placed) -> Effect:
     """Ask the bank; the same key with every attempt, so that it charges once."""
     request = HttpRequest(
         method="POST",

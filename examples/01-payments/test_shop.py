@@ -27,8 +27,16 @@ def placed(world: World, cents: int = 3_000, bank: str = BANK) -> None:
     world.send(Placed("o1", cents, bank))
 
 
+def taken(world: World) -> int:
+    found = world.state(takings)
+    assert found is not None
+    return found.cents
+
+
 def state(world: World) -> Order:
-    return world.state(order, "o1")
+    found = world.state(order, "o1")
+    assert found is not None
+    return found
 
 
 def test_an_order_is_charged_and_the_customer_hears_of_it_three_days_later(world: World) -> None:
@@ -45,7 +53,7 @@ def test_an_order_is_charged_and_the_customer_hears_of_it_three_days_later(world
     assert letter.params.text == "Your order o1 came three days ago. How was it?"
     world.complete(letter, Written(1))
     assert state(world).status == "done"
-    assert world.state(takings).cents == 3_000
+    assert taken(world) == 3_000
 
 
 def test_the_password_of_the_bank_is_not_in_the_journal(world: World) -> None:
@@ -68,7 +76,7 @@ def test_a_person_may_refuse(world: World) -> None:
     placed(world, cents=100_001)
     world.deny(world.approvals[0], why="a stolen card")
     assert (state(world).status, state(world).why) == ("denied", "a stolen card")
-    assert world.state(takings).cents == 0
+    assert taken(world) == 0
 
 
 def test_what_nobody_approves_within_a_week_is_refused(world: World) -> None:

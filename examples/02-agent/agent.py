@@ -125,7 +125,7 @@ def talk(
         return asked(state, event)
     if state is None:
         raise ValueError(f"{event.kind} answered a conversation that never began")
-    if event.kind == llm.kind:
+    if llm.is_receipt(event):
         return model_said(state, event)
     return tool_said(state, event)
 

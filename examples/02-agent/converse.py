@@ -37,14 +37,16 @@ async def converse(
             await world.send(Asked(name, text, server), id=f"ask {name}")
         asked()
         seen: set[int] = set()
+        states: dict[str, Talk] = {}
         async with asyncio.TaskGroup() as tasks:
             async for _ in world.tail(after=0):
                 for effect in await world.effects(kind="llm.generate"):
                     if effect.height not in seen:
                         seen.add(effect.height)
                         tasks.create_task(follow(world, effect, show))
-                states = {name: await world.cell(talk, name).state() for name in TALKS}
-                if all(state.status in ("answered", "stopped") for state in states.values()):
+                found = [(name, await world.cell(talk, name).state()) for name in TALKS]
+                states = {name: state for name, state in found if state is not None}
+                if all(name in states and states[name].status in ("answered", "stopped") for name in TALKS):
                     break
         return states
 

@@ -41,8 +41,14 @@ def ask(world: World, text: str = QUESTION) -> Talk:
     return state(world)
 
 
+def last_words(world: World) -> str:
+    return state(world).messages[-1].content or ""
+
+
 def state(world: World) -> Talk:
-    return world.state(talk, "t")
+    found = world.state(talk, "t")
+    assert found is not None
+    return found
 
 
 def model_says(world: World, *said: LlmGenerated) -> None:
@@ -105,7 +111,7 @@ def test_a_command_that_is_not_granted_never_reaches_a_person(world: World) -> N
     ask(world)
     model_says(world, says("", call("run", command="rm", args=["-rf", "/"])))
     assert not world.approvals
-    assert state(world).messages[-1].content.startswith("denied: command is 'rm'")
+    assert last_words(world).startswith("denied: command is 'rm'")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +126,7 @@ def test_a_command_that_is_not_granted_never_reaches_a_person(world: World) -> N
 def test_a_call_that_makes_no_sense_is_told_to_the_model(world: World, wrong: ToolCall) -> None:
     ask(world)
     model_says(world, says("", wrong))
-    assert state(world).messages[-1].content.startswith("error: ")
+    assert last_words(world).startswith("error: ")
     assert state(world).status == "thinking"
 
 

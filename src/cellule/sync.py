@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from os import PathLike
-from typing import Any
+from typing import Any, Generic, overload
 from uuid import UUID
 
 from cellule import assembly
@@ -22,7 +22,8 @@ from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
 from cellule.host.inbox.sends import Sent, Wait
-from cellule.host.ingress.handles import Applied, CellHandle, CellView, WorldHandle
+from cellule.host.ingress.handles import CellHandle, R, S, WorldHandle
+from cellule.host.ingress.outcomes import Applied, CellView
 from cellule.host.journal import Head, Progress
 from cellule.host.limits import HISTORY_MAX
 from cellule.host.manifest_document import Document, Folder
@@ -40,6 +41,7 @@ from cellule.kernel.manifest.compare import ManifestChange
 from cellule.loop_thread import Facade, LoopThread, check_may_block
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
+from cellule.values.records import EventLike, StepOf
 
 
 @contextmanager
@@ -181,26 +183,61 @@ class SyncWorld(Facade[WorldHandle]):
         """The world's id."""
         return self._inner.id
 
+    @overload
     def send(
         self,
-        event: Any,
+        event: EventLike,
+        *,
+        reply: type[R],
+        id: str | bytes | UUID | None = None,
+        key: Any = None,
+        expected_version: int | None = None,
+        correlation: str | None = None,
+    ) -> Applied[R]: ...
+
+    @overload
+    def send(
+        self,
+        event: EventLike,
         *,
         id: str | bytes | UUID | None = None,
         key: Any = None,
         expected_version: int | None = None,
         correlation: str | None = None,
         wait: Wait = "applied",
-    ) -> Applied:
-        """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`."""
+        reply: type[Any] | None = None,
+    ) -> Applied[Any]: ...
+
+    def send(
+        self,
+        event: EventLike,
+        *,
+        id: str | bytes | UUID | None = None,
+        key: Any = None,
+        expected_version: int | None = None,
+        correlation: str | None = None,
+        wait: Wait = "applied",
+        reply: type[Any] | None = None,
+    ) -> Applied[Any]:
+        """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`.
+
+        `reply=Balance` waits for a reply of that class: `applied.reply` has its type.
+        """
         return self._thread.call(
             lambda: self._inner.send(
-                event, id=id, key=key, expected_version=expected_version, correlation=correlation, wait=wait
+                event,
+                id=id,
+                key=key,
+                expected_version=expected_version,
+                correlation=correlation,
+                wait=wait,
+                reply=reply,
             )
         )
 
     def send_nowait(
         self,
-        event: Any,
+        event: EventLike,
         *,
         id: str | bytes | UUID | None = None,
         key: Any = None,
@@ -220,7 +257,7 @@ class SyncWorld(Facade[WorldHandle]):
             ),
         )
 
-    def send_many(self, events: Iterable[Any], *, wait: Wait = "applied") -> list[SyncSent]:
+    def send_many(self, events: Iterable[EventLike], *, wait: Wait = "applied") -> list[SyncSent]:
         """Send many events and wait for all; each handle keeps what became of its event.
 
         Events are handed over in slices of a thousand; one that cannot be encoded raises, and nothing from
@@ -232,11 +269,11 @@ class SyncWorld(Facade[WorldHandle]):
             for each in self._thread.call(lambda: self._inner.send_many(events, wait=wait))
         ]
 
-    def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied:
+    def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied[Any]:
         """An operator's verb, journaled with who and why."""
         return self._thread.call(lambda: self._inner.control(verb, who=who, why=why, **arguments))
 
-    def wait_applied(self, id: str | bytes | UUID) -> Applied:
+    def wait_applied(self, id: str | bytes | UUID) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
         return self._thread.call(lambda: self._inner.wait_applied(id))
 
@@ -244,7 +281,13 @@ class SyncWorld(Facade[WorldHandle]):
         """The height of an event that was sent with this id, as long as the world remembers it."""
         return self._thread.call(lambda: self._inner.find_event(id))
 
-    def cell(self, module: Any, key: Any = b"") -> SyncCell:
+    @overload
+    def cell(self, module: StepOf[S], key: Any = b"") -> SyncCell[S]: ...
+
+    @overload
+    def cell(self, module: str, key: Any = b"") -> SyncCell[Any]: ...
+
+    def cell(self, module: StepOf[Any] | str, key: Any = b"") -> SyncCell[Any]:
         """The handle of a cell, whether it exists or not."""
         return SyncCell(self._thread, self._inner.cell(module, key))
 
@@ -315,19 +358,19 @@ class SyncWorld(Facade[WorldHandle]):
         """
         return self._thread.call(lambda: self._inner.effect(intent, progress=progress))
 
-    def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Let a parked effect happen."""
         return self._thread.call(lambda: self._inner.approve(intent, who=who, why=why))
 
-    def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Refuse a parked effect: its cell gets a `denied` receipt."""
         return self._thread.call(lambda: self._inner.deny(intent, who=who, why=why))
 
-    def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Settle an open effect as cancelled; an attempt that runs is stopped."""
         return self._thread.call(lambda: self._inner.cancel(intent, who=who, why=why))
 
-    def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Request an effect again that failed for good, or make the next attempt of an open one due now.
 
         A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
@@ -349,7 +392,7 @@ class SyncWorld(Facade[WorldHandle]):
         why: str,
         code: str = "",
         text: str = "",
-    ) -> Applied:
+    ) -> Applied[Any]:
         """Settle an open effect by hand; the receipt says who gave it and why.
 
         `value` is what the effect would have given, where the status is ok: an object of the receipt's class,
@@ -377,16 +420,16 @@ class SyncWorld(Facade[WorldHandle]):
         """The next times at which a schedule is due, from now or from an aware time on."""
         return self._thread.call(lambda: self._inner.preview_schedule(name, count, after=after))
 
-    def pause_schedule(self, name: str, *, who: str, why: str) -> Applied:
+    def pause_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
         """Send nothing by a schedule until it is resumed."""
         return self._thread.call(lambda: self._inner.pause_schedule(name, who=who, why=why))
 
-    def resume_schedule(self, name: str, *, who: str, why: str) -> Applied:
+    def resume_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
         """Let a paused schedule go on from its next due time; what it missed is not made up for."""
         return self._thread.call(lambda: self._inner.resume_schedule(name, who=who, why=why))
 
 
-class SyncCell(Facade[CellHandle]):
+class SyncCell(Facade[CellHandle[S]], Generic[S]):
     """One cell of a world, by module and key.
 
     The synchronous form of `cellule.host.ingress.handles.CellHandle`.
@@ -404,15 +447,15 @@ class SyncCell(Facade[CellHandle]):
         """See `CellHandle.key`."""
         return self._inner.key
 
-    def view(self, *, at: int | datetime | None = None) -> CellView | None:
+    def view(self, *, at: int | datetime | None = None) -> CellView[S] | None:
         """The cell now, or as of a height or an aware time; None where there is none."""
         return self._thread.call(lambda: self._inner.view(at=at))
 
-    def state(self, *, at: int | datetime | None = None) -> Any:
+    def state(self, *, at: int | datetime | None = None) -> S | None:
         """The cell's state now, or as of a height or an aware time; None where there is none."""
         return self._thread.call(lambda: self._inner.state(at=at))
 
-    def history(self, *, limit: int = HISTORY_MAX) -> list[Version]:
+    def history(self, *, limit: int = HISTORY_MAX) -> list[Version[S]]:
         """The cell's steps, newest first."""
         return self._thread.call(lambda: self._inner.history(limit=limit))
 

@@ -57,9 +57,11 @@ from cellule.modules.python import ModuleOptions, Retention
 from cellule.modules.python import reducer as declare_reducer
 from cellule.modules.python.signature import shown_function
 from cellule.values.names import ModuleName, Name, check_not_reserved
+from cellule.values.records import RecordLike
 
 C = TypeVar("C", bound=type)
 P = TypeVar("P")
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FAILURES: Final = ("halt", "skip")
@@ -220,9 +222,9 @@ class App:
         return function
 
     def effect(
-        self, kind: str, *, params: type[P], receipt: type, timeout_s: float = most.TIMEOUT_S,
+        self, kind: str, *, params: type[P], receipt: type[R], timeout_s: float = most.TIMEOUT_S,
         attempts: int = most.ATTEMPTS, priority: int = most.PRIORITY, needs_grant: bool = False,
-    ) -> DeclaredEffect[P]:  # fmt: skip
+    ) -> DeclaredEffect[P, R]:  # fmt: skip
         """Declare an effect that an adapter elsewhere performs; calling the result makes a request."""
         limits = AdapterLimits(timeout_s, attempts, priority=priority, needs_grant=needs_grant)
         declared = DeclaredEffect(kind, params, receipt, limits)
@@ -231,7 +233,7 @@ class App:
         return declared
 
     def adapter(
-        self, kind: str | DeclaredEffect[Any], *, timeout_s: float = most.TIMEOUT_S,
+        self, kind: str | DeclaredEffect[Any, Any], *, timeout_s: float = most.TIMEOUT_S,
         attempts: int = most.ATTEMPTS, concurrency: int = most.CONCURRENCY, rate_per_s: float | None = None,
         priority: int = most.PRIORITY, backoff_s: float = most.BACKOFF_S,
         backoff_max_s: float = most.BACKOFF_MAX_S, needs_grant: bool = False,
@@ -280,7 +282,7 @@ class App:
         self._built.clear()
 
     def schedule(
-        self, name: str, *, event: object, cron: str | None = None, zone: str | None = None,
+        self, name: str, *, event: RecordLike, cron: str | None = None, zone: str | None = None,
         every: timedelta | None = None, start: datetime | None = None, key: object = None,
         catch_up: CatchUp = "once", limit: int | None = None, overlap: Overlap = "allow",
     ) -> None:  # fmt: skip

@@ -10,17 +10,22 @@ that come with Cellule are in `builtin`. Nothing here performs anything, and no 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from cellule.app.declarations import check_record, duration_ns, shown_value, time_ns
 from cellule.effects.adapter import Adapter, AdapterLimits, check_kind
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.modules.python import EffectForm, TimerFired, TimerSet
+from cellule.values.receipts import Receipt
 from cellule.values.requests import Request
 from cellule.values.schema.annotations import shown_type
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 P = TypeVar("P")
+R = TypeVar("R")
 
 _NANOSECONDS: Final = 10**9
 
@@ -45,15 +50,15 @@ class EffectLike(Protocol):
         """How it is performed."""
 
 
-class DeclaredEffect(Generic[P]):
+class DeclaredEffect(Generic[P, R]):
     """A declared effect; calling it makes a request."""
 
     __slots__ = ("kind", "limits", "params", "receipt")
 
-    def __init__(self, kind: str, params: type[P], receipt: type, limits: AdapterLimits) -> None:
+    def __init__(self, kind: str, params: type[P], receipt: type[R], limits: AdapterLimits) -> None:
         self.kind = check_kind(kind)
         self.params: type[P] = params
-        self.receipt = receipt
+        self.receipt: type[R] = receipt
         self.limits = limits
         check_record(params, f"the params of {kind}")
         check_record(receipt, f"the receipt of {kind}")
@@ -68,6 +73,10 @@ class DeclaredEffect(Generic[P]):
             )  # fmt: skip
         return Request(self.kind, params, slot, key)
 
+    def is_receipt(self, event: object) -> TypeIs[Receipt[R]]:
+        """Whether an event is a receipt of this effect; `event.value` is then of its class, or None."""
+        return isinstance(event, Receipt) and event.kind == self.kind
+
     def __repr__(self) -> str:
         return f"<effect {self.kind}>"
 
@@ -77,7 +86,7 @@ class Timer:
 
     __slots__ = ()
 
-    kind: Final = TIMER_SET
+    kind: str = TIMER_SET
     params: type = TimerSet
     receipt: type = TimerFired
     limits: AdapterLimits = AdapterLimits(attempts=1)

@@ -57,7 +57,7 @@ class EffectDeclarations:
         self.policies = Policies()
         self.schedules: dict[str, DeclaredSchedule] = {}
 
-    def add_effect(self, declared: DeclaredEffect[Any]) -> None:
+    def add_effect(self, declared: DeclaredEffect[Any, Any]) -> None:
         """Declare an effect; its kind may be declared once, beside the adapter that performs it."""
         _check_not_timer(declared.kind)
         known = self.effects.get(declared.kind)

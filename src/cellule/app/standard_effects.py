@@ -13,18 +13,18 @@ from cellule.app.effects import DeclaredEffect, EffectLike, timer
 from cellule.effects.kinds import STANDARD
 
 if TYPE_CHECKING:
-    from cellule.effects.blob.types import BlobGet, BlobPut
-    from cellule.effects.http.params import HttpRequest
-    from cellule.effects.llm.types import LlmGenerate
-    from cellule.effects.process.types import ProcessRun
-    from cellule.effects.publish.types import EventPublish
+    from cellule.effects.blob.types import BlobContent, BlobGet, BlobPut, BlobStored
+    from cellule.effects.http.params import HttpRequest, HttpResponse
+    from cellule.effects.llm.types import LlmGenerate, LlmGenerated
+    from cellule.effects.process.types import ProcessEnded, ProcessRun
+    from cellule.effects.publish.types import EventPublish, EventPublished
 
-    http: DeclaredEffect[HttpRequest]
-    blob_put: DeclaredEffect[BlobPut]
-    blob_get: DeclaredEffect[BlobGet]
-    llm: DeclaredEffect[LlmGenerate]
-    process: DeclaredEffect[ProcessRun]
-    publish: DeclaredEffect[EventPublish]
+    http: DeclaredEffect[HttpRequest, HttpResponse]
+    blob_put: DeclaredEffect[BlobPut, BlobStored]
+    blob_get: DeclaredEffect[BlobGet, BlobContent]
+    llm: DeclaredEffect[LlmGenerate, LlmGenerated]
+    process: DeclaredEffect[ProcessRun, ProcessEnded]
+    publish: DeclaredEffect[EventPublish, EventPublished]
 
 
 _BY_KIND: Final = {home.kind: name for name, home in STANDARD.items()}

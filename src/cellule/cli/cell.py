@@ -20,7 +20,8 @@ from cellule.cli.output import facts
 from cellule.cli.session import Session, cell_of, in_session, renderer_of, until_interrupted
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
-from cellule.host.ingress.handles import CellHandle, CellView, WorldHandle
+from cellule.host.ingress.handles import CellHandle, WorldHandle
+from cellule.host.ingress.outcomes import CellView
 from cellule.host.limits import HISTORY_MAX
 from cellule.host.own.directory import suggestion
 from cellule.host.read.cell_list import PAGE_MAX, START, list_world
@@ -178,7 +179,7 @@ async def migrate(
     await _control(session, "cell.migrate", module, key, why, timeout_s)
 
 
-def _steps_of(cell: CellHandle) -> Callable[[int, Record], bool]:
+def _steps_of(cell: CellHandle[Any]) -> Callable[[int, Record], bool]:
     def is_step(_height: int, record: Record) -> bool:
         return isinstance(record, StepRecord) and (record.module, record.key) == (cell.module, cell.key)
 
@@ -208,7 +209,7 @@ async def _control(
         await perform_on(session, world, verb, why, timeout_s, **arguments)
 
 
-async def _cell(world: WorldHandle, renderer: RecordRenderer, module: str, key: str) -> CellHandle:
+async def _cell(world: WorldHandle, renderer: RecordRenderer, module: str, key: str) -> CellHandle[Any]:
     base, stored = cell_of(await renderer.manifest(), module, key)
     return CellHandle(world, base, stored)
 
@@ -229,7 +230,7 @@ async def _height(world: WorldHandle, renderer: RecordRenderer, at: str) -> int:
     return await world.follower.journal.height_at(moment)
 
 
-async def _view_json(renderer: RecordRenderer, cell: CellHandle, view: CellView) -> dict[str, Any]:
+async def _view_json(renderer: RecordRenderer, cell: CellHandle[Any], view: CellView[Any]) -> dict[str, Any]:
     return {
         "module": cell.module, "key": await renderer.key(cell.module, cell.key), "version": view.version,
         "born": view.born, "era": view.era, "status": view.status, "reason": view.reason,
@@ -239,7 +240,7 @@ async def _view_json(renderer: RecordRenderer, cell: CellHandle, view: CellView)
 
 
 async def _no_cell(
-    world: WorldHandle, renderer: RecordRenderer, cell: CellHandle, height: int | None
+    world: WorldHandle, renderer: RecordRenderer, cell: CellHandle[Any], height: int | None
 ) -> Rejected:
     """There is no such cell: name those with keys like it."""
     name = await renderer.key(cell.module, cell.key)

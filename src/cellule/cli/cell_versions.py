@@ -12,7 +12,7 @@ from cellule.host.read.reader import Version
 from cellule.values.schema.text_forms import time_text
 
 
-def history_json(versions: Sequence[Version]) -> list[dict[str, Any]]:
+def history_json(versions: Sequence[Version[Any]]) -> list[dict[str, Any]]:
     """Versions, newest first; a step that failed changed nothing and has no state."""
     found: list[dict[str, Any]] = []
     state: Any = None

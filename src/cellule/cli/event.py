@@ -14,7 +14,8 @@ from cellule.cli.output import compact
 from cellule.cli.session import Session, in_session, renderer_of, within
 from cellule.errors import Rejected
 from cellule.host.inbox.sends import Wait
-from cellule.host.ingress.handles import Applied, WorldHandle
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.ingress.outcomes import Applied
 from cellule.host.read.record_view import id_text, key_of_text
 from cellule.kernel.journal.codes import Status
 from cellule.sources import SystemClock, SystemEntropy, uuid7
@@ -77,7 +78,7 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no JSON number")
 
 
-async def _tell(session: Session, world: WorldHandle, applied: Applied, wait: Wait) -> None:
+async def _tell(session: Session, world: WorldHandle, applied: Applied[Any], wait: Wait) -> None:
     renderer = renderer_of(world)
     steps = [
         {

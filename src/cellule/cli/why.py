@@ -75,7 +75,7 @@ async def _height(session: Session, world: WorldHandle, renderer: RecordRenderer
     if not at or not version.isdigit():
         name, version = what, ""
     base, key = _named(await renderer.manifest(), name)
-    cell = CellHandle(world, base, key)
+    cell: CellHandle[Any] = CellHandle(world, base, key)
     versions = await cell.history()
     for each in versions:
         if not version or (each.version == int(version) and each.status == "ok"):

@@ -14,14 +14,18 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, overload, runtime_checkable
 
 from cellule.effects import limits as most
 from cellule.effects.attempt import Attempt, Blobs
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.signature import read_signature
 from cellule.errors import Rejected
+from cellule.values.receipts import Receipt
 from cellule.values.requests import Request
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 __all__ = [
     "Adapter", "AdapterLimits", "Adapters", "Attempt", "Blobs", "Failed", "FunctionAdapter", "Retry",
@@ -110,6 +114,10 @@ class FunctionAdapter(Generic[P, R]):
                 " step; only the node performs it.",
             )  # fmt: skip
         return Request(self.kind, params, slot, key)
+
+    def is_receipt(self, event: object) -> TypeIs[Receipt[R]]:
+        """Whether an event is a receipt of this effect; `event.value` is then of its class, or None."""
+        return isinstance(event, Receipt) and event.kind == self.kind
 
     async def perform(self, params: P, attempt: Attempt) -> R:
         """Call the function once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from cellule.errors import Parked, StepFailed, VersionConflict
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cellule.testing.chronicle import Chronicle
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 SentStatus = Literal["applied", "failed", "conflict", "parked", "waiting"]
 CellStatus = Literal["absent", "waiting", "queued", "halted", "needs migration", "needs code"]
@@ -42,11 +43,11 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class Version(Generic[S]):
     """One step of a cell's history; `state` is None where the step deleted the cell."""
 
     version: int
-    state: Any
+    state: S | None
     event: Any
     reply: Any
     ann: Any
@@ -151,7 +152,7 @@ class Sent:
         return list({step.cell: step for step in self._chronicle.journal.steps_of(self.height)}.values())
 
 
-class Cell:
+class Cell(Generic[S]):
     """One cell: `state`, `version`, `status`, `history()`."""
 
     def __init__(self, chronicle: Chronicle, base: str, key: bytes) -> None:
@@ -174,12 +175,13 @@ class Cell:
         return entry is not None and entry.state is not None
 
     @property
-    def state(self) -> Any:
+    def state(self) -> S | None:
         """Its state, or None."""
         entry = self._entry()
         if entry is None or not isinstance(entry.state, bytes):
             return None
-        return self._chronicle.state(self._base, entry.era, entry.state)
+        state: S = self._chronicle.state(self._base, entry.era, entry.state)
+        return state
 
     @property
     def version(self) -> int:
@@ -217,7 +219,7 @@ class Cell:
         waiting: Sequence[Any] = () if entry is None else entry.get("queue", ())
         return Events(self._chronicle.event(message.height) for message in waiting)
 
-    def history(self) -> list[Version]:
+    def history(self) -> list[Version[S]]:
         """Every step that changed it, oldest first."""
         past = self._chronicle
         return [

@@ -13,9 +13,9 @@ Whatever it tells is read from the journal. Steps run under the determinism guar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from cellule.app import App, Built
 from cellule.app.builder import revise
@@ -33,8 +33,10 @@ from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
 from cellule.testing.memory_host import MemoryHost
 from cellule.testing.recordings import Recording
 from cellule.values.link import Link
+from cellule.values.records import RecordLike, StepOf
 
-Reducer = Callable[..., Any] | str
+Reducer = StepOf[Any] | str
+S = TypeVar("S")
 
 ANSWERS_MAX = 10_000
 
@@ -79,7 +81,7 @@ class World:
     # Work
 
     def send(
-        self, event: object, *, key: Any = None, id: Any = None, expected_version: int | None = None,
+        self, event: RecordLike, *, key: Any = None, id: Any = None, expected_version: int | None = None,
         settle: bool = True,
     ) -> Sent:  # fmt: skip
         """Send an event, and let the world work until it rests.
@@ -93,7 +95,7 @@ class World:
             self.settle()
         return sent
 
-    def send_many(self, events: Iterable[object], *, settle: bool = True) -> list[Sent]:
+    def send_many(self, events: Iterable[RecordLike], *, settle: bool = True) -> list[Sent]:
         """Send events together: in one beat, or as few as take them."""
         answers = self._admit([self.item(event) for event in events])
         if settle:
@@ -223,13 +225,29 @@ class World:
 
     # Looking
 
-    def cell(self, reducer: Reducer, key: Any = None) -> Cell:
+    @overload
+    def cell(self, reducer: StepOf[S], key: Any = None) -> Cell[S]: ...
+
+    @overload
+    def cell(self, reducer: str, key: Any = None) -> Cell[Any]: ...
+
+    def cell(self, reducer: Reducer, key: Any = None) -> Cell[Any]:
         """The cell of a reducer that has this key; a reducer without keys has one cell."""
         return Cell(self.chronicle, self.built.base(reducer), self.built.key_bytes(reducer, key))
 
+    @overload
+    def cells(
+        self, reducer: StepOf[S], *, prefix: str | bytes | None = None, start: Any = None, end: Any = None
+    ) -> list[Cell[S]]: ...
+
+    @overload
+    def cells(
+        self, reducer: str, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None
+    ) -> list[Cell[Any]]: ...
+
     def cells(
         self, reducer: Reducer, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None
-    ) -> list[Cell]:
+    ) -> list[Cell[Any]]:
         """The cells of a reducer that have a state, in the order of their keys.
 
         `prefix` is of text or bytes, as the keys are; `start` is the first key, `end` the first beyond.
@@ -237,6 +255,12 @@ class World:
         base = self.built.base(reducer)
         begin, until = KeyRange(prefix, start, end).of(AppCodecs(self.built), base)
         return list(self._existing(base, begin, until))
+
+    @overload
+    def state(self, reducer: StepOf[S], key: Any = None) -> S | None: ...
+
+    @overload
+    def state(self, reducer: str, key: Any = None) -> Any: ...
 
     def state(self, reducer: Reducer, key: Any = None) -> Any:
         """The state of a cell, or None."""
@@ -307,7 +331,7 @@ class World:
             found["key"] = self.built.key_bytes(reducer, key)
         return found
 
-    def _existing(self, base: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[Cell]:
+    def _existing(self, base: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[Cell[Any]]:
         for key, entry in self.host.cells(base, begin, end):
             if entry.state is not None:
                 yield Cell(self.chronicle, base, key)

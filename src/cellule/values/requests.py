@@ -7,13 +7,13 @@ decided in the beat.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
     """A request for an effect: what kind, with which parameters (a record or plain values)."""
 
     kind: str
-    params: object = None
+    params: Any = None
     cap_slot: str | None = None
     idempotency_key: str | None = None

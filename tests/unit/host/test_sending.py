@@ -215,3 +215,14 @@ async def test_a_cascade_is_applied_beat_by_beat_and_order_holds_per_sender(node
         total = sum(state.count for state in counts if state)
     assert (await world.head()).beat >= 200
     assert last.height > 0
+
+
+@in_virtual_time
+async def test_a_reply_is_of_the_class_that_the_sender_asks_for(node, tally):
+    world = await node.world("w")
+    applied = await world.send(tally.Add("a", 3), reply=int)
+    assert applied.reply == 3
+    with pytest.raises(Rejected, match=r"int, not str\. The event was applied") as caught:
+        await world.send(tally.Add("a", 4), reply=str)
+    assert caught.value.code == "host.reply_type"
+    assert (await world.send(tally.Add("a", 5), reply=int)).reply == 12

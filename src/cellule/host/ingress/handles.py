@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from cellule.errors import CelluleError, Gone, Rejected
 from cellule.host.codecs import WorldCodecs, readable
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
+from cellule.host.ingress.outcomes import Applied, CellView, check_reply_type
 from cellule.host.ingress.remote import Remote, check_reply
 from cellule.host.ingress.world_effects import WorldEffects
 from cellule.host.journal import Head, Progress
@@ -38,33 +38,10 @@ from cellule.kernel.state.wait_reasons import reason_of
 from cellule.store import keys
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
+from cellule.values.records import EventLike, StepOf
 
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """The outcome of an event: where it stands in the journal, and what its cells made of it."""
-
-    height: int
-    id: str | bytes | UUID | None
-    duplicate: bool
-    steps: tuple[Stepped, ...]
-    reply: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class CellView:
-    """A cell as of one height."""
-
-    state: Any
-    version: int
-    born: int
-    era: int
-    active_ns: int
-    height: int
-    status: str
-    reason: str
-    queue: int
-    size: int  # bytes of the state; of a log, all of it
+S = TypeVar("S")
+R = TypeVar("R")
 
 
 class WorldHandle:
@@ -96,11 +73,37 @@ class WorldHandle:
 
     # Sending
 
+    @overload
     async def send(
-        self, event: Any, *, id: str | bytes | UUID | None = None, key: Any = None,
+        self, event: EventLike, *, reply: type[R], id: str | bytes | UUID | None = None, key: Any = None,
+        expected_version: int | None = None, correlation: str | None = None,
+    ) -> Applied[R]: ...  # fmt: skip
+
+    @overload
+    async def send(
+        self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
         expected_version: int | None = None, correlation: str | None = None, wait: Wait = "applied",
-    ) -> Applied:  # fmt: skip
-        """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`."""
+        reply: type[Any] | None = None,
+    ) -> Applied[Any]: ...  # fmt: skip
+
+    async def send(
+        self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
+        expected_version: int | None = None, correlation: str | None = None, wait: Wait = "applied",
+        reply: type[Any] | None = None,
+    ) -> Applied[Any]:  # fmt: skip
+        """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`.
+
+        `reply=Balance` waits for a reply of that class: `applied.reply` has its type.
+        """
+        if reply is None:
+            return await self._send(event, id, key, expected_version, correlation, wait)
+        applied = await self._send(event, id, key, expected_version, correlation, "reply")
+        return check_reply_type(applied, reply)
+
+    async def _send(
+        self, event: EventLike, id: str | bytes | UUID | None, key: Any, expected_version: int | None,
+        correlation: str | None, wait: Wait,
+    ) -> Applied[Any]:  # fmt: skip
         _check_wait(wait)
         if not self._node.is_owner:
             return await self._send_remote(self._item(event, id, key, expected_version, correlation), wait)
@@ -116,7 +119,7 @@ class WorldHandle:
         return self._applied(sent.height, id, sent.steps, duplicate=sent.duplicate)
 
     async def send_nowait(
-        self, event: Any, *, id: str | bytes | UUID | None = None, key: Any = None,
+        self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
         expected_version: int | None = None, correlation: str | None = None,
     ) -> Sent:  # fmt: skip
         """Hand one event over without waiting; `await sent.wait()` for its outcome.
@@ -129,7 +132,7 @@ class WorldHandle:
             await self._hand_over(sent)
         return sent
 
-    async def send_many(self, events: Iterable[Any], *, wait: Wait = "applied") -> list[Sent]:
+    async def send_many(self, events: Iterable[EventLike], *, wait: Wait = "applied") -> list[Sent]:
         """Send many events and wait for all; each handle keeps what became of its event.
 
         Events are handed over in slices of a thousand; one that cannot be encoded raises, and nothing from
@@ -147,11 +150,11 @@ class WorldHandle:
                     await sent.wait(wait)
         return sents
 
-    async def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied:
+    async def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied[Any]:
         """An operator's verb, journaled with who and why."""
-        return Applied(await self._controlled(verb, who=who, why=why, **arguments), None, False, ())
+        return Applied(await self._controlled(verb, who=who, why=why, **arguments), None, False, (), None)
 
-    async def wait_applied(self, id: str | bytes | UUID) -> Applied:
+    async def wait_applied(self, id: str | bytes | UUID) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
         height = await self._reader.find_event(id)
         return await self._outcome_of(height, id, duplicate=True)
@@ -162,7 +165,13 @@ class WorldHandle:
 
     # Reading
 
-    def cell(self, module: Any, key: Any = b"") -> CellHandle:
+    @overload
+    def cell(self, module: StepOf[S], key: Any = b"") -> CellHandle[S]: ...
+
+    @overload
+    def cell(self, module: str, key: Any = b"") -> CellHandle[Any]: ...
+
+    def cell(self, module: StepOf[Any] | str, key: Any = b"") -> CellHandle[Any]:
         """The handle of a cell, whether it exists or not."""
         base = self.types.module(module)
         return CellHandle(self, base, self.types.key(base, key))
@@ -242,25 +251,25 @@ class WorldHandle:
         """
         return await self._effects.find(intent, progress)
 
-    async def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    async def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Let a parked effect happen."""
-        return Applied(await self._effects.perform("effect.approve", intent, who, why), None, False, ())
+        return Applied(await self._effects.perform("effect.approve", intent, who, why), None, False, (), None)
 
-    async def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    async def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Refuse a parked effect: its cell gets a `denied` receipt."""
-        return Applied(await self._effects.perform("effect.deny", intent, who, why), None, False, ())
+        return Applied(await self._effects.perform("effect.deny", intent, who, why), None, False, (), None)
 
-    async def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    async def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Settle an open effect as cancelled; an attempt that runs is stopped."""
-        return Applied(await self._effects.perform("effect.cancel", intent, who, why), None, False, ())
+        return Applied(await self._effects.perform("effect.cancel", intent, who, why), None, False, (), None)
 
-    async def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied:
+    async def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
         """Request an effect again that failed for good, or make the next attempt of an open one due now.
 
         A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
         changes nothing in the world and is not journaled: the height is 0 then.
         """
-        return Applied(await self._effects.retry(intent, who, why), None, False, ())
+        return Applied(await self._effects.retry(intent, who, why), None, False, (), None)
 
     async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[Letter]:
         """Messages and effects that were given up, oldest first."""
@@ -269,14 +278,14 @@ class WorldHandle:
     async def inject_receipt(
         self, intent: EffectRef, status: str = "ok", value: Any = None, *, who: str, why: str,
         code: str = "", text: str = "",
-    ) -> Applied:  # fmt: skip
+    ) -> Applied[Any]:  # fmt: skip
         """Settle an open effect by hand; the receipt says who gave it and why.
 
         `value` is what the effect would have given, where the status is ok: an object of the receipt's class,
         or JSON data. The height is that of the receipt.
         """
         height = await self._effects.inject(intent, status, value, code, text, who, why)
-        return Applied(height, None, False, ())
+        return Applied(height, None, False, (), None)
 
     async def notes(self, intent: EffectRef) -> AsyncIterator[object]:
         """The progress notes of an open effect, until it is settled; only in the process that performs it."""
@@ -300,17 +309,17 @@ class WorldHandle:
         after_ns = self._node.clock.now_ns() if after is None else nanoseconds_of(after)
         return await preview_schedule(self._reader, name, count, after_ns)
 
-    async def pause_schedule(self, name: str, *, who: str, why: str) -> Applied:
+    async def pause_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
         """Send nothing by a schedule until it is resumed."""
         return await self._control_schedule("schedule.pause", name, who, why)
 
-    async def resume_schedule(self, name: str, *, who: str, why: str) -> Applied:
+    async def resume_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
         """Let a paused schedule go on from its next due time; what it missed is not made up for."""
         return await self._control_schedule("schedule.resume", name, who, why)
 
     # Inside
 
-    async def _control_schedule(self, verb: Verb, name: str, who: str, why: str) -> Applied:
+    async def _control_schedule(self, verb: Verb, name: str, who: str, why: str) -> Applied[Any]:
         check_schedule(await self._reader.manifest(), name)
         return await self.control(verb, who=who, why=why, name=name)
 
@@ -372,14 +381,16 @@ class WorldHandle:
             raise Rejected("host.no_key", "no module takes {schema} by a key", schema=schema)
         return self.types.key(keyed[0], key)
 
-    def _applied(self, height: int, given: Any, steps: tuple[Stepped, ...], *, duplicate: bool) -> Applied:
+    def _applied(
+        self, height: int, given: Any, steps: tuple[Stepped, ...], *, duplicate: bool
+    ) -> Applied[Any]:
         reply = None
         for step in steps:
             if step.reply is not None:
                 reply = self.types.reply(step.module, step.reply)
         return Applied(height, given, duplicate, steps, reply)
 
-    async def _outcome_of(self, height: int, given: Any, *, duplicate: bool = False) -> Applied:
+    async def _outcome_of(self, height: int, given: Any, *, duplicate: bool = False) -> Applied[Any]:
         """What the journal says became of the event at `height`; waits until every cell has stepped."""
         steps, parking = await self._reader.steps_of(height)
         check_steps(height, steps)
@@ -387,11 +398,11 @@ class WorldHandle:
             raise parked(height, *parking)
         return self._applied(height, given, tuple(steps), duplicate=duplicate)
 
-    async def _send_remote(self, item: EventItem, wait: Wait) -> Applied:
+    async def _send_remote(self, item: EventItem, wait: Wait) -> Applied[Any]:
         """Send through the inbox, and read the outcome from the journal."""
         height, duplicate = await self._remote.send(item, self.types.manifest, wait)
         if wait == "durable":
-            return Applied(0, item.id, False, ())
+            return Applied(0, item.id, False, (), None)
         return await self._outcome_of(height, item.id, duplicate=duplicate)
 
     async def _controlled(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> int:
@@ -405,7 +416,7 @@ class WorldHandle:
         return sent.height
 
 
-class CellHandle:
+class CellHandle(Generic[S]):
     """One cell of a world, by module and key."""
 
     def __init__(self, world: WorldHandle, base: str, key: bytes) -> None:
@@ -416,7 +427,7 @@ class CellHandle:
     def __repr__(self) -> str:
         return f"<cell {self.module} {readable(self.key)} of world {self._world.name}>"
 
-    async def view(self, *, at: int | datetime | None = None) -> CellView | None:
+    async def view(self, *, at: int | datetime | None = None) -> CellView[S] | None:
         """The cell now, or as of a height or an aware time; None where there is none."""
         if isinstance(at, datetime):
             at = await self._world.height_at(at)
@@ -435,16 +446,17 @@ class CellHandle:
             entry.get("status", "waiting"), reason, len(entry.get("queue", ())), entry.size,
         )  # fmt: skip
 
-    async def state(self, *, at: int | datetime | None = None) -> Any:
+    async def state(self, *, at: int | datetime | None = None) -> S | None:
         """The cell's state now, or as of a height or an aware time; None where there is none."""
         if isinstance(at, datetime):
             at = await self._world.height_at(at)
         found = await self._world._reader.cell(self.module, self.key, at)  # noqa: SLF001
         if found is None or found[2] is None:
             return None
-        return self._world.types.state(self.module, found[1], found[2])
+        state: S = self._world.types.state(self.module, found[1], found[2])
+        return state
 
-    async def history(self, *, limit: int = HISTORY_MAX) -> list[Version]:
+    async def history(self, *, limit: int = HISTORY_MAX) -> list[Version[S]]:
         """The cell's steps, newest first."""
         return await self._world._reader.history(self.module, self.key, limit, self._world.types)  # noqa: SLF001
 

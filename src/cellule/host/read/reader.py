@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cellule.errors import Fenced, OutcomeUnknown, Rejected, Unavailable
 from cellule.host.cas_fetch import fetch_nodes
@@ -52,7 +52,7 @@ Parking = tuple[str, bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class Version(Generic[T]):
     """One step in a cell's history."""
 
     height: int
@@ -61,7 +61,7 @@ class Version:
     schema: str
     cause: int
     now_ns: int
-    state: Any
+    state: T | None
     error: str
 
 
@@ -122,12 +122,12 @@ class Reader:
         found: Entry | None = answer
         return found
 
-    async def history(self, base: str, key: bytes, limit: int, types: WorldCodecs) -> list[Version]:
+    async def history(self, base: str, key: bytes, limit: int, types: WorldCodecs) -> list[Version[Any]]:
         """A cell's steps, newest first, following the chain of its current incarnation."""
         entry = await self._entry(base, key)
         height = 0 if entry is None else entry.last
         head = await read_head(self._node.engine, self._info)
-        found: list[Version] = []
+        found: list[Version[Any]] = []
         while height and len(found) < limit:
             frame = await self.journal.frame(height, head)
             step = frame.expect(height, StepRecord)
@@ -137,7 +137,7 @@ class Reader:
 
     async def _version(
         self, frame: Frame, height: int, step: StepRecord, types: WorldCodecs, head: Head
-    ) -> Version:
+    ) -> Version[Any]:
         state = None
         if step.state is not None and step.status == OK:
             manifest = await self.manifest(step.era)

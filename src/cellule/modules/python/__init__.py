@@ -29,12 +29,12 @@ from cellule.modules.python.step import Effect, Keyed, Step
 from cellule.modules.python.system import (
     CascadeStopped,
     EffectReceiptRejected,
-    Receipt,
     StepFailed,
     TimerFired,
     TimerSet,
     WorldStarted,
 )
+from cellule.values.receipts import Receipt
 
 __all__ = [
     "TIMER",

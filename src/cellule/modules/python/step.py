@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from cellule.values.records import RecordLike
 from cellule.values.requests import Request
 
 S = TypeVar("S")
@@ -31,7 +32,7 @@ class Step(_Stated[S], Generic[S], kw_only=True):
     kept with the record of the step; `effects` are requests to the outside.
     """
 
-    emit: Sequence[object] = ()
+    emit: Sequence[RecordLike | Keyed] = ()
     reply: object = None
     ann: object = None
     effects: Sequence[Request] = ()
@@ -41,7 +42,7 @@ class Step(_Stated[S], Generic[S], kw_only=True):
     def delete(
         cls,
         *,
-        emit: Sequence[object] = (),
+        emit: Sequence[RecordLike | Keyed] = (),
         reply: object = None,
         ann: object = None,
         effects: Sequence[Request] = (),
@@ -53,7 +54,7 @@ class Step(_Stated[S], Generic[S], kw_only=True):
 class Keyed(NamedTuple):
     """An event to emit with an explicit key, where the route cannot take it from the event."""
 
-    event: object
+    event: RecordLike
     key: object
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from cellule.kernel.manifest.system import (
     TIMER_SET_PARAMS,
     WORLD_STARTED,
 )
+from cellule.values.receipts import Receipt
 from cellule.values.schema.scalars import EPOCH
 from cellule.values.schema.shape import DurationNs, TimeNs
 
@@ -90,32 +91,8 @@ SYSTEM_NAMES: Final = {
     EffectReceiptRejected: EFFECT_RECEIPT_REJECTED,
 }
 
-T = TypeVar("T")
-
-Status = Literal["ok", "failed", "timeout", "cancelled", "denied", "abandoned"]
-
 DELIVERED: Final = (TimerFired, EffectReceiptRejected)
 """Events of Cellule that go to the cell that asked, as receipts do."""
-
-
-class Receipt(msgspec.Struct, Generic[T], frozen=True):
-    """What came of an effect: `value` if its status is ok, else `code` and `text` say why not.
-
-    `key` is the idempotency key that the step gave.
-    """
-
-    intent_id: str
-    kind: str
-    status: Status
-    value: T | None = None
-    code: str | None = None
-    text: str | None = None
-    key: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether it was performed."""
-        return self.status == "ok"
 
 
 def is_receipt(event: Any) -> bool:

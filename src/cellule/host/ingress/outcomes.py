@@ -1,0 +1,51 @@
+"""What handles answer: the outcome of an event, and a cell as of one height."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from cellule.errors import Rejected
+from cellule.kernel.items import Stepped
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[R]):
+    """The outcome of an event: where it stands in the journal, and what its cells made of it."""
+
+    height: int
+    id: str | bytes | UUID | None
+    duplicate: bool
+    steps: tuple[Stepped, ...]
+    reply: R
+
+
+@dataclass(frozen=True, slots=True)
+class CellView(Generic[S]):
+    """A cell as of one height."""
+
+    state: S | None
+    version: int
+    born: int
+    era: int
+    active_ns: int
+    height: int
+    status: str
+    reason: str
+    queue: int
+    size: int  # bytes of the state; of a log, all of it
+
+
+def check_reply_type(applied: Applied[Any], wanted: type[R]) -> Applied[R]:
+    """Refuse a reply of another class than the caller asked for; the event is applied all the same."""
+    if not isinstance(applied.reply, wanted):
+        raise Rejected(
+            "host.reply_type", "the reply is of type {found}, not {wanted}. The event was applied.",
+            found=type(applied.reply).__name__, wanted=getattr(wanted, "__name__", repr(wanted)),
+            hint="Ask for the class that stands in `@app.reducer(reply=...)`.",
+        )  # fmt: skip
+    return applied
