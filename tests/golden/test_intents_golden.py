@@ -118,7 +118,7 @@ def written() -> dict[str, object]:
         "digest": intent_digest(
             bytes(16), "bank/Order", b"o1", 3, 5, 0, "bank.charge", encode({"amount": 1})
         ).hex(),
-        "key": idempotency_hash("bank.charge", "k").hex(),
+        "key": idempotency_hash("bank/Order", "bank.charge", "k").hex(),
     }
 
 

@@ -6,8 +6,8 @@ The audit reads each frame and the beat that wrote it, keeps its own small accou
     each intent is decided once, settled once, and settled in the frame that deletes its cell
     a receipt is stepped at most once, by the incarnation that asked
     an intent leaves at most once, only when it is allowed, and never after it was settled
-    one idempotency key is with the outside at most once at a time, and once in all within the window, but
-    for people who try a failed one again
+    one idempotency key of a module and kind is with the outside at most once at a time, and once in all
+    within the window, but for people who try a failed one again; it stands for the same params all that time
     a grant's budget is never exceeded; a timer fires in the first beat after it is due
 
 It shares no code with the ledger; `compare` then holds the account against the ledger.
@@ -35,6 +35,8 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.journal.table import kind_name
 
 Cell = tuple[str, bytes]
+Name = tuple[str, str, str | None]
+"""What an idempotency key is unique for: module, kind, and the key itself."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,11 @@ class Account:
     status: str = "undecided"
     due_ns: int | None = None
     dispatched: int = 0
+
+    @property
+    def name(self) -> Name:
+        """What its idempotency key is unique for."""
+        return self.cell[0], self.kind, self.key
 
 
 @dataclass(slots=True)
@@ -73,8 +80,9 @@ class IntentAudit:
     receipts: dict[int, Told] = field(default_factory=dict)
     letters: set[int] = field(default_factory=set)
     paused: bool = False
-    _calls: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # times of calls, by kind and key
-    _retried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _asked: dict[int, tuple[Name, object]] = field(default_factory=dict)  # of each with a key, its params
+    _calls: dict[Name, list[int]] = field(default_factory=dict)  # times of calls
+    _retried: Counter[Name] = field(default_factory=Counter)
     _spent: Counter[tuple[str, int]] = field(default_factory=Counter)
     _names: list[str] = field(default_factory=list)
     _now_ns: int = 0
@@ -123,11 +131,15 @@ class IntentAudit:
         cell = (record.module, record.key)
         self.open[height] = Account(cause, cell, record.born, kind, named, self._now_ns)
         if named is not None and cause == self._retrying:
-            self._retried[kind, named] += 1
+            self._retried[record.module, kind, named] += 1
+        if named is not None:
+            self._asked[height] = ((record.module, kind, named), record.params)
 
     def _decision(self, _height: int, record: DecisionRecord) -> None:
         extras, intent = record.extras, self.open[record.cause]
         assert intent.status == "undecided" or (intent.status == "parked" and "control" in extras)
+        if "same" in extras:
+            assert self._asked[extras["same"]] == self._asked[record.cause], "the receipt of another request"
         due_ns = extras.get("due_ns")
         allowed = "open" if intent.kind != "timer.set" else "timer"
         intent.status = {
@@ -180,8 +192,8 @@ class IntentAudit:
         assert intent.status == "open", f"intent {height} leaves and is {intent.status}"
         intent.dispatched += 1
         assert intent.dispatched == 1, f"intent {height} leaves twice"
-        name = (intent.kind, key)
-        same = [h for h, each in self.open.items() if (each.kind, each.key) == name and each.dispatched]
+        name = (intent.cell[0], intent.kind, key)
+        same = [h for h, each in self.open.items() if each.name == name and each.dispatched]
         assert len(same) <= 1, f"intents {same} are out with the key {key}"
         calls = [at for at in self._calls.get(name, ()) if at + self.window_ns > intent.since_ns]
         assert len(calls) <= self._retried[name], f"the outside is asked once more for {name}"

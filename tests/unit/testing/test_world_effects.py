@@ -232,3 +232,66 @@ def test_simulation_finds_a_check_that_effects_break():
             seeds=range(20),
             live=True,
         )
+
+
+# Idempotency keys
+
+
+class Paid(msgspec.Struct, frozen=True):
+    order: str
+    cents: int
+
+
+class Watched(msgspec.Struct, frozen=True):
+    order: str
+    cents: int
+
+
+class Heard(msgspec.Struct, frozen=True):
+    status: str
+    code: str = ""
+    id: str = ""
+
+
+def make_payments() -> App:
+    """Two reducers that charge under one key; the policy lets only the cashier do so."""
+    app = App("pay")
+    app.event(key="order")(Paid)
+    app.event(key="order")(Watched)
+    charge = app.effect("pay.charge", params=Charge, receipt=Charged)
+    app.policy(rule(when="module.name != 'pay/cashier@1'", then="deny", reason="cashiers only"))
+
+    def cashier(_state: Heard | None, event: Paid | Receipt[Charged]) -> Step[Heard]:
+        if isinstance(event, Paid):
+            return Step(Heard("asked"), effects=[charge(Charge("", event.cents), key="k")])
+        return Step(Heard(event.status, event.code or "", event.value.id if event.value else ""))
+
+    def watcher(_state: Heard | None, event: Watched | Receipt[Charged]) -> Step[Heard]:
+        if isinstance(event, Watched):
+            return Step(Heard("asked"), effects=[charge(Charge("", event.cents), key="k")])
+        return Step(Heard(event.status, event.code or "", event.value.id if event.value else ""))
+
+    app.reducer(effects=[charge])(cashier)
+    app.reducer(effects=[charge])(watcher)
+    return app
+
+
+def test_a_key_leads_no_denied_module_to_the_receipt_of_another(make_world):
+    """Once a module that the policy denies got the other's receipt, with its value, by its key."""
+    world = make_world(make_payments(), live=True)
+    world.send(Paid("o1", 30))
+    world.complete(world.intents.of("pay.charge")[0], Charged("secret"))
+    world.send(Watched("o1", 30))
+    assert world.state("cashier", "o1") == Heard("ok", id="secret")
+    assert world.state("watcher", "o1") == Heard("denied", "kernel.policy_denied")
+
+
+def test_a_key_that_is_used_for_another_request_is_denied(make_world):
+    """Once 99,999 were reported as charged because 30 were."""
+    world = make_world(make_payments(), live=True)
+    world.send(Paid("o1", 30))
+    world.complete(world.intents.of("pay.charge")[0], Charged("c-1"))
+    world.send(Paid("o2", 99_999))
+    world.send(Paid("o3", 30))
+    assert world.state("cashier", "o2") == Heard("denied", "kernel.key_reused")
+    assert world.state("cashier", "o3") == Heard("ok", id="c-1")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.state.intent_book import Book
-from cellule.kernel.state.intent_id import idempotency_hash
+from cellule.kernel.state.intent_id import idempotency_hash, params_digest
 from cellule.kernel.state.rows import DENIED, OPEN, PARKED, TIMER, WAITING, KnownKey, OpenIntent, TimerRow
 
 Life = tuple[str, bytes, int]
@@ -92,7 +92,7 @@ def _schedules(book: Book, rows: BookRows) -> Iterator[str]:
 
 def _keys(rows: BookRows) -> Iterator[str]:
     """Every idempotency key knows intents that are there."""
-    for place, (height, _, receipt, waiters) in rows.keys.items():
+    for place, (height, _, receipt, waiters, params) in rows.keys.items():
         if receipt is not None:
             if waiters:
                 yield f"intent {waiters[0]} waits for a receipt that has come"
@@ -100,10 +100,14 @@ def _keys(rows: BookRows) -> Iterator[str]:
         first = rows.intents.get(height)
         if first is None or first.status == WAITING or _place(first) != place:
             yield f"intent {height} does not stand for its idempotency key"
+        elif params_digest(first.extras["params"]) != params:
+            yield f"intent {height} asks for something else than its idempotency key stands for"
         for waiter in waiters:
             other = rows.intents.get(waiter)
             if other is None or other.status != WAITING or _place(other) != place:
                 yield f"intent {waiter} does not wait for intent {height}"
+            elif params_digest(other.extras["params"]) != params:
+                yield f"intent {waiter} waits for the receipt of other params"
 
 
 def _keyed(rows: BookRows) -> Iterator[str]:
@@ -124,7 +128,7 @@ def _keyed(rows: BookRows) -> Iterator[str]:
 
 def _place(intent: OpenIntent) -> bytes | None:
     key = intent.extras.get("key")
-    return None if key is None else idempotency_hash(intent.kind, key)
+    return None if key is None else idempotency_hash(intent.module, intent.kind, key)
 
 
 def _ages(rows: BookRows) -> Iterator[str]:

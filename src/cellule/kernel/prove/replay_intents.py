@@ -40,7 +40,7 @@ from cellule.kernel.need import Need, fetch
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state import rows
 from cellule.kernel.state.cells import Slot
-from cellule.kernel.state.intent_id import intent_digest
+from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, params_digest
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, OpenIntent
 from cellule.values.envelope import value_of
@@ -159,12 +159,13 @@ class RecordedIntents:
             self._owed.add(intent.height)
         known = None
         if "key" in intent.extras:
-            known = yield from self._ledger.book.remembered(
-                intent.kind, intent.extras["key"], self._ledger.now_ns
-            )
+            place = idempotency_hash(intent.base, intent.kind, intent.extras["key"])
+            known = yield from self._ledger.book.remembered(place, self._ledger.now_ns)
         if verdict == SAME:
             if known is None or known.height != extras.get("same"):
                 raise Contradiction("no intent with its idempotency key stands for it")
+            if known.params != params_digest(intent.params):
+                raise Contradiction(f"intent {known.height} with its idempotency key asks for something else")
             if known.receipt is not None:
                 self._owed.add(intent.height)
         elif verdict != DENY and known is not None and known.receipt is None:

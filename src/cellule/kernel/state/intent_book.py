@@ -4,7 +4,7 @@ Part of the ledger, so changed by the same methods live and in replay. Nothing h
 manifest or decides; what was decided comes in as the fields of a record.
 
     open        height of the Intent record -> OpenIntent
-    keys        hash of kind and idempotency key -> KnownKey
+    keys        hash of module, kind and idempotency key -> KnownKey
     ages        (since_ns, height) -> the hash of that key: for forgetting
     counts      open intents of each module that adapters have; `over` are the modules at their limit
     spent       of each grant with a budget: the period, and how many intents it gave in it
@@ -23,7 +23,6 @@ from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import DEDUPE_WINDOW_NS, IDEMPOTENCY_FORGET_PER_ADD
 from cellule.kernel.need import Need, Nodes
-from cellule.kernel.state.intent_id import idempotency_hash
 from cellule.kernel.state.rows import (
     OPEN,
     PARKED,
@@ -110,38 +109,39 @@ class Book:
 
     # Idempotency keys
 
-    def remembered(self, kind: str, key: str, now_ns: int) -> Generator[Need, None, KnownKey | None]:
-        """What is known of an idempotency key, or None."""
-        found = yield from self.keys.get(idempotency_hash(kind, key))
+    def remembered(self, place: bytes, now_ns: int) -> Generator[Need, None, KnownKey | None]:
+        """What is known of an idempotency key (by its hash), or None."""
+        found = yield from self.keys.get(place)
         if found is None:
             return None
         is_old = found.receipt is not None and found.since_ns + DEDUPE_WINDOW_NS <= now_ns
         return None if is_old else found
 
-    def remember(self, kind: str, key: str, height: int, now_ns: int) -> Generator[Need, None, None]:
-        """An intent with an idempotency key was opened; keys that were settled long ago are forgotten."""
-        place = idempotency_hash(kind, key)
+    def remember(self, place: bytes, params: bytes, height: int, now_ns: int) -> Generator[Need, None, None]:
+        """An intent with an idempotency key was opened; keys that were settled long ago are forgotten.
+
+        `params` is the digest of what it asks for.
+        """
         old = yield from self.keys.get(place)
         if old is not None:
             self.ages.delete(pair_key(old.since_ns, old.height))
-        self.keys.put(place, KnownKey(height, now_ns, None, []))
+        self.keys.put(place, KnownKey(height, now_ns, None, [], params))
         self.ages.insert(pair_key(now_ns, height), place)
         yield from self._forget(now_ns)
 
-    def wait_for(self, kind: str, key: str, known: KnownKey, waiter: int) -> None:
+    def wait_for(self, place: bytes, known: KnownKey, waiter: int) -> None:
         """Another intent waits for the receipt of the first with its key."""
-        self.keys.put(idempotency_hash(kind, key), known._replace(waiters=[*known.waiters, waiter]))
+        self.keys.put(place, known._replace(waiters=[*known.waiters, waiter]))
 
-    def answered(self, kind: str, key: str, known: KnownKey, receipt: KnownReceipt) -> None:
+    def answered(self, place: bytes, known: KnownKey, receipt: KnownReceipt) -> None:
         """The first intent with this key got its receipt; nobody waits any more."""
-        place = idempotency_hash(kind, key)
         self.keys.put(place, known._replace(receipt=receipt, waiters=[]))
         self.ages.put(pair_key(known.since_ns, known.height), place)  # an open one may have lost its age
 
-    def no_longer_waits(self, kind: str, key: str, known: KnownKey, waiter: int) -> None:
+    def no_longer_waits(self, place: bytes, known: KnownKey, waiter: int) -> None:
         """A waiting intent was settled on its own."""
         waiters = [height for height in known.waiters if height != waiter]
-        self.keys.put(idempotency_hash(kind, key), known._replace(waiters=waiters))
+        self.keys.put(place, known._replace(waiters=waiters))
 
     def _forget(self, now_ns: int) -> Generator[Need, None, None]:
         if now_ns < DEDUPE_WINDOW_NS:

@@ -15,7 +15,7 @@ from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, NEXT_BEAT, PARK
 from cellule.kernel.need import Need
 from cellule.kernel.state import rows
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
-from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.intent_id import idempotency_hash, intent_text, params_digest
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.link import Link
@@ -84,13 +84,13 @@ def _arm(ledger: Ledger, what: str, base: str, key: bytes, height: int, due_ns: 
 def _keyed(
     ledger: Ledger, intent: Intent, verdict: int, kept: Mapping[str, Any]
 ) -> Generator[Need, None, None]:
-    book, key = ledger.book, kept["key"]
+    book, place = ledger.book, idempotency_hash(intent.base, intent.kind, kept["key"])
     if "same" in kept:
-        known = yield from book.remembered(intent.kind, key, ledger.now_ns)
+        known = yield from book.remembered(place, ledger.now_ns)
         if known is not None and known.receipt is None:
-            book.wait_for(intent.kind, key, known, intent.height)
+            book.wait_for(place, known, intent.height)
     elif verdict in (ALLOW, PARK):
-        yield from book.remember(intent.kind, key, intent.height, ledger.now_ns)
+        yield from book.remember(place, params_digest(intent.params), intent.height, ledger.now_ns)
 
 
 def approved(
@@ -140,18 +140,19 @@ def settled(
 def _answer_key(
     ledger: Ledger, height: int, intent: OpenIntent, outcome: Outcome
 ) -> Generator[Need, None, list[int]]:
-    kind, kept = intent.kind, intent.extras
+    kept = intent.extras
     if "key" not in kept or intent.status == rows.DENIED:
         return []
-    known = yield from ledger.book.remembered(kind, kept["key"], ledger.now_ns)
+    place = idempotency_hash(intent.module, intent.kind, kept["key"])
+    known = yield from ledger.book.remembered(place, ledger.now_ns)
     if known is None:
         return []
     if "same" in kept:
         if height in known.waiters:
-            ledger.book.no_longer_waits(kind, kept["key"], known, height)
+            ledger.book.no_longer_waits(place, known, height)
         return []
     if known.height != height:
         return []
     receipt = KnownReceipt(outcome.status, outcome.schema, outcome.stored)
-    ledger.book.answered(kind, kept["key"], known, receipt)
+    ledger.book.answered(place, known, receipt)
     return known.waiters

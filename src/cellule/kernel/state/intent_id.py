@@ -16,6 +16,8 @@ from typing import Any
 
 from cellule.values.cbor import encode, encode_flat
 from cellule.values.cid import Cid, cid_of
+from cellule.values.envelope import value_of
+from cellule.values.link import Link
 
 ID_BYTES = 32
 KEY_BYTES = 16
@@ -49,6 +51,13 @@ def parse_intent(text: str) -> bytes:
     return Cid.parse(text).digest
 
 
-def idempotency_hash(kind: str, key: str) -> bytes:
-    """How the world remembers an idempotency key of one kind."""
-    return sha256(encode([kind, key])).digest()[:KEY_BYTES]
+def idempotency_hash(base: str, kind: str, key: str) -> bytes:
+    """How the world remembers an idempotency key that a module gave for one kind."""
+    return sha256(encode([base, kind, key])).digest()[:KEY_BYTES]
+
+
+def params_digest(stored: Any) -> bytes:
+    """What tells the params of two requests with one idempotency key apart, from how a record stores them."""
+    params = value_of(stored)
+    digest = params.cid.digest if isinstance(params, Link) else sha256(params).digest()
+    return digest[:KEY_BYTES]

@@ -101,13 +101,15 @@ class KnownReceipt(NamedTuple):
 class KnownKey(NamedTuple):
     """What is remembered of an idempotency key, under its hash: the intent that stands for it, since when.
 
-    `receipt` is None while that intent is open; `waiters` are the heights of intents that wait for it.
+    `receipt` is None while that intent is open; `waiters` are the heights of intents that wait for it;
+    `params` is the digest of its params: the key stands for these alone.
     """
 
     height: int
     since_ns: int
     receipt: KnownReceipt | None
     waiters: list[int]
+    params: bytes
 
 
 class ScheduleRow(NamedTuple):
@@ -145,8 +147,8 @@ def unpack_intent(value: Any) -> OpenIntent:
 def unpack_key(value: Any) -> KnownKey:
     """The remembered idempotency key of a stored row."""
     _prove(is_remembered_key, value, "kernel.idempotency_damaged")
-    height, since_ns, receipt, waiters = value
-    return KnownKey(height, since_ns, None if receipt is None else KnownReceipt(*receipt), waiters)
+    height, since_ns, receipt, waiters, params = value
+    return KnownKey(height, since_ns, None if receipt is None else KnownReceipt(*receipt), waiters, params)
 
 
 def unpack_place(value: Any) -> bytes:

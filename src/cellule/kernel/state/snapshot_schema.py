@@ -164,12 +164,12 @@ def is_place(value: Any) -> bool:
 
 
 def is_remembered_key(value: Any) -> bool:
-    """Tell whether this is [height, since_ns, receipt, waiters]."""
-    if not isinstance(value, list) or len(value) != 4:
+    """Tell whether this is [height, since_ns, receipt, waiters, params]."""
+    if not isinstance(value, list) or len(value) != 5:
         return False
-    height, since_ns, receipt, waiters = value
+    height, since_ns, receipt, waiters, params = value
     return (
-        is_count(height) and is_count(since_ns) and is_heights(waiters)
+        is_count(height) and is_count(since_ns) and is_heights(waiters) and is_place(params)
         and (receipt is None or (
             isinstance(receipt, list) and len(receipt) == 3 and is_count(receipt[0])
             and type(receipt[1]) is str and is_held(receipt[2])

@@ -49,22 +49,28 @@ class Requester(NamedTuple):
     open_intents: int
 
 
-def rule(book: Book, era: Compiled, who: Requester, asked: EffectRequest, now_ns: int) -> Verdict:
-    """Decide a request."""
+def rule(
+    book: Book, era: Compiled, who: Requester, asked: EffectRequest, now_ns: int, *, repeats: bool = False
+) -> Verdict:
+    """Decide a request; one that `repeats` another asks nothing new of the outside, so nothing is counted."""
     extras: DecisionExtras = {}
     try:
-        _check_limits(book, who, asked)
+        if not repeats:
+            _check_limits(book, who, asked)
         grant = _granted(era, who.module, asked)
         is_looked_at = grant is not None or bool(era.policy())  # most requests are governed by neither
         params = plain(decode_trusted(asked.params)) if is_looked_at else None
         if grant is not None:
             extras["grant"] = grant.name
             _check_grant(grant, asked, params, now_ns)
-            if grant.budget is not None:
+            if grant.budget is not None and not repeats:
                 extras["period"] = _check_budget(book, grant, now_ns)
-        verdict = _judge(book, era, who, asked, params, grant, now_ns, extras)
+        verdict = _judge(era, who, asked, params, grant, now_ns, extras)
+        if verdict == PARK and not repeats and book.parked >= APPROVALS_OPEN_MAX:
+            raise _Refused("kernel.approvals_full", f"{book.parked} intents wait for approvals already")
     except _Refused as refusal:
         extras.pop("period", None)
+        extras.pop("due_ns", None)
         text = refusal.text if len(refusal.text) <= ERROR_TEXT_MAX else refusal.text[:ERROR_TEXT_MAX]
         return Verdict(DENY, {**extras, "code": refusal.code, "text": text})
     return Verdict(verdict, extras)
@@ -223,7 +229,7 @@ def _check_budget(book: Book, grant: Grant, now_ns: int) -> int:
 
 
 def _judge(
-    book: Book, era: Compiled, who: Requester, asked: EffectRequest, params: Any, grant: Grant | None,
+    era: Compiled, who: Requester, asked: EffectRequest, params: Any, grant: Grant | None,
     now_ns: int, extras: DecisionExtras,
 ) -> int:  # fmt: skip
     """What the policy says; fills in the rule, and when an approval ends."""
@@ -234,8 +240,6 @@ def _judge(
     reason = matched.reason if matched is not None else ""
     if then == "deny":
         raise _Refused("kernel.policy_denied", reason or f"the policy does not allow {asked.effect.kind}")
-    if book.parked >= APPROVALS_OPEN_MAX:
-        raise _Refused("kernel.approvals_full", f"{book.parked} intents wait for approvals already")
     if reason:
         extras["text"] = reason
     if matched is not None and matched.expires_ns is not None:

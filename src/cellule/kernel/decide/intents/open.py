@@ -16,13 +16,13 @@ from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import Requester, Verdict, rule
 from cellule.kernel.decide.requests import EffectRequest, Origin
 from cellule.kernel.journal.codes import ALLOW, DENY, NEXT_BEAT, SAME, Settled
-from cellule.kernel.journal.records import DecisionRecord, IntentExtras, IntentRecord
+from cellule.kernel.journal.records import DecisionExtras, DecisionRecord, IntentExtras, IntentRecord
 from cellule.kernel.limits import CELL_INTENTS_MAX, WAITERS_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
-from cellule.kernel.state.intent_id import intent_digest
-from cellule.kernel.state.rows import OPEN, WAITING, OpenIntent
+from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, params_digest
+from cellule.kernel.state.rows import OPEN, WAITING, KnownKey, OpenIntent
 from cellule.values.cbor import decode_trusted
 
 
@@ -42,9 +42,7 @@ def _open(
     ledger, base = context.ledger, slot.cells.base
     era = yield from context.eras.era(origin.era)
     who = Requester(era.manifest.modules[base], slot.key, len(ledger.intents_of(slot)))
-    ruling = yield from _same(context, who, asked)
-    if ruling is None:
-        ruling = rule(ledger.book, context.eras.current, who, asked, ledger.now_ns)
+    ruling = yield from _ruling(context, base, who, asked)
     extras: IntentExtras = {}
     if asked.key is not None:
         extras["key"] = asked.key
@@ -103,28 +101,48 @@ def decide(
         yield from _answer_same(context, slot, intent.height, opened, depth)
 
 
-def _same(
-    context: BeatContext, who: Requester, asked: EffectRequest
-) -> Generator[Need, None, Verdict | None]:
-    """The ruling for a request whose idempotency key was used before; None for a new one, or one too many."""
-    if asked.key is None:
-        return None
-    known = yield from context.ledger.book.remembered(asked.effect.kind, asked.key, context.ledger.now_ns)
-    if known is None or (known.receipt is None and who.open_intents >= CELL_INTENTS_MAX):
-        return None
+def _ruling(
+    context: BeatContext, base: str, who: Requester, asked: EffectRequest
+) -> Generator[Need, None, Verdict]:
+    """Decide a request: first whether it is allowed, then whether its idempotency key was used before."""
+    book, now_ns = context.ledger.book, context.ledger.now_ns
+    known = None
+    if asked.key is not None:
+        place = idempotency_hash(base, asked.effect.kind, asked.key)
+        known = yield from book.remembered(place, now_ns)
+    is_one_more = known is None or (known.receipt is None and who.open_intents >= CELL_INTENTS_MAX)
+    ruling = rule(book, context.eras.current, who, asked, now_ns, repeats=not is_one_more)
+    if known is None or ruling.verdict == DENY:
+        return ruling
+    return _same(asked, known, ruling)
+
+
+def _same(asked: EffectRequest, known: KnownKey, ruling: Verdict) -> Verdict:
+    """The ruling for an allowed request whose idempotency key was used before: nothing is asked again.
+
+    An approval is not needed either: what a person has to approve is asking the outside.
+    """
+    extras = ruling.extras
+    by: DecisionExtras = {}
+    if "rule" in extras:
+        by["rule"] = extras["rule"]
+    if "grant" in extras:
+        by["grant"] = extras["grant"]
+    if known.params != params_digest([asked.params]):
+        text = f"the idempotency key {asked.key!r} stands for intent {known.height}, which has other params"
+        return Verdict(DENY, {**by, "code": "kernel.key_reused", "text": text})
     if known.receipt is None and len(known.waiters) >= WAITERS_MAX:
         text = f"{len(known.waiters)} intents wait for the receipt of key {asked.key} already"
-        return Verdict(DENY, {"code": "kernel.waiters", "text": text})
-    return Verdict(SAME, {"same": known.height})
+        return Verdict(DENY, {**by, "code": "kernel.waiters", "text": text})
+    return Verdict(SAME, {**by, "same": known.height})
 
 
 def _answer_same(
     context: BeatContext, slot: Slot, height: int, intent: OpenIntent, depth: int
 ) -> Generator[Need, None, None]:
     """If the first intent with this key has its receipt, this one gets the same."""
-    known = yield from context.ledger.book.remembered(
-        intent.kind, intent.extras["key"], context.ledger.now_ns
-    )
+    place = idempotency_hash(intent.module, intent.kind, intent.extras["key"])
+    known = yield from context.ledger.book.remembered(place, context.ledger.now_ns)
     if known is not None and known.receipt is not None:
         extra = {"depth": depth + 1}
         yield from settling.repeat(context, slot, height, intent, known.receipt, NEXT_BEAT, extra)

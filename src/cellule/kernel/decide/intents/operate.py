@@ -22,7 +22,7 @@ from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
-from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.intent_id import idempotency_hash, intent_text
 from cellule.kernel.state.rows import OPEN, PARKED, OpenIntent
 
 Record = Callable[[], Admitted]
@@ -131,7 +131,7 @@ def _retry(context: BeatContext, item: ControlItem, record: Record) -> Generator
         )
     base, key, letter = row.module, row.key, row.letter
     asked = yield from _asked(context, base, key, letter["kind"], letter)
-    yield from _check_key(context, asked)
+    yield from _check_key(context, base, asked)
     slot = yield from context.slot(base, key)
     grant = yield from _grant(context, slot, asked)
     admitted = record()
@@ -144,10 +144,11 @@ def _retry(context: BeatContext, item: ControlItem, record: Record) -> Generator
     return admitted
 
 
-def _check_key(context: BeatContext, asked: EffectRequest) -> Generator[Need, None, None]:
-    """The outside is never asked twice at a time with one idempotency key."""
+def _check_key(context: BeatContext, base: str, asked: EffectRequest) -> Generator[Need, None, None]:
+    """A module never asks the outside twice at a time with one idempotency key."""
     assert asked.key is not None
-    known = yield from context.ledger.book.remembered(asked.effect.kind, asked.key, context.ledger.now_ns)
+    place = idempotency_hash(base, asked.effect.kind, asked.key)
+    known = yield from context.ledger.book.remembered(place, context.ledger.now_ns)
     if known is not None and known.receipt is None:
         raise Rejected(
             "kernel.key_open", "intent {height} with the same idempotency key {key!r} is open",

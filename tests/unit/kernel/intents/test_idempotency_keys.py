@@ -1,0 +1,166 @@
+"""An idempotency key stands for one request of one module: what it asks is decided first, then the key."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.errors import Corrupted
+from cellule.kernel.journal.codes import DENY, SAME
+from cellule.kernel.journal.records import DecisionRecord
+from cellule.kernel.need import drive
+from cellule.kernel.prove.check import check_snapshot
+from cellule.kernel.state.intent_id import idempotency_hash, params_digest
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
+from tests.support.kernel_bank import CHARGE, HOUR, PROGRAMS, SECOND, Bank, document
+from tests.support.kernel_world import KernelWorld
+
+POLICY = {"rules": [{"name": "orders only", "when": 'module.name != "bank/Order@1"', "then": "deny"}]}
+
+
+def decisions(bank):
+    return [record for record in bank.records() if isinstance(record, DecisionRecord)]
+
+
+def tell(bank, amount=1, *, order="c", key="k", slot=None):
+    return bank.ask((CHARGE, {"amount": amount}, slot, key), schema="bank/Tell@1", order=order)
+
+
+def test_a_module_that_is_denied_gets_no_receipt_of_another_by_its_key(make_bank):
+    """Once the key came first: the clerk, who may not charge, got the order's receipt with its value."""
+    bank = make_bank(clerk={}, policy=POLICY)
+    [opening] = bank.charge(key="k").opened
+    bank.receive(opening, value={"id": "secret"})
+    tell(bank)
+    bank.world.settle()
+    schema, event = bank.last("c", "bank/Clerk")
+    assert (schema, event["status"], event["code"]) == (
+        "effect.bank/charge@1",
+        "denied",
+        "kernel.policy_denied",
+    )
+    assert "value" not in event
+
+
+def test_a_cell_whose_grant_is_withdrawn_gets_no_receipt_of_the_time_before(make_bank, bank_document):
+    till = {"till": {"effects": [CHARGE]}}
+    bank = make_bank(order={"cap_slots": {"pay": "till"}}, capabilities=till)
+    [opening] = bank.charge(key="k", slot="pay").opened
+    bank.receive(opening)
+    ended = {"till": {"effects": [CHARGE], "expires_ns": 1}}
+    bank.world.deploy(bank_document(order={"cap_slots": {"pay": "till"}}, capabilities=ended))
+    bank.charge(key="k", slot="pay")
+    bank.world.settle()
+    assert bank.last()[1]["code"] == "kernel.grant_expired"
+
+
+def test_two_modules_may_use_one_key(make_bank):
+    bank = make_bank(clerk={})
+    [first] = bank.charge(key="k").opened
+    [second] = tell(bank).opened
+    bank.receive(first, value={"id": "one"})
+    bank.receive(second, value={"id": "two"})
+    assert bank.last()[1]["value"] == {"id": "one"}
+    assert bank.last("c", "bank/Clerk")[1]["value"] == {"id": "two"}
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_the_same_key_with_other_params_is_denied(bank, settled):
+    """Once the second one silently got the first one's receipt: 30 were charged, 99,999 reported as paid."""
+    [opening] = bank.charge(30, key="k", order="a").opened
+    if settled:
+        bank.receive(opening)
+    assert bank.charge(99_999, key="k", order="b").opened == []
+    bank.world.settle()
+    event = bank.last("b")[1]
+    assert (event["status"], event["code"]) == ("denied", "kernel.key_reused")
+    assert "'k'" in event["text"]
+    assert str(opening.height) in event["text"]
+
+
+def test_the_same_key_with_the_same_params_gets_the_first_receipt(bank):
+    long = {"pad": "x" * 2_000}  # a link in records
+    [opening] = bank.charge(30, key="k", order="a", **long).opened
+    bank.charge(30, key="k", order="b", **long)
+    bank.receive(opening, value={"id": "one"})
+    bank.charge(30, key="k", order="c", **long)
+    bank.world.settle()
+    assert [bank.last(name)[1]["value"] for name in "abc"] == [{"id": "one"}] * 3
+    bank.charge(30, key="k", order="d", pad="y" * 2_000)
+    bank.world.settle()
+    assert bank.last("d")[1]["code"] == "kernel.key_reused"
+
+
+def test_a_reused_key_is_denied_after_a_restore_too(bank):
+    bank.charge(30, key="k", order="a")
+    bank.restore_in_place()
+    bank.charge(31, key="k", order="b")
+    bank.world.settle()
+    assert bank.last("b")[1]["code"] == "kernel.key_reused"
+
+
+def test_a_key_that_was_denied_is_free(make_bank):
+    """A denied request is none: the key stands for nothing yet."""
+    bank = make_bank(policy={"rules": [
+        {"name": "no", "when": "has(effect.params.amount) && effect.params.amount > 100", "then": "deny"}
+    ]})  # fmt: skip
+    assert bank.charge(500, key="k").opened == []
+    [opening] = bank.charge(5, key="k").opened
+    assert opening.key == "k"
+
+
+def test_a_repeated_request_costs_neither_budget_nor_approval(make_bank):
+    """It asks nothing of the outside, so nothing is counted; it is judged all the same."""
+    till = {"till": {"effects": [CHARGE], "budget": {"count": 1, "period_ns": HOUR}}}
+    bank = make_bank(
+        order={"cap_slots": {"pay": "till"}},
+        capabilities=till,
+        policy={"rules": [{"name": "ask", "when": "true", "then": "require_approval", "expires_ns": HOUR}]},
+    )
+    bank.charge(key="k", slot="pay")
+    [opening] = bank.world.control("effect.approve", intent=bank.intents()[-1]).opened
+    bank.charge(key="k", slot="pay", order="b")
+    bank.receive(opening, value={"id": "one"})
+    bank.charge(key="k", slot="pay", order="c")
+    bank.world.settle()
+    assert [bank.last(name)[1]["value"] for name in ("b", "c")] == [{"id": "one"}] * 2
+    same = [each for each in decisions(bank) if each.verdict == SAME]
+    assert [(each.extras["rule"], each.extras["grant"]) for each in same] == [("ask", "till")] * 2
+    bank.charge(2, key="other", slot="pay")
+    bank.world.settle()
+    assert bank.last()[1]["code"] == "kernel.grant_budget"
+
+
+def test_a_timer_with_a_key_that_stands_for_another_time_is_denied(bank):
+    bank.ask(("timer.set", {"after_ns": SECOND}, None, "k"), order="a")
+    bank.ask(("timer.set", {"after_ns": 2 * SECOND}, None, "k"), order="b")
+    bank.world.settle()
+    assert bank.last("b")[1]["code"] == "kernel.key_reused"
+
+
+def test_too_many_approvals_are_denied_without_a_time_when_they_end(make_bank, monkeypatch):
+    """Once the decision kept the end of an approval that nobody waits for, and could not be restored."""
+    monkeypatch.setattr("cellule.kernel.decide.intents.gate.APPROVALS_OPEN_MAX", 0)
+    rules = [{"name": "ask", "when": "true", "then": "require_approval", "expires_ns": HOUR, "reason": "r"}]
+    bank = make_bank(policy={"rules": rules})
+    bank.charge()
+    [decision] = decisions(bank)
+    assert (decision.verdict, decision.extras["code"]) == (DENY, "kernel.approvals_full")
+    assert "due_ns" not in decision.extras
+
+
+def test_a_snapshot_whose_key_stands_for_other_params_is_damaged():
+    bank = Bank(KernelWorld(document(), PROGRAMS))
+    bank.charge(30, key="k")
+    place = idempotency_hash("bank/Order", CHARGE, "k")
+    nodes = bank.world.world.ledger.nodes
+    known = drive(bank.book.keys.get(place), nodes, bank.world.fetch)
+    bank.book.keys.put(place, known._replace(params=bytes(16)))
+    root = bank.world.snapshot()
+    with pytest.raises(Corrupted, match="asks for something else than its idempotency key stands for"):
+        drive(check_snapshot(root, nodes), nodes, bank.world.fetch)
+
+
+def test_params_have_one_digest_inline_and_linked():
+    data = b"\xa1aaa1"
+    assert params_digest([data]) == params_digest(Link(cid_of(data))) == cid_of(data).digest[:16]
