@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.limits import ABI_OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, STEP_EVENTS_MAX
-from cellule.kernel.program import Context, Emit, Output, Request, StepFault, trapped
+from cellule.kernel.program import Context, Emit, Output, Request, StepFault, fault_of
 from cellule.values.cbor import decode, encode
 
 VERSION: Final = 1
@@ -145,10 +145,8 @@ class AbiProgram:
         call = encode_input(Input(state, schema, value, key if self._keyed else None, ctx))
         try:
             answer = self._call(call)
-        except StepFault:
-            raise
-        except Exception as error:
-            raise trapped(error) from error
+        except BaseException as error:
+            raise fault_of(error) from error
         if not isinstance(answer, bytes):
             raise StepFault("abi.invalid", f"the program answered {type(answer).__name__}, not bytes")
         try:

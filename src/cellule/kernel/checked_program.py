@@ -18,7 +18,7 @@ from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, STEP_EVENT
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.manifest.schemas import is_receipt
-from cellule.kernel.program import Context, Emit, Output, Program, Request, StepFault, trapped
+from cellule.kernel.program import Context, Emit, Output, Program, Request, StepFault, fault_of
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
 from cellule.values.names import Name
@@ -43,10 +43,8 @@ class CheckedProgram:
         """See `Program.step`."""
         try:
             output = self._program.step(state, schema, value, key, context)
-        except StepFault:
-            raise
-        except Exception as error:
-            raise trapped(error) from error
+        except BaseException as error:
+            raise fault_of(error) from error
         _check_shape(output)
         known = {*links_of(value), *(() if state is None else links_of(state))}
         if output.state is not None:
@@ -91,10 +89,8 @@ def checked_upcaster(
     def upcast(data: bytes) -> bytes:
         try:
             value = function(data)
-        except StepFault:
-            raise
-        except Exception as error:
-            raise trapped(error) from error
+        except BaseException as error:
+            raise fault_of(error) from error
         if len(value) > OUTPUT_BYTES_MAX:
             _refuse("upcast", f"the value has {len(value)} bytes; at most {OUTPUT_BYTES_MAX}")
         _check_value("upcast", value, codec, set(links_of(data)))

@@ -70,9 +70,23 @@ class StepFault(Exception):
         self.timed_out = timed_out
 
 
-def trapped(error: Exception) -> StepFault:
-    """What a program that raised something else is recorded as."""
-    return StepFault("kernel.program_trap", f"the program stopped: {type(error).__name__}: {error}")
+def fault_of(error: BaseException) -> StepFault:
+    """What a call of a program that raised is recorded as: whatever it raised, only that step fails.
+
+    A `KeyboardInterrupt` is a person at the keyboard and no outcome of a step: it is raised again.
+    """
+    kind = type(error)
+    if kind is StepFault:
+        return error  # type: ignore[return-value]
+    if issubclass(kind, KeyboardInterrupt):
+        raise error
+    try:
+        text = f"{kind.__name__}: {error}"
+    except BaseException as broken:
+        if issubclass(type(broken), KeyboardInterrupt):
+            raise
+        text = f"{kind.__name__}: its text cannot be read ({type(broken).__name__})"
+    return StepFault("kernel.program_trap", f"the program stopped: {text}")
 
 
 class Context:

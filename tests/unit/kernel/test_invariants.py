@@ -16,6 +16,7 @@ from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EmittedRecord, StepRecord
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need
+from cellule.kernel.program import Output
 from cellule.kernel.state.cells import Message, Slot
 from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import decode, encode
@@ -410,6 +411,68 @@ def test_10_every_kind_of_exception_is_a_record_and_the_world_goes_on(make_world
     world = make_world(programs=FunctionPrograms({"shop/Pinger": moody}))
     beat = world.beat([*(ping(f"p{left}", left) for left in range(1, 5)), ping("good")])
     assert [step.status for step in beat.steps] == [HALTED] * 4 + [OK]
+
+
+class Unreadable(BaseException):
+    """An error whose text cannot be made."""
+
+    def __str__(self):
+        raise SystemExit("no text")
+
+
+ANYTHING = [SystemExit(1), GeneratorExit(), BaseExceptionGroup("g", [SystemExit()]), Unreadable()]
+ANYTHING += [InvariantBroken("a.b", "c"), StopIteration(3), Corrupted("a.b", "c"), ValueError("\ud800")]
+
+
+class Raising:
+    """Programs whose steps and upcasters raise what no program should."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def check(self, *_):
+        """All code is fine."""
+
+    def program(self, *_):
+        yield from ()
+        return self
+
+    def upcaster(self, *_):
+        yield from ()
+        return self.upcast
+
+    def step(self, state, schema, value, key, context):
+        if key == b"good":
+            return Output(encode({"count": 1}))
+        raise self.error
+
+    def upcast(self, data):
+        raise self.error
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("error", ANYTHING, ids=lambda error: type(error).__name__)
+def test_10_whatever_a_program_raises_fails_its_step_alone(make_world, error, fast):
+    """Only a `StepFault` was caught: anything else left the beat, at every later try."""
+    world = make_world(programs=Raising(error), fast=fast)
+    beat = world.beat([ping("bad"), ping("good"), ping("bad")])
+    assert [(step.key, step.status) for step in beat.steps] == [(b"bad", HALTED), (b"good", OK)]
+    halted = world.entry("shop/Pinger", b"bad")
+    assert halted.get("code") == "kernel.program_trap"
+    assert halted.get("text").startswith(f"the program stopped: {type(error).__name__}: ")
+    assert {step.status for step in world.control("cell.resume").steps} == {HALTED}
+    assert [step.status for step in world.beat([ping("good")]).steps] == [OK]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_10_an_interrupt_is_no_outcome_of_a_step(make_world, fast):
+    world = make_world(programs=Raising(KeyboardInterrupt()), fast=fast)
+    frames = list(world.frames)
+    with pytest.raises(KeyboardInterrupt):
+        world.beat([ping("bad")])
+    assert world.frames == frames
+    world.world = world.restored(0)
+    assert world.beat([ping("good")]).steps[0].status == OK
 
 
 # 11. All that a step sees derives from the journal

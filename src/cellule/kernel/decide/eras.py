@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-from cellule.errors import Corrupted, Rejected
+from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
 from cellule.kernel.manifest.policies import compile_rule
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import Program, Programs
+from cellule.kernel.program import Program, Programs, fault_of
 from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Ledger
 from cellule.values.cid import Cid
@@ -121,7 +121,10 @@ class Eras:
             if function is None:
                 function = yield from _loaded(self._programs.upcaster(era.manifest, step, self._nodes))
                 era.upcasters[step.old, step.new] = function
-            data = function(data)
+            try:
+                data = function(data)
+            except BaseException as error:
+                raise fault_of(error) from error
         return data
 
 
@@ -130,3 +133,7 @@ def _loaded(loading: Generator[Need, None, T]) -> Generator[Need, None, T]:
         return (yield from loading)
     except Rejected as error:
         raise CodeUnavailable(str(error)) from error
+    except CelluleError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise CodeUnavailable(fault_of(error).text) from error

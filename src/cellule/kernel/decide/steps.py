@@ -19,7 +19,7 @@ from cellule.kernel.manifest.model import Module, Upcaster
 from cellule.kernel.manifest.routes import in_era, wrap
 from cellule.kernel.manifest.system import CASCADE_STOPPED, STEP_FAILED
 from cellule.kernel.need import Need, fetch
-from cellule.kernel.program import CODE_UNAVAILABLE, Context, Output, StepFault
+from cellule.kernel.program import CODE_UNAVAILABLE, Context, Output, StepFault, fault_of
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Message, Slot
 from cellule.kernel.state.ledger import Ledger, Target
@@ -107,6 +107,9 @@ class Stepper:
             context = self.context(slot.key, call.module, call.era.number, height, entropy, version)
         try:
             output = program.step(call.state, call.schema, call.value, slot.key, context)
+        except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
+            return self.failed(slot, fault_of(error))
+        try:
             return self.accepted(slot, call.era, call.module, output, call.upcasts)
         except StepFault as fault:
             return self.failed(slot, fault)

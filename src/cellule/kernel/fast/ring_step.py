@@ -21,7 +21,7 @@ from cellule.kernel.journal.rows import step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import OUTPUT_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.manifest.model import Module
-from cellule.kernel.program import Output, StepFault
+from cellule.kernel.program import Output, StepFault, fault_of
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Slot
 
 
@@ -39,7 +39,7 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
     era = context.eras.current
     known, number = modules.of(era), era.number
 
-    def is_taken(slot: Slot) -> bool:
+    def is_taken(slot: Slot) -> bool:  # noqa: C901 - as above
         base, queue, entry = slot.cells.base, slot.queue, slot.entry
         fast = known.get(base) or modules.find(era, base)
         cause, kind, schema, value, depth, expected = queue[0]
@@ -59,6 +59,10 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
             about = stepper.context(key, fast.module, number, step, entropy, version)
         try:
             output = fast.steps[schema](state, value, None, key, about)
+        except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
+            rounds.write(slot, stepper.failed(slot, fault_of(error)))
+            return True
+        try:
             state, asked = (output, ()) if isinstance(output, bytes) else _bare(era, fast.module, output)
             if state is None or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state:
                 output = Output(output) if isinstance(output, bytes) else output

@@ -17,7 +17,7 @@ from cellule.kernel.journal.codes import OK
 from cellule.kernel.journal.rows import step_parts, step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
-from cellule.kernel.program import Context, Output, StepFault
+from cellule.kernel.program import Context, Output, StepFault, fault_of
 from cellule.kernel.state.cells import Entry, Slot
 
 Answer = Output | bytes | StepFault | None
@@ -73,8 +73,8 @@ class FastSteps:
                 context = beat.stepper.context(key, route.module, number, step, beat.entropy, version)
             try:
                 answer = call(state, value, fields, key, context)
-            except StepFault as fault:
-                answer = fault
+            except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
+                answer = fault_of(error)
             if answer.__class__ is not bytes:
                 break
             length = len(answer)

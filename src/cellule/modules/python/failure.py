@@ -10,7 +10,7 @@ runaway recursion, which ends at a depth that depends on the caller, is describe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -18,6 +18,12 @@ from typing import Final
 MESSAGE_CHARS_MAX: Final = 1_000
 _INSTALLED: Final = "/site-packages/"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+
+# A class may put anything in place of an attribute, but not in place of these.
+_QUALNAME: Final[Callable[[type], str]] = type.__dict__["__qualname__"].__get__
+_TRACEBACK: Final[Callable[[BaseException], TracebackType | None]] = BaseException.__dict__[
+    "__traceback__"
+].__get__
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Places:
 
     def cleaned(self, text: str) -> str:
         """`text` without what differs between machines and runs, and not too long."""
-        text = _ADDRESS.sub("", text[: 4 * MESSAGE_CHARS_MAX])
+        text = _ADDRESS.sub("", str.__str__(text)[: 4 * MESSAGE_CHARS_MAX])  # a subclass could do anything
         if self.package:
             text = text.replace(self.package + ".", "")
         text = text.replace(self.prefix, "")
@@ -46,21 +52,34 @@ class Places:
 
 def exception_text(error: BaseException, places: Places) -> str:
     """Describe an exception that user code raised."""
-    if isinstance(error, RecursionError):
+    if issubclass(type(error), RecursionError):
         return "RecursionError: maximum recursion depth exceeded" + place_text(error, places, outermost=True)
     try:
-        message = str(error)
-    except Exception as broken:  # noqa: BLE001 - an exception's own text is user code and may raise anything
-        message = f"its text cannot be read ({type(broken).__qualname__})"
-    kind = places.cleaned(type(error).__qualname__)
-    message = places.cleaned(message)
+        message = places.cleaned(str(error))
+    except (Exception, SystemExit) as broken:  # noqa: BLE001 - an exception's own text is user code
+        message = f"its text cannot be read ({places.cleaned(type_name(broken))})"
+    kind = places.cleaned(type_name(error))
     return (f"{kind}: {message}" if message else kind) + place_text(error, places)
+
+
+def type_name(error: BaseException) -> str:
+    """The name of an exception's class, whatever its metaclass says."""
+    name: str = _QUALNAME(type(error))
+    return name
+
+
+def innermost(error: BaseException) -> TracebackType | None:
+    """The last entry of an exception's traceback: where it was raised."""
+    trace = _TRACEBACK(error)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
 
 
 def place_text(error: BaseException, places: Places, *, outermost: bool = False) -> str:
     """The innermost place in the author's files that the exception passed, in brackets; empty if none."""
     found = ""
-    for name, line, function in _frames(error.__traceback__, places):
+    for name, line, function in _frames(_TRACEBACK(error), places):
         found = f" ({name}:{line} in {function})"
         if outermost:
             break

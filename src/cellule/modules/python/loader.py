@@ -30,6 +30,7 @@ from types import CodeType, ModuleType
 from typing import Any, Final
 
 from cellule.errors import CelluleError, Rejected
+from cellule.modules.python.boundary import is_interrupt
 from cellule.modules.python.bundle import Plan, module_path, python_version
 from cellule.modules.python.failure import Places, exception_text
 from cellule.values.cid import Cid
@@ -224,7 +225,9 @@ def load_function(loaded: LoadedBundle, entry: str) -> Callable[..., Any]:
         ) from error  # fmt: skip
     except CelluleError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise Rejected(
             "modules.load_failed", "{entry} cannot be loaded: {problem}",
             entry=entry, problem=exception_text(error, loaded.places),

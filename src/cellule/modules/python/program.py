@@ -2,8 +2,8 @@
 
 Every step decodes its arguments anew, so whatever a reducer does to them stays with it; only a state in which
 nothing can change is kept from the step that made it to the next. What a reducer answers is checked and
-encoded by the codecs of its types. Nothing but `StepFault` leaves a step, except a
-`KeyboardInterrupt`: that is a person at the keyboard, not an outcome of the step.
+encoded by the codecs of its types. Nothing but `StepFault` leaves a step (`boundary.py`), and no object of
+the author's: what an `Output` holds is exactly bytes and text.
 
 A step is taken once per event. It is written out in one piece because each further call would cost a tenth
 of it; where it ended is kept in `phase` for the sake of the error alone. A state with nothing beside it
@@ -23,8 +23,9 @@ from msgspec import convert
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.program import Context as KernelContext
 from cellule.kernel.program import Emit, Output, StepFault, StepFunction
+from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.context import Context, key_reader
-from cellule.modules.python.failure import Places, exception_text, place_text
+from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.interface import Interface, event_decoders, state_codec
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
@@ -53,9 +54,9 @@ class PythonProgram:
     """A reducer with the codecs of its types."""
 
     __slots__ = (
-        "_emits", "_events", "_function", "_keeps", "_kept", "_naming", "_places", "_plain_events",
-        "_plain_state", "_read", "_read_key", "_requests", "_schemas", "_slots", "_takes_context",
-        "_to_plain", "_watchdog", "_ways", "_write", "_write_reply", "interface",
+        "_boundary", "_emits", "_events", "_function", "_keeps", "_kept", "_naming", "_places",
+        "_plain_events", "_plain_state", "_read", "_read_key", "_requests", "_schemas", "_slots",
+        "_takes_context", "_to_plain", "_watchdog", "_ways", "_write", "_write_reply", "interface",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class PythonProgram:
         self._naming = naming
         self._places = places
         self._watchdog = watchdog
+        self._boundary = Boundary("step", watchdog, places)
         self._slots = watchdog.slots
         self._schemas = interface.schemas
         self._function = signature.function
@@ -169,9 +171,11 @@ class PythonProgram:
                     struck = watched.leave()
                 except StepTimeout:
                     struck = watched.leave() or True
-                if isinstance(error, KeyboardInterrupt):
+                described = partial(self._described, phase, schema)
+                fault = self._boundary.fault(watched, error, described, struck=struck)
+                if fault is None:
                     raise
-                raise self._fault(error, phase, schema, struck=struck) from error
+                raise fault from error
 
         return step
 
@@ -233,9 +237,9 @@ class PythonProgram:
     def _key(self, key: object, at: int) -> bytes:
         match key:
             case str():
-                return key.encode()
+                return str.encode(key)
             case bytes():
-                return key
+                return b"".join((key,))  # bytes, whatever class the author made of them
             case UUID():
                 return encode(key.bytes)
             case _:
@@ -261,21 +265,18 @@ class PythonProgram:
             raise StepFault("modules.emit_unknown", self._cleaned(f"emit[{at}]: {error}")) from error
         return found
 
-    def _fault(self, error: BaseException, phase: int, schema: str, *, struck: bool) -> StepFault:
-        if struck or isinstance(error, StepTimeout):
-            text = f"the step ran longer than {self._watchdog.limit_s:g} s and was stopped"
-            return StepFault("modules.timed_out", text + place_text(error, self._places), timed_out=True)
-        if isinstance(error, StepFault):
-            if error.code == "modules.nondeterministic":
-                return StepFault(error.code, error.text + place_text(error, self._places))
-            return error
-        if phase == DECODING and isinstance(error, CelluleError | KeyError):
-            if isinstance(error, KeyError):
-                return StepFault("modules.event_not_taken", f"{self.interface.module} does not take {schema}")
+    def _described(self, phase: int, schema: str, error: BaseException) -> StepFault:
+        """What an error is recorded as; runs the author's code, so the boundary watches it."""
+        kind = type(error)
+        if kind is StepFault:
+            return own_fault(cast("StepFault", error), self._places)
+        if kind is _NotTaken:
+            return StepFault("modules.event_not_taken", f"{self.interface.module} does not take {schema}")
+        if phase == DECODING and issubclass(kind, CelluleError):
             return StepFault("modules.input_invalid", self._cleaned(str(error)))
-        if phase == ENCODING and isinstance(error, Rejected):
+        if phase == ENCODING and issubclass(kind, Rejected):
             return StepFault("modules.state_invalid", self._cleaned(f"the new state: {error}"))
-        code = "modules.recursion" if isinstance(error, RecursionError) else "modules.exception"
+        code = "modules.recursion" if issubclass(kind, RecursionError) else "modules.exception"
         return StepFault(code, exception_text(error, self._places))
 
     def _cleaned(self, text: str) -> str:
@@ -295,7 +296,11 @@ def _plain_events(signature: Signature, interface: Interface, naming: Naming) ->
 
 def _not_taken(_value: bytes) -> Any:
     """What stands for the reader of an event that the module does not take."""
-    raise KeyError
+    raise _NotTaken
+
+
+class _NotTaken(Exception):
+    """The module does not take the event."""
 
 
 def _nothing() -> StepFault:

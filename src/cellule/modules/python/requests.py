@@ -49,7 +49,7 @@ class Requests:
             return None
         kind, params, slot, key = effect
         write = self._writers.get((kind, params.__class__))
-        if write is None or slot is not None or key is not None:
+        if write is None or slot is not None or key is not None or kind.__class__ is not str:
             return None
         try:
             return _new(CheckedRequest, (kind, write(params), None, None))
@@ -64,13 +64,13 @@ class Requests:
             raise StepFault(
                 "modules.effect_invalid", f"effects[{at}] is {_kind(effect)}, which is no request"
             )
-        kind, params, slot, key = effect
+        given: object = effect.kind
+        kind = str.__str__(given) if isinstance(given, str) else ""
         if kind not in self._interface.effects:
-            raise self._undeclared(at, kind)
-        texts: tuple[tuple[str, object], ...] = (("cap_slot", slot), ("idempotency_key", key))
-        for name, given in texts:
-            if given is not None and not (isinstance(given, str) and given):
-                raise StepFault("modules.effect_invalid", f"effects[{at}].{name} is {_kind(given)}, not text")
+            raise self._undeclared(at, given)
+        params = effect.params
+        slot = _text(effect.cap_slot, f"effects[{at}].cap_slot")
+        key = _text(effect.idempotency_key, f"effects[{at}].idempotency_key")
         write = self._writers.get((kind, params.__class__)) or self._writer(at, kind, params.__class__)
         try:
             return CheckedRequest(kind, write(params), slot, key)
@@ -111,6 +111,16 @@ class Requests:
             "modules.effect_undeclared",
             f"{text}. {hint or 'List it at the reducer: @app.reducer(effects=[...]).'}",
         )
+
+
+def _text(given: object, what: str) -> str | None:
+    """Text of our own, or nothing; a subclass of `str` is copied, as the beat must not meet its methods."""
+    if given is None:
+        return None
+    text = str.__str__(given) if isinstance(given, str) else ""
+    if not text:
+        raise StepFault("modules.effect_invalid", f"{what} is {_kind(given)}, not text")
+    return text
 
 
 def _kind(value: object) -> str:

@@ -8,7 +8,8 @@ from threading import get_ident
 from cellule.errors import CelluleError
 from cellule.kernel.manifest.model import Manifest, Upcaster
 from cellule.kernel.program import StepFault
-from cellule.modules.python.failure import Places, exception_text, place_text
+from cellule.modules.python.boundary import Boundary
+from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import UpcasterSignature, shown_function
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
@@ -23,12 +24,11 @@ def upcast_function(
     write = naming.codec(signature.new, manifest.schemas, upcaster.new).encode
     function = signature.function
 
-    def fault(error: BaseException, *, struck: bool) -> StepFault:
-        if struck or isinstance(error, StepTimeout):
-            text = f"the upcaster ran longer than {watchdog.limit_s:g} s and was stopped"
-            return StepFault("modules.timed_out", text + place_text(error, places), timed_out=True)
+    boundary = Boundary("upcaster", watchdog, places)
+
+    def described(error: BaseException) -> StepFault:
         what = f"upcaster {upcaster.old} -> {upcaster.new}: "
-        if isinstance(error, CelluleError):
+        if issubclass(type(error), CelluleError):
             return StepFault("modules.upcast_invalid", places.cleaned(f"{what}{error}"))
         return StepFault("modules.upcast_failed", what + exception_text(error, places))
 
@@ -47,9 +47,10 @@ def upcast_function(
                 struck = watched.leave()
             except StepTimeout:
                 struck = watched.leave() or True
-            if isinstance(error, KeyboardInterrupt):
+            fault = boundary.fault(watched, error, described, struck=struck)
+            if fault is None:
                 raise
-            raise fault(error, struck=struck) from error
+            raise fault from error
 
     upcast.__qualname__ = shown_function(function)
     return upcast

@@ -150,12 +150,6 @@ def test_a_recursion_is_described_the_same_at_any_depth_of_the_caller(load_app):
     assert deeper(0).text == deeper(100).text
 
 
-def test_a_keyboard_interrupt_belongs_to_the_person_and_passes(load_app):
-    loaded = load_app(reducer_that("raise KeyboardInterrupt"))
-    with pytest.raises(KeyboardInterrupt):
-        loaded.step("Placed", order_id="o1", amount=1)
-
-
 def test_printing_is_allowed_and_changes_nothing(load_app, capsys):
     loaded = load_app(reducer_that("print('stepping')\nreturn Order('o')"))
     assert loaded.state("Placed", order_id="o1", amount=1)["order_id"] == "o"
