@@ -71,9 +71,7 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
         except StepFault as fault:
             rounds.write(slot, stepper.failed(slot, fault))
             return True
-        at = names.get(base)
-        if at is None:
-            at = writer.name(base)
+        at = names[base] if base in names else writer.name(base)
         version, born = version + 1, born or step
         records.append(step_row(cause, at, key, born, number, version, prev, state))
         writer.size += RECORD_BYTES + len(state) + len(key)
