@@ -39,7 +39,7 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
     era = context.eras.current
     known, number = modules.of(era), era.number
 
-    def is_taken(slot: Slot) -> bool:  # noqa: C901 - as above
+    def is_taken(slot: Slot) -> bool:
         base, queue, entry = slot.cells.base, slot.queue, slot.entry
         fast = known.get(base) or modules.find(era, base)
         cause, kind, schema, value, depth, expected = queue[0]
