@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Effect,
         Keyed,
         Receipt,
+        Refuse,
         Retention,
         Step,
         TimerFired,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         InvariantBroken,
         OutcomeUnknown,
         Parked,
+        Refused,
         Rejected,
         StepFailed,
         Unavailable,
@@ -59,6 +61,8 @@ __all__ = [
     "OutcomeUnknown",
     "Parked",
     "Receipt",
+    "Refuse",
+    "Refused",
     "Rejected",
     "Retention",
     "Retry",
@@ -84,7 +88,7 @@ __all__ = [
 
 _HOMES = {
     "cellule.app": (
-        "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Retention", "Step", "TimerFired", "rule",
+        "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Refuse", "Retention", "Step", "TimerFired", "rule",
         "timer",
     ),
     "cellule.app.standard_effects": ("blob_get", "blob_put", "http", "llm", "process", "publish"),
@@ -94,7 +98,7 @@ _HOMES = {
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (
-        "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Rejected",
+        "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Refused", "Rejected",
         "StepFailed", "Unavailable", "VersionConflict",
     ),
 }  # fmt: skip

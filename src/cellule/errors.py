@@ -10,7 +10,11 @@ Rejected: formatting the message when raised. Conflicts are raised in hot loops 
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Final, NoReturn
+
+
+REFUSED_CODE: Final = "refused"
+"""The code of a refusal whose author gave none."""
 
 
 class CelluleError(Exception):
@@ -42,6 +46,26 @@ class Rejected(CelluleError):
 
 class VersionConflict(Rejected):
     """The cell is at another version than the caller expected."""
+
+
+class Refused(Rejected):
+    """A step refused the event: `reason` and `code` are what its author wrote, `cell` is which one.
+
+    Raise it inside a step to refuse, or return `Refuse`; whoever sent the event gets it. Nothing was changed,
+    and the same id gets the same answer again.
+    """
+
+    def __init__(
+        self, reason: str, *, code: str = REFUSED_CODE, cell: str = "", height: int = 0
+    ) -> None:  # fmt: skip
+        where = "{cell} refused the event: {reason}" if cell else "{reason}"
+        super().__init__(code, where, reason=reason, cell=cell, height=height)
+        self.reason = reason
+        self.cell = cell
+        self.height = height
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_refused, (type(self), self.reason, self.code, self.cell, self.height)
 
 
 class TooOld(Rejected):
@@ -111,3 +135,7 @@ def _rebuild(
     kind: type[CelluleError], code: str, template: str, hint: str, fields: dict[str, object]
 ) -> CelluleError:
     return kind(code, template, hint=hint, **fields)
+
+
+def _rebuild_refused(kind: type[Refused], reason: str, code: str, cell: str, height: int) -> Refused:
+    return kind(reason, code=code, cell=cell, height=height)

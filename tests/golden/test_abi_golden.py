@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from cellule.kernel import abi
-from cellule.kernel.program import Context, Emit, Output, Request
+from cellule.kernel.program import Context, Emit, Output, Request, StepRefusal
 from cellule.values import encode
 
 CASES = json.loads((Path(__file__).parent / "abi.json").read_text())
@@ -38,6 +38,7 @@ ENVELOPES = {
             encode("done"), encode({"why": "paid"}),
         )
     ),
+    "output: refuse the event": abi.encode_refusal("sold out", "shop.none"),
 }  # fmt: skip
 
 
@@ -50,7 +51,15 @@ def test_an_envelope_has_these_bytes(name):
     assert ENVELOPES[name].hex() == CASES[name]
 
 
-@pytest.mark.parametrize("name", [name for name in ENVELOPES if name != "context"])
+def test_a_frozen_refusal_is_read():
+    with pytest.raises(StepRefusal) as caught:
+        abi.decode_output(bytes.fromhex(CASES["output: refuse the event"]))
+    assert (caught.value.text, caught.value.code) == ("sold out", "shop.none")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in ENVELOPES if name not in ("context", "output: refuse the event")]
+)
 def test_frozen_bytes_are_read_and_written_back(name):
     data = bytes.fromhex(CASES[name])
     if name.startswith("input"):

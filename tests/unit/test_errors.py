@@ -16,6 +16,7 @@ from cellule.errors import (
     InvariantBroken,
     OutcomeUnknown,
     Parked,
+    Refused,
     Rejected,
     StepFailed,
     Unavailable,
@@ -54,6 +55,13 @@ def test_an_error_survives_pickling_with_its_fields():
     )  # fmt: skip
 
 
+def test_a_refusal_survives_pickling_with_reason_code_and_cell():
+    error = Refused("only {3} left", code="shop.short", cell="shop/order/o1", height=7)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.reason, again.code, again.cell, again.height) == ("only {3} left", "shop.short", error.cell, 7)
+    assert str(again) == "shop/order/o1 refused the event: only {3} left"
+
+
 def test_ensure_raises_only_when_the_condition_fails():
     ensure(1, "a.b", "never")
     with pytest.raises(InvariantBroken, match="height 7") as caught:
@@ -64,6 +72,7 @@ def test_ensure_raises_only_when_the_condition_fails():
 def test_reactions_follow_the_tree():
     assert issubclass(OutcomeUnknown, Unavailable)
     assert issubclass(Parked, StepFailed)
+    assert issubclass(Refused, Rejected)
     assert not issubclass(Conflict, Rejected)
 
 

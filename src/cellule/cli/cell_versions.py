@@ -26,6 +26,8 @@ def history_json(versions: Sequence[Version[Any]]) -> list[dict[str, Any]]:
             row["state"] = state = version.state
         if version.error:
             row["error"] = version.error
+        if version.code:
+            row["code"] = version.code
         found.append(row)
     return found[::-1]
 
@@ -39,7 +41,7 @@ def version_line(row: dict[str, Any]) -> Text:
     for change in row.get("changes", ()):
         line.append(f"\n      {change_text(change)}", style="dim")
     if "error" in row:
-        line.append(f"\n      {row['error']}", style="red")
+        line.append(f"\n      {row['error']} [{row['code']}]", style="red")
     return line
 
 

@@ -16,7 +16,7 @@ _STYLES = {
     "expired": "yellow", "timer": "yellow", "manifest": "magenta", "migrated": "magenta",
     "intent": "bright_blue", "decision": "bright_blue", "receipt": "bright_cyan",
 }  # fmt: skip
-_BAD = ("halted", "skipped", "conflict", "parked", "failed", "timeout", "denied", "abandoned")
+_BAD = ("halted", "skipped", "conflict", "parked", "refused", "failed", "timeout", "denied", "abandoned")
 
 
 def record_line(view: RecordView, *, width: int = 8) -> Text:

@@ -3,6 +3,7 @@
     input   {version: 1, state: bytes|null, event: {schema, value: bytes, key?: bytes}, ctx?: bytes}
     output  {state: bytes|null, domain_events?: [{schema, value, key?}],
              effects?: [{kind, params, cap_slot?, idempotency_key?}], reply?: bytes, ann?: bytes}
+            | {state: null, refuse: {reason: text, code?: text}}
 
 Bytes inside an envelope are canonical values of their own; whether they fit their schemas is checked by
 `checked_program`. Decoding is strict: other bytes for the same value, an unknown field or a wrong type are
@@ -16,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import REFUSED_CODE, CelluleError, Rejected
 from cellule.kernel.limits import ABI_OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, STEP_EVENTS_MAX
-from cellule.kernel.program import Context, Emit, Output, Request, StepFault, fault_of
+from cellule.kernel.program import Context, Emit, Output, Request, StepFault, fault_of, refusal
 from cellule.values.cbor import decode, encode
 
 VERSION: Final = 1
@@ -50,6 +51,7 @@ _EFFECT: Final[_Table] = {
     "kind": _Field(str, True), "params": _Field(bytes, True), "cap_slot": _Field(str),
     "idempotency_key": _Field(str),
 }  # fmt: skip
+_REFUSE: Final[_Table] = {"reason": _Field(str, True), "code": _Field(str)}
 _INPUT: Final[_Table] = {
     "version": _Field(int, True), "state": _Field(bytes, True, nullable=True),
     "event": _Field(dict, True, fields=_EVENT), "ctx": _Field(bytes),
@@ -58,7 +60,7 @@ _OUTPUT: Final[_Table] = {
     "state": _Field(bytes, True, nullable=True),
     "domain_events": _Field(list, count_max=STEP_EVENTS_MAX, fields=_EVENT),
     "effects": _Field(list, count_max=STEP_EFFECTS_MAX, fields=_EFFECT),
-    "reply": _Field(bytes), "ann": _Field(bytes),
+    "reply": _Field(bytes), "ann": _Field(bytes), "refuse": _Field(dict, fields=_REFUSE),
 }  # fmt: skip
 _CONTEXT: Final[_Table] = {
     "world": _Field(bytes, True), "module": _Field(str, True), "key": _Field(bytes, True),
@@ -104,17 +106,31 @@ def encode_output(output: Output) -> bytes:
     return encode({"state": output.state, **parts})
 
 
+def encode_refusal(reason: str, code: str = REFUSED_CODE) -> bytes:
+    """The bytes of an answer that refuses the event."""
+    return encode({"state": None, "refuse": _present(reason=reason, code=code)})
+
+
 def decode_output(data: bytes) -> Output:
-    """What a program answered; raises `abi.invalid` naming the field."""
+    """What a program answered; raises `abi.invalid` naming the field, `StepRefusal` for a refusal."""
     if len(data) > ABI_OUTPUT_BYTES_MAX:
         _refuse("output", "", f"it has {len(data)} bytes; at most {ABI_OUTPUT_BYTES_MAX}")
     found = _decoded(data, "output", _OUTPUT)
+    if "refuse" in found:
+        _check_refuses_only(found)
+        raise refusal(found["refuse"]["reason"], found["refuse"].get("code", REFUSED_CODE))
     events = [Emit(each["schema"], each["value"], each.get("key")) for each in found.get("domain_events", ())]
     effects = [
         Request(each["kind"], each["params"], each.get("cap_slot"), each.get("idempotency_key"))
         for each in found.get("effects", ())
     ]
     return Output(found["state"], events, effects, found.get("reply"), found.get("ann"))
+
+
+def _check_refuses_only(found: Mapping[str, Any]) -> None:
+    beside = sorted(name for name, part in found.items() if part is not None and name != "refuse")
+    if beside:
+        _refuse("output", "refuse", f"a refusal changes nothing, but the answer has {', '.join(beside)}, too")
 
 
 def encode_context(context: Context) -> bytes:

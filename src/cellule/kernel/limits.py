@@ -15,6 +15,7 @@ EVENT_BYTES_MAX = 1_000_000  # one event's value
 RECEIPT_BYTES_MAX = 1_000_000  # the value of one receipt
 STEP_EVENTS_MAX = 10_000  # events one step may emit
 ERROR_TEXT_MAX = 4_000  # characters of a failure kept in its record
+REFUSAL_CODE_MAX = 200  # characters of the code of a refusal
 DEPTH_MAX = 1_000  # emits in a chain before the cascade is stopped
 QUOTA_DEFAULT = 10_000  # steps a beat
 BURST_DEFAULT = 64  # messages of one cell a beat

@@ -16,6 +16,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
+from cellule.errors import REFUSED_CODE
+from cellule.kernel.limits import ERROR_TEXT_MAX, REFUSAL_CODE_MAX
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes
 from cellule.values.cid import Cid
@@ -70,13 +72,41 @@ class StepFault(Exception):
         self.timed_out = timed_out
 
 
+class StepRefusal(StepFault):
+    """A step refused its event, for a reason of its own: an outcome, recorded and told, not a failure.
+
+    It leaves a step the way a fault does, so that whatever passes faults on passes refusals on, too.
+    """
+
+
+def refusal(reason: object, code: object) -> StepFault:
+    """What a step that refuses is recorded as; a fault, where its reason or code is no text.
+
+    A long reason is cut, not refused: it may hold what the event holds, and must never stop the cell.
+    """
+    for name, given in (("reason", reason), ("code", code)):
+        if type(given) is not str:
+            problem = f"the {name} of a refusal must be a text, not {type(given).__name__}"
+            return StepFault("kernel.refusal_invalid", problem)
+    if len(str(code)) > REFUSAL_CODE_MAX:
+        problem = f"the code of a refusal has {len(str(code))} characters; at most {REFUSAL_CODE_MAX}"
+        return StepFault("kernel.refusal_invalid", problem)
+    return StepRefusal(recordable(str(code)) or REFUSED_CODE, recordable(str(reason)))
+
+
+def recordable(text: str) -> str:
+    """A text as it may stand in a record: not too long, and without lone surrogates."""
+    text = text if len(text) <= ERROR_TEXT_MAX else text[: ERROR_TEXT_MAX - 3] + "..."
+    return text.encode("utf-8", "replace").decode()
+
+
 def fault_of(error: BaseException) -> StepFault:
     """What a call of a program that raised is recorded as: whatever it raised, only that step fails.
 
     A `KeyboardInterrupt` is a person at the keyboard and no outcome of a step: it is raised again.
     """
     kind = type(error)
-    if kind is StepFault:
+    if kind is StepFault or kind is StepRefusal:
         return error  # type: ignore[return-value]
     if issubclass(kind, KeyboardInterrupt):
         raise error

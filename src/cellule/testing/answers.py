@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from cellule.errors import Parked, StepFailed, VersionConflict
-from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.errors import Parked, Refused, StepFailed, VersionConflict
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.testing.journal_view import StepRow
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S")
 
-SentStatus = Literal["applied", "failed", "conflict", "parked", "waiting"]
+SentStatus = Literal["applied", "refused", "failed", "conflict", "parked", "waiting"]
 CellStatus = Literal["absent", "waiting", "queued", "halted", "needs migration", "needs code"]
 
 
@@ -64,7 +64,7 @@ class Events(list[Any]):
 
 
 class Sent:
-    """What became of an event: `applied`, `failed`, `reply`; `duplicate` if its id had been sent before."""
+    """What became of an event: `applied`, `refused`, `failed`, `reply`; `duplicate` if its id had been sent before."""
 
     def __init__(self, chronicle: Chronicle, height: int, *, duplicate: bool = False) -> None:
         self._chronicle = chronicle
@@ -89,6 +89,8 @@ class Sent:
             return "failed"
         if CONFLICT in found:
             return "conflict"
+        if REFUSED in found:
+            return "refused"
         if PARKED in found:
             return "parked"
         targets = self._chronicle.journal.event(self.height).targets
@@ -105,6 +107,14 @@ class Sent:
         for step in self._newest():
             if step.status in (HALTED, SKIPPED):
                 return self._chronicle.failure(step)
+        return None
+
+    @property
+    def refused(self) -> Refused | None:
+        """The first refusal among its cells, with `reason` and `code`."""
+        for step in self._newest():
+            if step.status == REFUSED:
+                return self._chronicle.refusal(step)
         return None
 
     @property
@@ -140,6 +150,8 @@ class Sent:
     def check(self) -> Sent:
         """Return this if it was applied; otherwise raise what a node's `send` raises."""
         for step in self._newest():
+            if step.status == REFUSED:
+                raise self._chronicle.refusal(step)
             if step.status not in (OK, DELETED):
                 kind = {CONFLICT: VersionConflict, PARKED: Parked}.get(step.status, StepFailed)
                 raise kind(step.code, "{cell}: {text}", cell=self._chronicle.shown(step.cell), text=step.text)

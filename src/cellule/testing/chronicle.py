@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cellule.app import Built
-from cellule.kernel.journal.codes import HALTED, SKIPPED
+from cellule.errors import Refused
+from cellule.kernel.journal.codes import HALTED, REFUSED, SKIPPED
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.wait_reasons import Reason
 from cellule.testing.answers import Events, Failure
@@ -47,6 +48,14 @@ class Chronicle:
     def failures(self) -> list[Failure]:
         """Every step that failed."""
         return [self.failure(step) for step in self.journal.steps() if step.status in (HALTED, SKIPPED)]
+
+    def refusals(self) -> list[Refused]:
+        """Every refusal."""
+        return [self.refusal(step) for step in self.journal.steps() if step.status == REFUSED]
+
+    def refusal(self, step: StepRow) -> Refused:
+        """A refusal, as whoever sent the event gets it."""
+        return Refused(step.text, code=step.code, cell=self.shown(step.cell), height=step.height)
 
     def failure(self, step: StepRow) -> Failure:
         """A failed step."""

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, overload
 
 from cellule.app import App, Built
 from cellule.app.builder import revise
-from cellule.errors import CelluleError, Rejected, StepFailed
+from cellule.errors import CelluleError, Refused, Rejected, StepFailed
 from cellule.host.codecs import AppCodecs
 from cellule.host.read.cell_list import KeyRange
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
@@ -275,6 +275,11 @@ class World:
     def failures(self) -> list[Failure]:
         """Every step that failed, oldest first."""
         return self.chronicle.failures()
+
+    @property
+    def refusals(self) -> list[Refused]:
+        """Every event that a step refused, oldest first; also events, receipts and timers nobody sent."""
+        return self.chronicle.refusals()
 
     def assert_replays(self) -> None:
         """Prove that the journal restores to identical bytes from everywhere, and that all code repeats."""

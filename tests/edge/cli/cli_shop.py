@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from cellule import App, Step
+from cellule import App, Refuse, Step
 
 app = App("shop")
 
@@ -25,6 +25,11 @@ class Paid(msgspec.Struct, frozen=True):
 
 @app.event(key="order_id")
 class Shipped(msgspec.Struct, frozen=True):
+    order_id: str
+
+
+@app.event(key="order_id")
+class Returned(msgspec.Struct, frozen=True):
     order_id: str
 
 
@@ -49,7 +54,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 @app.reducer(emits=[Shipped], reply=str)
-def order(state: Order | None, event: Placed | Paid | Shipped) -> Step[Order]:
+def order(state: Order | None, event: Placed | Paid | Shipped | Returned) -> Step[Order] | Refuse:
     match event:
         case Placed(total=total):
             return Step(Order(total), reply="placed")
@@ -63,6 +68,8 @@ def order(state: Order | None, event: Placed | Paid | Shipped) -> Step[Order]:
             return Step(
                 msgspec.structs.replace(state, paid=paid, status="paid"), emit=shipped, reply="thanks"
             )
+        case Returned():
+            return Refuse("nothing was shipped", code="shop.not_shipped")
         case Shipped():
             assert state is not None
             return Step(msgspec.structs.replace(state, status="shipped"))

@@ -57,6 +57,25 @@ def test_an_expected_version_that_is_not_there_conflicts(either: Cellule) -> Non
     assert either(*PAID, "--expected-version", "1", "--json").json["steps"][0]["version"] == 2
 
 
+def test_a_refusal_is_told_with_reason_and_code_and_the_cell_goes_on(either: Cellule) -> None:
+    returned = ("event", "send", "Returned", '{"order_id": "o2"}', "--id", "back")
+    for _ in range(2):
+        error = either(*returned, "--json", code=1).error
+        assert (error["kind"], error["code"], error["exit_code"]) == ("Refused", "shop.not_shipped", 1)
+        assert error["fields"]["reason"] == "nothing was shipped"
+        assert error["fields"]["cell"] == "shop/order/o2"
+    told = either(*returned, code=1).err
+    assert "shop/order/o2 refused the event: nothing was shipped" in " ".join(told.split())
+    assert either(*PAID, "--json").json["steps"][0]["version"] == 2
+    history = either("cell", "history", "order", "o2", "--json").json["versions"]
+    refused = next(row for row in history if row["status"] == "refused")
+    assert (refused["error"], refused["code"]) == ("nothing was shipped", "shop.not_shipped")
+    assert "nothing was shipped [shop.not_shipped]" in either("cell", "history", "order", "o2").out
+    why = either("why", str(refused["height"])).out
+    assert "refused v1: nothing was shipped [shop.not_shipped]" in why
+    assert either("cell", "show", "order", "o2", "--json").json["status"] == "waiting"
+
+
 def test_a_failed_step_has_an_exit_code_of_its_own(either: Cellule) -> None:
     error = either("event", "send", "Paid", '{"order_id": "o9", "amount": 1}', "--json", code=5).error
     assert "there is no such order" in error["message"]

@@ -8,7 +8,7 @@ import pytest
 
 from cellule.errors import Rejected
 from cellule.kernel.items import RefusedItem
-from cellule.kernel.journal.codes import HALTED, OK, PARKED
+from cellule.kernel.journal.codes import HALTED, OK, PARKED, REFUSED
 from cellule.kernel.program import Output
 from cellule.kernel.programs import ProgramKinds
 from cellule.values import Link, cid_of, encode
@@ -101,6 +101,13 @@ def test_a_program_is_given_its_context_where_the_module_declares_it(world_of):
     assert world.state("shop/Order", b"o1") == {"total": step.height}
 
 
+def test_a_program_of_bytes_refuses(world_of):
+    world = world_of({"raw": encode({"state": None, "refuse": {"reason": "sold out", "code": "shop.none"}})})
+    step = placed(world)
+    assert (step.status, step.text, step.code) == (REFUSED, "sold out", "shop.none")
+    assert world.entry("shop/Order", b"o1") is None
+
+
 def test_a_program_that_answers_null_deletes_its_cell(world_of):
     world = world_of({"reply": 1})
     assert placed(world).status == OK + 1
@@ -126,6 +133,10 @@ def answer(**parts: Value) -> dict[str, Any]:
         ({"raw": b""}, "abi.invalid", "output: it is not canonical"),
         ({"raw": bytes.fromhex("a1657374617465f6") + b"\x00"}, "abi.invalid", "not canonical"),
         ({"raw": bytes.fromhex("a178057374617465f6")}, "abi.invalid", "not canonical"),
+        (answer(refuse={}), "abi.invalid", "output.refuse.reason: it is missing"),
+        (answer(refuse={"reason": 5}), "abi.invalid", "output.refuse.reason: text is needed"),
+        (answer(refuse={"reason": "no"}, reply=b"\xf6"), "abi.invalid", "but the answer has reply, too"),
+        (answer(refuse={"reason": "no", "code": "c" * 201}), "kernel.refusal_invalid", "201 characters"),
         ({"raw": encode([])}, "abi.invalid", "output: a map is needed"),
         ({"raw": encode({})}, "abi.invalid", "output.state: it is missing"),
         ({"raw": encode({"state": {}})}, "abi.invalid", "output.state: bytes is needed"),

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cellule import App, Context, Keyed, Rejected, Retention, Step, StepFailed, VersionConflict
+from cellule import App, Context, Keyed, Refuse, Refused, Rejected, Retention, Step, StepFailed, VersionConflict
 from cellule.app import StepFailed as StepFailedEvent
 from cellule.app import WorldStarted
 from cellule.errors import Parked
@@ -105,6 +105,31 @@ def test_an_event_is_applied_and_its_reply_is_at_hand(world):
     assert sent.event == Added("a", 3)
     assert world.state(total, "a") == Total(3)
     assert sent.check() is sent
+
+
+def refusing(state: Total | None, event: Added | Doubled) -> Step[Total] | Refuse:
+    if isinstance(event, Doubled) or event.amount < 0:
+        return Refuse("not here", code="total.no")
+    return Step(Total(event.amount), emit=[Doubled(event.name)])
+
+
+def test_a_refusal_is_an_answer_of_its_own(make_world):
+    app = App("test")
+    app.event(key="name")(Added)
+    app.event(key="name")(Doubled)
+    app.reducer(emits=[Doubled])(refusing)
+    world = make_world(app, live=True)
+    sent = world.send(Added("a", -1), id="one")
+    assert (sent.status, sent.applied, sent.failed) == ("refused", False, None)
+    assert (sent.refused.reason, sent.refused.code) == ("not here", "total.no")
+    assert sent.refused.cell == "test/refusing 'a'"
+    assert "not here" in repr(sent)
+    with pytest.raises(Refused, match="refused the event: not here"):
+        sent.check()
+    assert world.send(Added("a", -1), id="one").refused.height == sent.refused.height
+    assert (world.send(Added("a", 2)).status, world.state(refusing, "a")) == ("applied", Total(2))
+    assert [(each.reason, each.cell) for each in world.refusals] == [("not here", "test/refusing 'a'")] * 2
+    assert (world.failures, world.cell(refusing, "a").status) == ([], "waiting")
 
 
 def test_what_a_step_emits_is_delivered_and_at_hand(world):

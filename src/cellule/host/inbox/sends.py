@@ -11,10 +11,18 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from cellule.errors import CelluleError, OutcomeUnknown, Parked, StepFailed, Unavailable, VersionConflict
+from cellule.errors import (
+    CelluleError,
+    OutcomeUnknown,
+    Parked,
+    Refused,
+    StepFailed,
+    Unavailable,
+    VersionConflict,
+)
 from cellule.host.codecs import readable
 from cellule.kernel.items import BatchResult, Stepped, StepRow
-from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, PARKED, SKIPPED
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, PARKED, REFUSED, SKIPPED
 from cellule.kernel.state.cells import Slot
 
 Wait = Literal["durable", "applied", "reply"]
@@ -120,7 +128,7 @@ def release_batch(batch: BatchResult, sents: list[Sent]) -> None:
 
 
 def check_steps(height: int, steps: Iterable[Stepped]) -> None:
-    """Raise what the steps of the event at `height` say: a failure, a version conflict, a parked message."""
+    """Raise what the steps of the event at `height` say: a refusal, a failure, a version conflict, a parked message."""
     for step in steps:
         if step.status <= DELETED:
             continue
@@ -130,6 +138,9 @@ def check_steps(height: int, steps: Iterable[Stepped]) -> None:
                 text=step.text, version=step.version, height=step.height,
                 hint="Read the cell again and decide anew.",
             )  # fmt: skip
+        if step.status == REFUSED:
+            cell = f"{step.module}/{readable(step.key)}" if step.key else step.module
+            raise Refused(step.text, code=step.code, cell=cell, height=step.height)
         if step.status in (HALTED, SKIPPED):
             raise StepFailed(
                 step.code, "the step of {module}/{key} at height {height} failed: {text}",

@@ -63,6 +63,7 @@ class Version(Generic[T]):
     now_ns: int
     state: T | None
     error: str
+    code: str = ""
 
 
 class Reader:
@@ -146,7 +147,7 @@ class Reader:
         schema = message.schema if isinstance(message, MessageRecord) else ""
         return Version(
             height, step.version, Status(step.status).name.lower(), schema, step.cause, frame.header.now_ns,
-            state, step.extras.get("text", ""),
+            state, step.extras.get("text", ""), step.extras.get("code", ""),
         )  # fmt: skip
 
     # Outcomes

@@ -12,14 +12,22 @@ from typing import NamedTuple
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide.eras import CodeUnavailable, Compiled, Eras
 from cellule.kernel.decide.requests import EffectRequest, check
-from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
-from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
+from cellule.kernel.limits import DEPTH_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.model import Module, Upcaster
 from cellule.kernel.manifest.routes import in_era, wrap
 from cellule.kernel.manifest.system import CASCADE_STOPPED, STEP_FAILED
 from cellule.kernel.need import Need, fetch
-from cellule.kernel.program import CODE_UNAVAILABLE, Context, Output, StepFault, fault_of
+from cellule.kernel.program import (
+    CODE_UNAVAILABLE,
+    Context,
+    Output,
+    StepFault,
+    StepRefusal,
+    fault_of,
+    recordable,
+)
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Message, Slot
 from cellule.kernel.state.ledger import Ledger, Target
@@ -96,7 +104,7 @@ class Stepper:
         except _Park as park:
             return self._unchanged(slot, PARKED, "kernel.needs_migration", park.text)
         except CodeUnavailable as missing:
-            return self._unchanged(slot, PARKED, CODE_UNAVAILABLE, _cut(str(missing)))
+            return self._unchanged(slot, PARKED, CODE_UNAVAILABLE, recordable(str(missing)))
         except StepFault as fault:
             return self.failed(slot, fault)
         except Rejected as error:
@@ -281,11 +289,13 @@ class Stepper:
         )
 
     def failed(self, slot: Slot, fault: StepFault) -> Result:
-        """The result of a step that failed, by its module's policy."""
+        """The result of a step that failed, by its module's policy; or that refused its event."""
+        if isinstance(fault, StepRefusal):
+            return self._unchanged(slot, REFUSED, fault.code, fault.text)
         base = slot.cells.base
         module = self._eras.current.manifest.modules.get(base)
         skip = module is not None and module.failure == "skip"
-        result = self._unchanged(slot, SKIPPED if skip else HALTED, fault.code, _cut(fault.text))
+        result = self._unchanged(slot, SKIPPED if skip else HALTED, fault.code, recordable(fault.text))
         return result._replace(timed_out=fault.timed_out)
 
     def failure_event(self, slot: Slot, message: Message, height: int, result: Result) -> Emission | None:
@@ -304,12 +314,6 @@ class Stepper:
         version, born = (entry.version, entry.born) if entry is not None else (0, 0)
         era = entry.era if entry is not None and entry.state is not None else self._eras.current.number
         return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
-
-
-def _cut(text: str) -> str:
-    """A text as it may stand in a record: not too long, and without lone surrogates."""
-    text = text if len(text) <= ERROR_TEXT_MAX else text[: ERROR_TEXT_MAX - 3] + "..."
-    return text.encode("utf-8", "replace").decode()
 
 
 def _conflict(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:

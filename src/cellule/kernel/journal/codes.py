@@ -42,6 +42,7 @@ class Status(IntEnum):
     SKIPPED = 3  # failed; the message went to the dead letters
     CONFLICT = 4  # the cell was at another version than expected; the message is consumed
     PARKED = 5  # the cell cannot take the message in its era; the queue waits for a migration
+    REFUSED = 6  # the step refused the message, for a reason of its own; the message is consumed
 
 
 OK: Final = 0
@@ -50,6 +51,7 @@ HALTED: Final = 2
 SKIPPED: Final = 3
 CONFLICT: Final = 4
 PARKED: Final = 5
+REFUSED: Final = 6
 
 
 class VerdictCode(IntEnum):

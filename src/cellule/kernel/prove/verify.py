@@ -16,7 +16,7 @@ from uuid import UUID
 from cellule.errors import CelluleError
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.steps import Emission, Result, Stepper
-from cellule.kernel.journal.codes import Status
+from cellule.kernel.journal.codes import REFUSED, Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import EmittedRecord, IntentRecord, StepRecord, UpcastRecord
 from cellule.kernel.need import Need
@@ -152,6 +152,8 @@ def _differs(
         ("reply", _bytes_of(extras.get("reply")), result.reply),
         ("ann", _bytes_of(extras.get("ann")), result.ann),
     ]
+    if step.status == REFUSED:  # the text of a failure names lines of code, which may move
+        pairs.append(("reason", extras.get("text", ""), result.text))
     for field, before, computed in pairs:
         if before != computed:
             return _field(field, before, computed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from cellule.errors import ensure
 from cellule.kernel.index.keys import pair_key
-from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, SKIPPED
+from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import Entry, Slot, ghost, message_value
@@ -74,7 +74,8 @@ def _step_other(
         letter = DeadLetter(slot.cells.base, slot.key, code, text, message_value(message))
         ledger.dead_letters.insert(pair_key(height, 0), letter)
     else:
-        ensure(status == CONFLICT, "kernel.step_status", "a step has unknown status {status}", status=status)
+        is_known = status in (CONFLICT, REFUSED)
+        ensure(is_known, "kernel.step_status", "a step has unknown status {status}", status=status)
 
 
 def _stop(ledger: Ledger, slot: Slot, height: int, era: int, since: dict[str, Any]) -> None:

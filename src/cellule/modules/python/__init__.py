@@ -1,6 +1,6 @@
 """Python reducers as cells: plain functions, bundled into the CAS and run from there.
 
-Authors use `Step`, `Context`, `Keyed`, `Effect`, `Receipt` and `reducer`; `describe` makes a manifest entry
+Authors use `Step`, `Refuse`, `Context`, `Keyed`, `Effect`, `Receipt` and `reducer`; `describe` makes a manifest entry
 of a function, `PythonPrograms` gives the code to the kernel. Reading order: `step`, `signature`, `program`
 (one step), `requests` and `system` (effects and receipts), `collect` and `bundle` (code as blocks), `loader`
 (running it), `programs`; then the guards.
@@ -25,7 +25,7 @@ from cellule.modules.python.effects import TIMER, EffectForm
 from cellule.modules.python.loader import check_not_loading, is_loading
 from cellule.modules.python.programs import PythonPrograms, live_program
 from cellule.modules.python.signature import reducer
-from cellule.modules.python.step import Effect, Keyed, Step
+from cellule.modules.python.step import Effect, Keyed, Refuse, Step
 from cellule.modules.python.system import (
     CascadeStopped,
     EffectReceiptRejected,
@@ -50,6 +50,7 @@ __all__ = [
     "ModuleOptions",
     "PythonPrograms",
     "Receipt",
+    "Refuse",
     "Retention",
     "Step",
     "StepFailed",

@@ -20,9 +20,9 @@ from uuid import UUID
 
 from msgspec import convert
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import CelluleError, Refused, Rejected
 from cellule.kernel.program import Context as KernelContext
-from cellule.kernel.program import Emit, Output, StepFault, StepFunction
+from cellule.kernel.program import Emit, Output, StepFault, StepFunction, refusal
 from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.context import Context, key_reader
 from cellule.modules.python.failure import Places, exception_text
@@ -30,7 +30,7 @@ from cellule.modules.python.interface import Interface, event_decoders, state_co
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import Signature
-from cellule.modules.python.step import Keyed, Step
+from cellule.modules.python.step import Keyed, Refuse, Step
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
 from cellule.values.cbor import encode, read_unchecked, write_unchecked
 from cellule.values.names import Name
@@ -148,6 +148,8 @@ class PythonProgram:
                     or answer.ann is not None
                 ):  # fmt: skip
                     output = whole(answer)
+                elif answer.__class__ is Refuse:
+                    raise Refused(answer.reason, code=answer.code)
                 elif after is None:
                     raise _nothing()
                 elif to_plain is None:
@@ -270,6 +272,9 @@ class PythonProgram:
         kind = type(error)
         if kind is StepFault:
             return own_fault(cast("StepFault", error), self._places)
+        if phase != DECODING and issubclass(kind, Refused):
+            refused = cast("Refused", error)
+            return refusal(refused.reason, refused.code)
         if kind is _NotTaken:
             return StepFault("modules.event_not_taken", f"{self.interface.module} does not take {schema}")
         if phase == DECODING and issubclass(kind, CelluleError):

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from cellule.errors import Rejected
 from cellule.modules.python.context import Context
-from cellule.modules.python.step import Step
+from cellule.modules.python.step import Refuse, Step
 from cellule.modules.python.system import is_delivered, is_receipt, received
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_record_class
@@ -248,11 +248,15 @@ def _check_return(function: Callable[..., Any], state: Any, hints: dict[str, Any
     if "return" not in hints:
         _refuse(function, "annotation_missing", "its return value has no annotation", FORM)
     answers: list[Any] = []
-    for part in members(hints["return"]):
+    parts = members(hints["return"])
+    if parts == [Refuse]:
+        hint = "Add what it returns when it takes the event: `Order | Refuse`."
+        _refuse(function, "return_type", "it never returns anything but a refusal", hint)
+    for part in parts:
         if part in _NONE:
             hint = "Returning nothing is a failed step: return the state as it is, or `Step.delete()`."
             _refuse(function, "return_type", "it may return None", hint)
-        if part is not Step:
+        if part is not Step and part is not Refuse:
             inner = typing.get_args(part) if typing.get_origin(part) is Step else (part,)
             answers += [each for argument in inner for each in members(argument)]
     for answer in answers:

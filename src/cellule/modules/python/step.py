@@ -1,4 +1,4 @@
-"""What a reducer answers: `Step`, and what may stand in it: `Keyed` events, and requests for effects.
+"""What a reducer answers: `Step` or `Refuse`, and what may stand in it: `Keyed` events, and requests for effects.
 
 A bare state means `Step(state)`. Nothing here is checked when it is made: the program checks a step as a
 whole, where it can name the module and the field.
@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from cellule.errors import REFUSED_CODE
 from cellule.values.records import RecordLike
 from cellule.values.requests import Request
 
@@ -49,6 +50,17 @@ class Step(_Stated[S], Generic[S], kw_only=True):
     ) -> Step[Any]:
         """End the cell: its state is gone, and a later event finds none."""
         return Step(None, emit=emit, reply=reply, ann=ann, effects=effects, deletes=True)
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """The event is refused: nothing changes, and whoever sent it gets `cellule.Refused`.
+
+    `reason` is for people, `code` for programs. It is recorded as an outcome of the step, which is no
+    failure: the cell goes on with its next event.
+    """
+
+    reason: str
+    code: str = msgspec.field(default=REFUSED_CODE)
 
 
 class Keyed(NamedTuple):

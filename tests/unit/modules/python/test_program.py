@@ -7,7 +7,7 @@ import pytest
 
 from cellule.errors import Rejected
 from cellule.kernel.limits import ERROR_TEXT_MAX
-from cellule.kernel.program import Emit, Output, StepFault
+from cellule.kernel.program import Emit, Output, StepFault, StepRefusal
 from cellule.modules.python import ModuleOptions
 from cellule.values import decode, encode
 
@@ -296,3 +296,41 @@ def test_live_code_is_unknown_to_other_programs(load_program):
     with pytest.raises(Rejected) as caught:
         drive(PythonPrograms().program(loaded.manifest, loaded.module, nodes), nodes, lambda _: {})
     assert caught.value.code == "modules.not_live"
+
+
+REFUSES = "from cellule import Refuse, Refused"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "code"),
+    [
+        ("return Refuse('sold out')", "sold out", "refused"),
+        ("return Refuse('sold out', code='shop.none')", "sold out", "shop.none"),
+        ("raise Refused('sold out')", "sold out", "refused"),
+        ("raise Refused('sold out', code='shop.none')", "sold out", "shop.none"),
+        ("class Out(Refused):\n    pass\nraise Out('sold {out} 0x12')", "sold {out} 0x12", "refused"),
+        ("return Step(Order('x'), emit=(1 / 0 for _ in [refuse()]))", "late", "refused"),
+    ],
+)
+def test_a_refusal_is_told_apart_from_a_failure(load_app, body, reason, code):
+    late = "def refuse():\n    raise Refused('late')\n"
+    found = fault_of(load_app(reducer_that(f"{REFUSES}\n{late}{body}")))
+    assert isinstance(found, StepRefusal)
+    assert (found.text, found.code) == (reason, code)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("return Refuse(5)", "kernel.refusal_invalid"),
+        ("raise Refused(None)", "kernel.refusal_invalid"),
+        ("return Refuse", "modules.state_invalid"),
+        ("return Step(Refuse('inside'))", "modules.state_invalid"),
+        ("return None", "modules.returned_nothing"),
+        ("from cellule import Rejected\nraise Rejected('a.b', 'of another kind')", "modules.exception"),
+    ],
+)
+def test_what_only_looks_like_a_refusal_is_a_failure(load_app, body, code):
+    found = fault_of(load_app(reducer_that(f"{REFUSES}\n{body}")))
+    assert not isinstance(found, StepRefusal)
+    assert found.code == code
