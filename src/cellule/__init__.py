@@ -88,8 +88,8 @@ __all__ = [
 
 _HOMES = {
     "cellule.app": (
-        "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Refuse", "Retention", "Step", "TimerFired", "rule",
-        "timer",
+        "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Refuse", "Retention", "Step", "TimerFired",
+        "rule", "timer",
     ),
     "cellule.app.standard_effects": ("blob_get", "blob_put", "http", "llm", "process", "publish"),
     "cellule.effects.adapter": ("Attempt", "Failed", "Retry"),
@@ -98,8 +98,8 @@ _HOMES = {
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (
-        "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Refused", "Rejected",
-        "StepFailed", "Unavailable", "VersionConflict",
+        "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Refused",
+        "Rejected", "StepFailed", "Unavailable", "VersionConflict",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-
 REFUSED_CODE: Final = "refused"
 """The code of a refusal whose author gave none."""
 

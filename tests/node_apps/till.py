@@ -1,4 +1,4 @@
-"""An app whose cells refuse: what they are sent, what other cells emit, and timers and receipts of their own."""
+"""An app whose cells refuse: what they are sent, what other cells emit, and timers of their own."""
 
 from __future__ import annotations
 

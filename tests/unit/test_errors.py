@@ -58,7 +58,12 @@ def test_an_error_survives_pickling_with_its_fields():
 def test_a_refusal_survives_pickling_with_reason_code_and_cell():
     error = Refused("only {3} left", code="shop.short", cell="shop/order/o1", height=7)
     again = pickle.loads(pickle.dumps(error))
-    assert (again.reason, again.code, again.cell, again.height) == ("only {3} left", "shop.short", error.cell, 7)
+    assert (again.reason, again.code, again.cell, again.height) == (
+        "only {3} left",
+        "shop.short",
+        error.cell,
+        7,
+    )
     assert str(again) == "shop/order/o1 refused the event: only {3} left"
 
 

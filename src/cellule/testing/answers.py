@@ -64,7 +64,7 @@ class Events(list[Any]):
 
 
 class Sent:
-    """What became of an event: `applied`, `refused`, `failed`, `reply`; `duplicate` if its id had been sent before."""
+    """What became of an event: `applied`, `refused`, `failed`, `reply`; `duplicate` if its id was known."""
 
     def __init__(self, chronicle: Chronicle, height: int, *, duplicate: bool = False) -> None:
         self._chronicle = chronicle

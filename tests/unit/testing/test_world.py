@@ -12,7 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from cellule import App, Context, Keyed, Refuse, Refused, Rejected, Retention, Step, StepFailed, VersionConflict
+from cellule import (
+    App,
+    Context,
+    Keyed,
+    Refuse,
+    Refused,
+    Rejected,
+    Retention,
+    Step,
+    StepFailed,
+    VersionConflict,
+)
 from cellule.app import StepFailed as StepFailedEvent
 from cellule.app import WorldStarted
 from cellule.errors import Parked

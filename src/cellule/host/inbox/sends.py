@@ -128,7 +128,7 @@ def release_batch(batch: BatchResult, sents: list[Sent]) -> None:
 
 
 def check_steps(height: int, steps: Iterable[Stepped]) -> None:
-    """Raise what the steps of the event at `height` say: a refusal, a failure, a version conflict, a parked message."""
+    """Raise what the steps of the event at `height` say: a refusal, failure, conflict or parked message."""
     for step in steps:
         if step.status <= DELETED:
             continue

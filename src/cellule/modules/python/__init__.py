@@ -1,9 +1,9 @@
 """Python reducers as cells: plain functions, bundled into the CAS and run from there.
 
-Authors use `Step`, `Refuse`, `Context`, `Keyed`, `Effect`, `Receipt` and `reducer`; `describe` makes a manifest entry
-of a function, `PythonPrograms` gives the code to the kernel. Reading order: `step`, `signature`, `program`
-(one step), `requests` and `system` (effects and receipts), `collect` and `bundle` (code as blocks), `loader`
-(running it), `programs`; then the guards.
+Authors use `Step`, `Refuse`, `Context`, `Keyed`, `Effect`, `Receipt`, `reducer`; `describe` makes a manifest
+entry of a function, `PythonPrograms` gives the code to the kernel. Reading order: `step`, `signature`,
+`program` (one step), `requests` and `system` (effects and receipts), `collect` and `bundle` (code as
+blocks), `loader` (running it), `programs`; then the guards.
 """
 
 from __future__ import annotations

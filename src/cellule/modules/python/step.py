@@ -1,4 +1,4 @@
-"""What a reducer answers: `Step` or `Refuse`, and what may stand in it: `Keyed` events, and requests for effects.
+"""What a reducer answers: `Step` or `Refuse`, and what may stand in a step: `Keyed` events, requests.
 
 A bare state means `Step(state)`. Nothing here is checked when it is made: the program checks a step as a
 whole, where it can name the module and the field.
