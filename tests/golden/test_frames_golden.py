@@ -25,7 +25,7 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.journal.table import BY_CLASS, KINDS
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Need
-from cellule.kernel.program import StepFault
+from cellule.kernel.program import StepFault, refusal
 from cellule.kernel.prove.check import Position, check_frames
 from cellule.kernel.state import dedupe
 from cellule.kernel.state import log_state as log
@@ -93,6 +93,8 @@ def coin(state, schema, event, ctx):
             return Did(state, emit=[again, ("gold/Lone@1", {})])
         case "fail":
             raise StepFault("gold.fails", "as told")
+        case "refuse":
+            raise refusal("as told", "gold.no")
         case "grow":
             return Did({**state, "pad": "x" * 5_000})
         case "link":
@@ -190,6 +192,7 @@ def script(museum: Museum) -> SnapshotJob:
     beat("a long state as a block", do("c", "grow"))
     beat("a state and a reply with links", do("c", "link"))
     beat("a deleted cell", do("b", "delete"))
+    beat("a refused event", do("c", "refuse"))
     unknown = EventItem("gold/Nope@1", encode({}), id="r", durable=True)
     beat("refused items", unknown, ControlItem("dance", "bob", "", {}, durable=True))
     beat("a paused world", control("pause"), do("c", "add"))
