@@ -53,6 +53,7 @@ from cellule.modules.python import PythonPrograms, check_not_loading
 from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy, uuid7
 from cellule.store.address import MemoryAddress, StoreAddress, parse_address
 from cellule.store.copy import Copied, Progress, copy_store
+from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE, Store, StoreOptions, check_data, open_engine, open_store
 
 CACHE = "cache"
@@ -192,7 +193,9 @@ def _ownership(store: Store, options: Options) -> Ownership:
     """How this process may come to own the store."""
     folder, chance = store.address.folder, options.entropy
     if folder is not None:
-        return FolderOwnership(folder, [folder / DATABASE], options.clock, chance, contends=options.own)
+        assert isinstance(store.engine, SqliteEngine)
+        files = [folder / DATABASE, *store.engine.files]
+        return FolderOwnership(folder, files, options.clock, chance, contends=options.own)
     if isinstance(store.address.rows, MemoryAddress):
         return Alone(uuid7(options.clock.now_ns(), chance.bytes(10)) if options.own else None)
     few = replace(options.store, pool_max=SESSION_CONNECTIONS)

@@ -2,7 +2,8 @@
 
 `send NAME COUNT` enqueues events and waits until each is applied; `tail WORLD COUNT` follows the journal over
 so many events; `own` owns the folder until it is killed; `fork` does so beside a child that outlives it;
-`nobody` tries to open it without permission.
+`sender` sends one event after the other and says when it began those that were acknowledged, until the folder
+is not what it was, and then reads; `nobody` tries to open it without permission.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
+from cellule.assembly import Options
 from cellule.assembly import open as open_node
-from cellule.errors import CelluleError
+from cellule.errors import CelluleError, Unavailable
 from cellule.kernel.journal.records import EventRecord
 from tests.support.nodes import load_app
 
@@ -65,6 +68,27 @@ async def fork(folder):
         await asyncio.sleep(3_600)
 
 
+async def sender(folder, own):
+    async with open_node(folder, TALLY.app, options=Options(own=own == "owner")) as node:
+        world = await node.world("w")
+        code = ""
+        while code != "host.folder_replaced":
+            begun_ns = time.monotonic_ns()
+            try:
+                await world.send(TALLY.Add("a", 1), wait="durable")
+            except Unavailable as error:
+                code = error.code
+            else:
+                say("acknowledged", begun_ns)
+        say("refused", code)
+        account = world.cell(TALLY.account, "a")
+        for read in (account.state, account.history, lambda: anext(world.tail(0))):
+            try:
+                say("read", await read())
+            except Unavailable as error:
+                say("refused", error.code)
+
+
 async def nobody(folder):
     TALLY.app.build()  # what it imports may not be readable for others
     if os.geteuid() == 0:
@@ -77,7 +101,7 @@ async def nobody(folder):
 
 
 asyncio.run(
-    {"send": send, "tail": tail, "own": own, "fork": fork, "nobody": nobody}[sys.argv[2]](
+    {"send": send, "tail": tail, "own": own, "fork": fork, "sender": sender, "nobody": nobody}[sys.argv[2]](
         sys.argv[1], *sys.argv[3:]
     )
 )

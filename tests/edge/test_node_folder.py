@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -173,7 +175,6 @@ async def test_an_owner_whose_lock_was_removed_is_a_guest_of_the_next_one(folder
         async with open_node(folder, TALLY.app) as new:
             assert new.is_owner
             monkeypatch.undo()
-            monkeypatch.setattr(folder_module, "FOLDER_CHECK_S", 0)
             await (await new.world("w")).send(TALLY.Add("a", 1))
             assert (await world.cell(TALLY.account, "a").state()).count == 2
             await old.wait_guest()
@@ -182,8 +183,61 @@ async def test_an_owner_whose_lock_was_removed_is_a_guest_of_the_next_one(folder
         await old.wait_owner()
 
 
-async def test_an_owner_whose_database_was_replaced_acknowledges_nothing_more(tmp_path):
-    """It went on acknowledging, and everything was lost at its end."""
+def removed(folder, *names):
+    for name in names:
+        (folder / name).unlink()
+
+
+def emptied(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def replaced(folder):
+    shutil.copy(folder / DATABASE, folder / "copy")
+    (folder / "copy").rename(folder / DATABASE)
+
+
+WAYS = {
+    "the database removed": lambda folder: removed(folder, DATABASE),
+    "the log removed": lambda folder: removed(folder, f"{DATABASE}-wal"),
+    "the log's index removed": lambda folder: removed(folder, f"{DATABASE}-shm"),
+    "the database replaced": replaced,
+    "the folder moved": lambda folder: folder.rename(folder.parent / "moved"),
+    "the folder removed": shutil.rmtree,
+    "another folder": emptied,
+}
+
+
+@pytest.mark.parametrize("role", ["owner", "guest"])
+@pytest.mark.parametrize("damage", WAYS.values(), ids=WAYS)
+async def test_nothing_is_acknowledged_or_read_once_the_files_are_not_those_of_the_path(
+    tmp_path, damage, role
+):
+    """A node went on acknowledging hundreds of events, and all were lost at its end."""
+    folder = tmp_path / "data"
+    async with AsyncExitStack() as stack:
+        if role == "guest":
+            node = await stack.enter_async_context(open_node(folder, TALLY.app))
+            await (await node.world("w")).send(TALLY.Add("a", 1))
+        process = client(folder, "sender", role)
+        stack.callback(process.stdout.close)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        acknowledged = [(await line_of(process)).split() for _ in range(20)]
+        damage(folder)
+        damaged_ns = time.monotonic_ns()
+        while (line := await line_of(process)).startswith("acknowledged"):
+            acknowledged.append(line.split())
+        assert max(int(begun_ns) for _, begun_ns in acknowledged) <= damaged_ns
+        assert [line, *[await line_of(process) for _ in range(3)]] == ["refused host.folder_replaced"] * 4
+
+
+async def line_of(process):
+    return (await asyncio.to_thread(process.stdout.readline)).strip()
+
+
+async def test_an_owner_whose_database_was_replaced_is_told_so(tmp_path, caplog):
     async with open_node(tmp_path / "data", TALLY.app) as node:
         world = await node.world("w")
         (tmp_path / "data" / DATABASE).rename(tmp_path / "moved.db")
@@ -191,6 +245,10 @@ async def test_an_owner_whose_database_was_replaced_acknowledges_nothing_more(tm
         with pytest.raises(Unavailable) as caught:
             await world.send(TALLY.Add("a", 1), wait="durable")
         assert caught.value.code == "host.folder_replaced"
+        with pytest.raises(Unavailable) as caught:
+            await node.create_world("another")
+        assert caught.value.code == "host.folder_replaced"
+    assert f"{DATABASE} was removed or replaced: this node stops working on it" in caplog.text
 
 
 async def test_a_forked_child_does_not_keep_the_lock(folder):

@@ -222,8 +222,9 @@ class Node:
 
     async def check_owner(self) -> None:
         """Refuse what only the owner of the store may do."""
-        if self.claim is not None:
+        if self.may_act():
             return
+        self.ownership.check_store()
         owner = next((each for each in await self.ownership.sessions() if each.owns), None)
         raise Unavailable(
             "host.not_owner", "this process does not own the store: {owner} does",

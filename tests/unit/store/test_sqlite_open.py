@@ -51,7 +51,7 @@ async def test_every_connection_is_as_durable_as_the_documents_say(tmp_path):
             assert connection.execute("PRAGMA synchronous").fetchall() == [(2,)]
             assert connection.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
             assert connection.execute("PRAGMA wal_autocheckpoint").fetchall() == [(0,)]
-    assert len(connections) == 3
+    assert len(connections) == 4
 
 
 async def test_a_relative_path_and_odd_names_are_files(tmp_path, monkeypatch):
@@ -60,6 +60,17 @@ async def test_a_relative_path_and_odd_names_are_files(tmp_path, monkeypatch):
         async with await SqliteEngine.open(name) as engine:
             await engine.commit(Batch(set={b"\x02a": b"1"}))
         assert (tmp_path / name).is_file()
+
+
+async def test_the_log_of_a_linked_file_is_beside_the_file_and_is_copied_into_it(tmp_path):
+    """The log was looked for beside the link, so it was never copied, and grew."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "store.db").symlink_to(tmp_path / "disk" / "store.db")
+    async with await SqliteEngine.open(tmp_path / "store.db", checkpoint_bytes=50_000) as engine:
+        assert [file.parent for file in engine.files] == [tmp_path / "disk"] * 3
+        for number in range(40):
+            await engine.commit(Batch(set={b"\x02%d" % number: bytes(50_000)}))
+        assert (tmp_path / "disk" / "store.db").stat().st_size > 1_000_000
 
 
 async def test_many_may_create_the_same_file_at_once(tmp_path):

@@ -24,7 +24,7 @@ from cellule.host.journal import Head, Progress
 from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
 from cellule.host.node import Node
 from cellule.host.outbox.repair import Report
-from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.own.directory import WorldInfo
 from cellule.host.read.cell_list import CellPage, KeyRange, read_cells
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.effects.schedules import check_schedule, list_schedules, preview_schedule
@@ -190,7 +190,7 @@ class WorldHandle:
 
     async def head(self) -> Head:
         """The newest durable frame."""
-        return await read_head(self._node.engine, self.info)
+        return await self._reader.journal.head()
 
     async def height_at(self, when: datetime) -> int:
         """The height of the last record made at or before an aware time; 0 before the first."""
@@ -211,6 +211,7 @@ class WorldHandle:
         height = (await self.head()).height if after is None else after
         while True:
             [stored] = await self._node.engine.read([key])
+            self._node.ownership.check_store()
             if stored is None:
                 raise Gone("host.world_gone", "world {world} was deleted", world=self.info.name)
             head = Head.of_row(stored)

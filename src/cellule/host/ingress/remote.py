@@ -6,6 +6,7 @@ whoever owns the world by then; every item has an id, so after an unknown outcom
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from cellule.errors import Rejected
@@ -38,39 +39,35 @@ class Remote:
             item.id, item.explicit = self._fresh_id(), True
             item.issued_ns = self._node.clock.now_ns()
         self._check_edge(item, manifest, wait)
-        self._node.ownership.check_store()
-        before = await read_head(self._node.engine, self._info)
         cas = self._node.cas(self._info.universe)
-        [row] = await enqueue(
-            self._node.engine, self._info.universe, self._info.id, [await event_row(item, cas)],
-            self._fresh_id().bytes,
-        )  # fmt: skip
+        height, row = await self._put(await event_row(item, cas), self._fresh_id().bytes)
         if wait == "durable":
             return 0, False
-        return await self._reader.await_event(item.id, before.height, row)
+        return await self._reader.await_event(item.id, height, row)
 
     async def control(self, item: ControlItem) -> int:
         """Enqueue an operator's verb; the height at which it is journaled."""
-        self._node.ownership.check_store()
-        before = await read_head(self._node.engine, self._info)
         given = self._fresh_id().bytes
-        [row] = await enqueue(
-            self._node.engine, self._info.universe, self._info.id, [control_row(item, given)], given
-        )
-        return await self._reader.await_control(item, before.height, row)
+        height, row = await self._put(control_row(item, given), given)
+        return await self._reader.await_control(item, height, row)
 
     async def snapshot(self, who: str, why: str) -> tuple[int, Cid]:
         """Ask the owner for a snapshot; its height and root, from the control that notes it."""
-        self._node.ownership.check_store()
-        before = await read_head(self._node.engine, self._info)
         given = self._fresh_id().bytes
-        request = Request(who, why, given)
-        [row] = await enqueue(self._node.engine, self._info.universe, self._info.id, [request.row()], given)
+        before, row = await self._put(Request(who, why, given).row(), given)
         noted = ControlItem("snapshot", who, why, {"request": given})
-        height = await self._reader.await_control(noted, before.height, row)
+        height = await self._reader.await_control(noted, before, row)
         frame = await self._reader.frame(height)
         arguments = frame.expect(height, ControlRecord).arguments
         return arguments["height"], arguments["snapshot"].cid
+
+    async def _put(self, item: dict[str, Any], ready: bytes) -> tuple[int, bytes]:
+        """Put an item into the inbox of the store at the address: the height before it, and its row."""
+        self._node.ownership.check_store()
+        before = await read_head(self._node.engine, self._info)
+        [row] = await enqueue(self._node.engine, self._info.universe, self._info.id, [item], ready)
+        self._node.ownership.check_store()
+        return before.height, row
 
     def _check_edge(self, item: EventItem, manifest: Manifest, wait: Wait) -> None:
         if self._router is None:

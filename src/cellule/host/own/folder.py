@@ -4,8 +4,9 @@
     <folder>/lock           locked by the owner, and names it: {"host", "pid", "since_ns"}, empty when free
     <folder>/scratch-*      spilled cells of the running owner; worthless afterwards
 
-A process that does not own the folder tries again every half second. An owner looks whether the lock and the
-files are still those of the path: where somebody removed or replaced them, its claim is over.
+A process that does not own the folder tries again every half second. An owner looks, twice a second and
+before it acknowledges or answers anything, whether the lock and the files of the database are still those of
+the path: where somebody removed or replaced them, its claim is over.
 
 Rejected: a lease in the database. After a crash everybody would have to wait for it to end.
 Rejected: POSIX locks. A process loses one when it closes any other file of that path.
@@ -29,7 +30,7 @@ from uuid import UUID
 from weakref import WeakSet
 
 from cellule.errors import Rejected, Unavailable
-from cellule.host.limits import FOLDER_CHECK_S, FOLDER_LOOK_S
+from cellule.host.limits import FOLDER_LOOK_S
 from cellule.host.own.ownership import Claim, SessionInfo
 from cellule.sources import Clock, Entropy, uuid7
 
@@ -41,7 +42,7 @@ class FolderLock:
     """An exclusive lock on a data folder, held by an open file."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "lock"
+        self.path = str(folder / "lock")
         self._file: int | None = None
 
     @property
@@ -54,9 +55,9 @@ class FolderLock:
         if self._file is not None:
             return True
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise folder_error(self._path.parent, error) from error
+            raise folder_error(Path(self.path).parent, error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -64,7 +65,7 @@ class FolderLock:
             return False
         except OSError as error:
             os.close(file)
-            raise folder_error(self._path.parent, error) from error
+            raise folder_error(Path(self.path).parent, error) from error
         self._file = file
         if not self.is_in_place():  # it was removed after it was opened
             self.abandon()
@@ -78,12 +79,12 @@ class FolderLock:
 
     def is_in_place(self) -> bool:
         """Tell whether the file held is the one that others would lock."""
-        return self._file is not None and _identity(self._path) == _identity(self._file)
+        return self._file is not None and _identity(self.path) == _identity(self._file)
 
     def owner(self) -> SessionInfo | None:
         """Which living process wrote its name into the lock; for messages only."""
         try:
-            named: Any = json.loads(self._path.read_text())
+            named: Any = json.loads(Path(self.path).read_text())
             found = SessionInfo(str(named["host"]), int(named["pid"]), int(named["since_ns"]), owns=True)
         except (OSError, ValueError, TypeError, KeyError):
             return None
@@ -115,25 +116,18 @@ class FolderLock:
 class FolderClaim:
     """The folder is this process's as long as its lock and its files are those of the path."""
 
-    def __init__(
-        self, node: UUID, clock: Clock, is_in_place: Callable[[], bool], lost: Callable[[], None]
-    ) -> None:
+    def __init__(self, node: UUID, is_in_place: Callable[[], bool], lost: Callable[[], None]) -> None:
         self.node = node
         self.witness: Mapping[bytes, bytes] = {}
-        self._clock = clock
         self._is_in_place = is_in_place
         self._lost = lost
-        self._checked_ns = clock.monotonic_ns()
         self._is_over = False
 
     def is_valid(self) -> bool:
-        """See `Claim`; the path is looked at ten times a second at most."""
-        now_ns = self._clock.monotonic_ns()
-        if not self._is_over and now_ns - self._checked_ns >= FOLDER_CHECK_S * 1e9:
-            self._checked_ns = now_ns
-            if not self._is_in_place():
-                self._is_over = True
-                self._lost()
+        """See `Claim`; it looks at the path each time, which takes some microseconds."""
+        if not self._is_over and not self._is_in_place():
+            self._is_over = True
+            self._lost()
         return not self._is_over
 
 
@@ -144,11 +138,10 @@ class FolderOwnership:
         self, folder: Path, files: Sequence[Path], clock: Clock, entropy: Entropy, *, contends: bool = True
     ) -> None:
         self._lock = FolderLock(folder)
-        self._folder = folder
         self._clock = clock
         self._entropy = entropy
         self.contends = contends
-        self._files = {file: _identity(file) for file in files}
+        self._files = {str(file): _identity(str(file)) for file in files}
         self._look = asyncio.Event()
         self.claim: Claim | None = None
 
@@ -174,10 +167,11 @@ class FolderOwnership:
 
     def check_store(self) -> None:
         """See `Ownership`."""
-        if not self._is_same():
+        replaced = self._replaced()
+        if replaced is not None:
             raise Unavailable(
-                "host.folder_replaced", "the database of {folder} was removed or replaced under this node",
-                folder=str(self._folder), hint="Close this node and open the folder again.",
+                "host.folder_replaced", "{file} was removed or replaced under this node", file=replaced,
+                hint="Close this node and open the folder again.",
             )  # fmt: skip
 
     async def sessions(self) -> list[SessionInfo]:
@@ -194,8 +188,8 @@ class FolderOwnership:
             before = self.claim
             if before is not None and not before.is_valid():
                 _log.error(
-                    "the lock or the database of %s was removed or replaced: this node stops working on it",
-                    self._folder,
+                    "%s was removed or replaced: this node stops working on it",
+                    self._replaced() or self._lock.path,
                 )
                 self._lock.abandon()
                 self.claim = None
@@ -205,16 +199,19 @@ class FolderOwnership:
                 changed()
 
     def _try(self) -> None:
-        if self.claim is not None or not self._is_same() or not self._lock.acquire(self._clock.now_ns()):
+        if self.claim is not None or self._replaced() is not None:
+            return
+        if not self._lock.acquire(self._clock.now_ns()):
             return
         node = uuid7(self._clock.now_ns(), self._entropy.bytes(10))
-        self.claim = FolderClaim(node, self._clock, self._is_in_place, self._look.set)
+        self.claim = FolderClaim(node, self._is_in_place, self._look.set)
 
     def _is_in_place(self) -> bool:
-        return self._lock.is_in_place() and self._is_same()
+        return self._lock.is_in_place() and self._replaced() is None
 
-    def _is_same(self) -> bool:
-        return all(_identity(file) == known for file, known in self._files.items())
+    def _replaced(self) -> str | None:
+        """The first file that is not the one of its path any more."""
+        return next((file for file, known in self._files.items() if _identity(file) != known), None)
 
 
 def make_folder(folder: Path) -> None:
@@ -237,10 +234,10 @@ def folder_error(folder: Path, error: OSError) -> Rejected | Unavailable:
     )
 
 
-def _identity(file: Path | int) -> tuple[int, int] | None:
+def _identity(file: str | int) -> tuple[int, int] | None:
     """Which file it is, whatever its name; None where there is none."""
     try:
-        found = file.stat() if isinstance(file, Path) else os.fstat(file)
+        found = os.stat(file)  # noqa: PTH116 - a text, because this is asked for each acknowledgement
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -6,7 +6,7 @@ to `host/journal.py` alone. Only what is durable is read: the head says where th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 from cellule.errors import Rejected
@@ -17,15 +17,18 @@ from cellule.store.engine import Engine
 
 
 class JournalReader:
-    """Reads the frames of one world."""
+    """Reads the frames of one world; `check` refuses where the engine is not that of its address any more."""
 
-    def __init__(self, engine: Engine, info: WorldInfo) -> None:
+    def __init__(self, engine: Engine, info: WorldInfo, check: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
         self._info = info
+        self._check = check
 
     async def head(self) -> Head:
         """The newest durable frame."""
-        return await read_head(self._engine, self._info)
+        head = await read_head(self._engine, self._info)
+        self._check()
+        return head
 
     async def frame(self, height: int, head: Head | None = None) -> Frame:
         """The frame that holds a height; `Rejected` beyond the journal, which ends at `head`."""

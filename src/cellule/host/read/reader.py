@@ -18,7 +18,7 @@ from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Head
 from cellule.host.limits import OWNER_LOOK_S, OWNERLESS_S
 from cellule.host.node import Node
-from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.own.directory import WorldInfo
 from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import JournalReader
 from cellule.host.run.world_runner import WorldRunner
@@ -73,7 +73,7 @@ class Reader:
         self._node = node
         self._info = info
         self._cas = node.cas(info.universe)
-        self.journal = JournalReader(node.engine, info)
+        self.journal = JournalReader(node.engine, info, node.ownership.check_store)
         self._manifests: dict[Cid, Manifest] = {}
         self._follower: Follower | None = None
 
@@ -110,7 +110,7 @@ class Reader:
 
     async def _entry_at(self, base: str, key: bytes, at: int) -> Entry | None:
         """The entry a cell had after the last whole beat at or below a height."""
-        head = await read_head(self._node.engine, self._info)
+        head = await self.journal.head()
         if not 0 <= at <= head.height:
             raise Rejected(
                 "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
@@ -127,7 +127,7 @@ class Reader:
         """A cell's steps, newest first, following the chain of its current incarnation."""
         entry = await self._entry(base, key)
         height = 0 if entry is None else entry.last
-        head = await read_head(self._node.engine, self._info)
+        head = await self.journal.head()
         found: list[Version[Any]] = []
         while height and len(found) < limit:
             frame = await self.journal.frame(height, head)
@@ -157,8 +157,7 @@ class Reader:
 
         Where one cannot come, because its cell is stopped or the world paused, it says so instead.
         """
-        engine, info = self._node.engine, self._info
-        head = await read_head(engine, info)
+        head = await self.journal.head()
         frame = await self.journal.frame(height, head)
         record = frame.at(height)
         if isinstance(record, RefusedRecord):
@@ -250,11 +249,10 @@ class Reader:
 
     async def _await(self, after: int, matches: Callable[[Record], bool], row: bytes) -> int:
         """The height of the first record above `after` that matches; 0 if the row went without one."""
-        engine, info = self._node.engine, self._info
         start = after + 1
         while True:
-            [stored] = await engine.read([row])
-            head = await read_head(engine, info)
+            [stored] = await self._node.engine.read([row])
+            head = await self.journal.head()
             async for frame in self.journal.frames(start, head.height):
                 start = frame.header.last + 1
                 for height, record in frame.numbered():
@@ -286,7 +284,7 @@ class Reader:
         key = keys.world_head(self._info.universe, self._info.id)
         while True:
             await self._watch(key, head.row())
-            now = await read_head(self._node.engine, self._info)
+            now = await self.journal.head()
             if now.height > head.height:
                 return now
 
@@ -322,10 +320,11 @@ class Reader:
             try:
                 return await here(await self._node.hosted(self._info))
             except Fenced:
-                return await elsewhere()
+                pass
             except Unavailable:
                 if self._node.may_act():
                     raise
+        self._node.ownership.check_store()
         return await elsewhere()
 
     @property

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from pathlib import Path
+from os.path import realpath
 from typing import Any, Protocol, TypeVar
 
 from cellule.store.engines.sqlite.errors import is_busy, mapped, result_code
@@ -66,8 +66,11 @@ class Settings:
 
 
 def absolute_path(path: str | PathLike[str]) -> str:
-    """Return the path as SQLite gets it: absolute, so that it is never read as an address or as memory."""
-    return str(Path(fspath(path)).absolute())
+    """Return the path as SQLite gets it: absolute, so that it is never read as an address or as memory.
+
+    Links are followed, as SQLite does: its log lies beside the file, not beside the link.
+    """
+    return realpath(fspath(path))
 
 
 def connect_sqlite3(path: str) -> Connection:

@@ -16,6 +16,7 @@ import contextlib
 import threading
 from contextlib import suppress
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cellule.errors import CelluleError, Unavailable
@@ -95,6 +96,11 @@ class SqliteEngine:
     def path(self) -> str:
         """The absolute path of the file."""
         return self._settings.path
+
+    @property
+    def files(self) -> list[Path]:
+        """The file, its log and the log's index: none becomes another one while the engine is open."""
+        return [Path(self.path + ending) for ending in ("", "-wal", "-shm")]
 
     async def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of `keys`, in their order, from one snapshot; `None` where absent."""

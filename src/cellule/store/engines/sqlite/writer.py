@@ -84,6 +84,7 @@ class Writer:
         self._changed = changed
         self._pauses = pauses
         self._inbox: SimpleQueue[list[Waiting] | bool] = SimpleQueue()
+        self._kept: Connection | None = None  # never dropped: while it is open the log is never another file
         self._connection: Connection | None = None
         self._checkpointer: Connection | None = None
         self._log = Path(settings.path + "-wal")
@@ -112,9 +113,12 @@ class Writer:
         connection = open_connection(self._settings)
         try:
             prepare_file(connection, self._settings)
+            self._kept = open_connection(self._settings, read_only=True)
+            first(self._kept, "SELECT count(*) FROM sqlite_schema")  # opens the log
             self._version = first(connection, "PRAGMA data_version")
         except BaseException:
             close_quietly(connection)
+            self.close()
             raise
         self._connection = connection
 
@@ -132,6 +136,9 @@ class Writer:
     def close(self) -> None:
         """Close the file; the last connection to it copies the log and removes it."""
         self._drop()
+        if self._kept is not None:
+            close_quietly(self._kept)
+            self._kept = None
 
     def _take(self) -> tuple[list[Waiting], bool]:
         """Wait for work, then take all of it up to the group's limits; `False` once stopped."""
