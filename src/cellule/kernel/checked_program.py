@@ -18,7 +18,7 @@ from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, STEP_EVENT
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.manifest.schemas import is_receipt
-from cellule.kernel.program import Context, Emit, Output, Program, Request, StepFault, fault_of
+from cellule.kernel.program import Context, Emit, Output, Program, Request, StepFault, fault_of, forget_kept
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
 from cellule.values.names import Name
@@ -36,6 +36,10 @@ class CheckedProgram:
         self._manifest = manifest
         self._state = wire_codec(Ref(module.state), manifest.schemas)
         self._events: dict[str, WireCodec] = {}
+
+    def forget(self) -> None:
+        """See `forget_kept`."""
+        forget_kept(self._program)
 
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None

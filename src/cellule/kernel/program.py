@@ -158,13 +158,21 @@ context. It may answer the bytes of a new state bare, where nothing stands besid
 class Program(Protocol):
     """The code of one module in one era.
 
-    It may also have `way(schema) -> StepFunction`, which the hot path calls.
+    It may also have `way(schema) -> StepFunction`, which the hot path calls; and `forget()`, if it keeps
+    anything from a step to the next in place of bytes, which drops it.
     """
 
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
     ) -> Output:
         """Take one step, or raise `StepFault`. Nothing else may leave it."""
+
+
+def forget_kept(program: Program) -> None:
+    """Let a program keep nothing of its earlier steps, as in a process that has just begun."""
+    forget = getattr(program, "forget", None)
+    if forget is not None:
+        forget()
 
 
 def step_function(program: Program, schema: str) -> StepFunction:

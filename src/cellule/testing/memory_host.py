@@ -149,6 +149,7 @@ class MemoryHost:
 
     def restart(self, at: int = -1) -> None:
         """Drop the world in memory and restore it, from the snapshot at that position and later frames."""
+        self._kernel.eras.forget()
         self._kernel = self._restored(at)
 
     @property

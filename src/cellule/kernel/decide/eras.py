@@ -15,7 +15,7 @@ from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
 from cellule.kernel.manifest.policies import compile_rule
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import Program, Programs, fault_of
+from cellule.kernel.program import Program, Programs, fault_of, forget_kept
 from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Ledger
 from cellule.values.cid import Cid
@@ -113,6 +113,12 @@ class Eras:
             program = yield from _loaded(self._programs.program(era.manifest, module, self._nodes))
             era.programs[module.base] = program
         return program
+
+    def forget(self) -> None:
+        """Let no program keep anything of its earlier steps."""
+        for era in self._compiled.values():
+            for program in era.programs.values():
+                forget_kept(program)
 
     def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:
         """Run a value through a chain of upcasters; raises `CodeUnavailable`."""

@@ -20,6 +20,7 @@ from cellule.values.cbor import decode_trusted
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import TAG, VALUE
 from cellule.values.schema.codec import Codec, codec_for
+from cellule.values.schema.direct import plain_class
 from cellule.values.schema.registry import Schemas
 
 Decode = Callable[[bytes], Any]
@@ -120,3 +121,14 @@ def _not_taken(signature: Signature, interface: Interface, schema: str) -> Rejec
         module=interface.module, schema=schema, function=shown_function(signature.function),
         hint="Add its class to the annotation of the event, or take it out of the module's `event`.",
     )  # fmt: skip
+
+
+def plain_events(signature: Signature, interface: Interface, naming: Naming) -> dict[str, type]:
+    """By schema: the classes of events that two native calls read."""
+    found: dict[str, type] = {}
+    for event in signature.events:
+        derived = naming.derived(event)
+        plain = plain_class(derived.shape)
+        if plain is not None and derived.name is not None and derived.name in interface.events:
+            found[derived.name] = plain
+    return found

@@ -1,7 +1,8 @@
 """`PythonProgram`: one reducer as the kernel calls it, bytes in, bytes out.
 
 Every step decodes its arguments anew, so whatever a reducer does to them stays with it; only a state in which
-nothing can change is kept from the step that made it to the next. What a reducer answers is checked and
+nothing can change, and all of which is exactly what its bytes read as, is kept from the step that made it to
+the next. What a reducer answers is checked and
 encoded by the codecs of its types. Nothing but `StepFault` leaves a step (`boundary.py`), and no object of
 the author's: what an `Output` holds is exactly bytes and text.
 
@@ -26,7 +27,7 @@ from cellule.kernel.program import Emit, Output, StepFault, StepFunction, refusa
 from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.context import Context, key_reader
 from cellule.modules.python.failure import Places, exception_text
-from cellule.modules.python.interface import Interface, event_decoders, state_codec
+from cellule.modules.python.interface import Interface, event_decoders, plain_events, state_codec
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import Signature
@@ -35,7 +36,7 @@ from cellule.modules.python.watchdog import StepTimeout, Watchdog
 from cellule.values.cbor import encode, read_unchecked, write_unchecked
 from cellule.values.names import Name
 from cellule.values.schema.annotations import shown_type
-from cellule.values.schema.codec import codec_for
+from cellule.values.schema.codec import codec_for, exact_writer
 from cellule.values.schema.direct import is_constant, plain_class
 from cellule.values.schema.fields import is_record_class
 
@@ -75,9 +76,11 @@ class PythonProgram:
         state = state_codec(signature, interface, naming)
         self._read, self._write, self._to_plain = state.decode_trusted, state.encode, state.to_plain
         self._plain_state = plain_class(state.derived.shape)
-        self._keeps = is_constant(state.derived.shape)
+        self._keeps = self._to_plain is not None and is_constant(state.derived.shape)
+        if self._keeps:
+            self._to_plain = exact_writer(state.derived)
         self._kept: dict[bytes, Any] = {}
-        self._plain_events = _plain_events(signature, interface, naming)
+        self._plain_events = plain_events(signature, interface, naming)
         self._read_key = key_reader(interface.key, interface.schemas)
         self._write_reply = self._reply_writer(signature.reply)
         self._requests = Requests(interface, naming, places)
@@ -92,6 +95,10 @@ class PythonProgram:
         """Take one step, or raise `StepFault`."""
         answer = self.way(schema)(state, value, None, key, context)
         return Output(answer) if isinstance(answer, bytes) else answer
+
+    def forget(self) -> None:
+        """See `Program`: the next steps read their states from bytes."""
+        self._kept.clear()
 
     def way(self, schema: str) -> StepFunction:
         """A function that takes steps on events of one schema; a state with nothing beside it comes bare."""
@@ -157,12 +164,12 @@ class PythonProgram:
                 else:
                     try:
                         output = write_unchecked(to_plain(after))
+                        if keeps:
+                            if len(kept) >= KEPT_MAX:
+                                kept.clear()
+                            kept[output] = after
                     except Exception:  # noqa: BLE001 - as above
                         output = write(after)
-                    if keeps:
-                        if len(kept) >= KEPT_MAX:
-                            kept.clear()
-                        kept[output] = after
                 watched.token = 0
                 if watched.firing and watched.leave():
                     raise StepTimeout
@@ -286,17 +293,6 @@ class PythonProgram:
 
     def _cleaned(self, text: str) -> str:
         return self._places.cleaned(text)
-
-
-def _plain_events(signature: Signature, interface: Interface, naming: Naming) -> dict[str, type]:
-    """By schema: the classes of events that two native calls read."""
-    found: dict[str, type] = {}
-    for event in signature.events:
-        derived = naming.derived(event)
-        plain = plain_class(derived.shape)
-        if plain is not None and derived.name is not None and derived.name in interface.events:
-            found[derived.name] = plain
-    return found
 
 
 def _not_taken(_value: bytes) -> Any:

@@ -30,7 +30,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from cellule.kernel.program import Context as KernelContext
-from cellule.kernel.program import Output, Program, StepFault
+from cellule.kernel.program import Output, Program, StepFault, forget_kept
 from cellule.modules.python.rules import INSTEAD
 
 _C_FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -156,6 +156,10 @@ class GuardedProgram:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+
+    def forget(self) -> None:
+        """See `forget_kept`."""
+        forget_kept(self.program)
 
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: KernelContext | None

@@ -232,6 +232,18 @@ class Codec(Generic[T]):
         return Rejected("schema.mismatch", "{what}: {problem}.", what=self.name, problem=str(error))
 
 
+def exact_writer(derived: Derived[Any]) -> Callable[[Any], Any]:
+    """Like `Codec.to_plain`, but raises where an object holds anything that is not read back as itself.
+
+    A codec takes an `IntEnum` in a field of integers, and reads an integer: to keep the object in place of
+    its bytes would show the next step something that a restarted process does not have.
+    """
+    source = Source(derived.schemas)
+    name = Encoding(source, exact=True).function(derived.shape)
+    found: Callable[[Any], Any] = source.compile(derived.name or shown_type(derived.python))[name]
+    return found
+
+
 def codec_for(derived: Derived[T]) -> Codec[T]:
     """Make the codec of a derived type; takes some milliseconds, so make it once."""
     return Codec(derived)

@@ -34,14 +34,15 @@ _CALLS = {
 
 
 class Encoding:
-    """Writes the functions `to_N`."""
+    """Writes the functions `to_N`; `exact` ones refuse subclasses of plain types instead of reading them."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, exact: bool = False) -> None:
         self.source = source
+        self.exact = exact
 
     def function(self, shape: Shape) -> str:
         """Return the name of the function that turns values of `shape` into wire values."""
-        return self.source.function("to", shape, self._body)
+        return self.source.function("exact" if self.exact else "to", shape, self._body)
 
     def _body(self, shape: Shape, _name: str) -> list[str]:
         """Write the body for `v`."""
@@ -77,7 +78,8 @@ class Encoding:
             return literal(self.source, shape, variable)
         if shape.kind in _CALLS:
             return [f"{variable} = {_CALLS[shape.kind]}({variable})"]
-        return [look(shape.kind, variable), *self.source.bounds(shape, variable)]
+        closer = f"if {kept(shape, variable)}: raise inexact()" if self.exact else look(shape.kind, variable)
+        return [closer, *self.source.bounds(shape, variable)]
 
     def _sequence(self, shape: SequenceShape) -> list[str]:
         return [*self._container(shape), *self._items(shape.item, "return {0}")]

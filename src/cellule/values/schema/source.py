@@ -61,6 +61,7 @@ class Source:
             "convert": msgspec.convert,
             "duplicate": faults.duplicate,
             "field_fault": field_fault,
+            "inexact": inexact,
             "key_segment": key_segment,
             "locate": locate,
             "mismatch": mismatch,
@@ -174,6 +175,11 @@ def wrong_class(value: object, *classes: type) -> Fault:
 def out_of_bounds(allowed: str, value: object) -> Fault:
     """Make the fault of a number outside its bounds."""
     return mismatch(allowed, value)
+
+
+def inexact() -> Fault:
+    """Make the fault of a value that would be read back as another: a text that is an enum's, say."""
+    return Fault("schema.mismatch", "a value of exactly this type is expected")
 
 
 def not_made(error: Exception, python: type) -> Fault:
