@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import timedelta
 
 import msgspec
@@ -73,6 +74,10 @@ async def charge(params: Charge, attempt: Attempt) -> Charged:
         raise RuntimeError(f"{token} did not work")
     if params.order.startswith("later"):
         raise Retry(f"{token} is busy", after_s=3600)
+    if params.order.startswith("exit"):
+        sys.exit("the adapter has enough")
+    if params.order.startswith("odd"):
+        raise Retry("busy", after_s="5")  # type: ignore[arg-type]
     if params.order.startswith("hold"):
         await asyncio.Event().wait()
     return Charged(f"ch-{params.order}-{attempt.number}")

@@ -8,6 +8,7 @@ scrubbed of secrets before they leave, and so is a receipt. When attempts are ma
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from functools import cached_property
 from types import CoroutineType, coroutine
@@ -16,10 +17,12 @@ from uuid import UUID
 
 from cellule.effects.adapter import Adapter, FunctionAdapter
 from cellule.effects.attempt import Attempt
+from cellule.effects.failure import error_text, place_text, safe_text, sole_error
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Rejected
-from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX
+from cellule.host.outbox.backoff import seconds_of
+from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX, STUBBORN_S
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
 from cellule.host.store_retry import StoreRetry
@@ -32,6 +35,7 @@ from cellule.values.link import Link
 from cellule.values.schema import Codec, codec_for, derive
 
 NAMESPACE = "effect"
+_log = logging.getLogger("cellule.effects")
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
@@ -44,6 +48,13 @@ class Again(NamedTuple):
 
 
 Outcome = Receipt | Again
+
+
+class Waiting(NamedTuple):
+    """The rest of an attempt that waits, and until when on the loop's clock it may."""
+
+    work: Awaitable[Any]
+    until_s: float
 
 
 class CasBlobs:
@@ -91,64 +102,75 @@ class Performer:
     def _receipt(self) -> Codec[Any]:
         return codec_for(derive(self.adapter.receipt, namespace=NAMESPACE))
 
-    def perform(self, row: Row) -> Outcome | Coroutine[Any, Any, Outcome]:
-        """Make one attempt: what came of it, or, where something is waited for, what is to be awaited.
+    def perform(self, row: Row) -> Outcome | Awaitable[Receipt] | Waiting:
+        """Make the first step of an attempt: what came of it, or what is left to wait for.
 
-        Called in the task that then awaits: the adapter's first step runs right here, without a timer, and
-        most quick adapters have no other. One that waits does so under its timeout, which began here too.
+        Called in the attempt's own task. Whatever the adapter's code raises is an outcome.
         """
-        if isinstance(row.params, Link):
-            return self._perform_linked(row, row.params)
         begun_s = asyncio.get_running_loop().time()
         try:
-            params = self._params.decode(row.params)
-        except (Rejected, Corrupted) as error:
+            params = self._params.decode(row.params)  # type: ignore[arg-type] # linked ones are fetched first
+        except BaseException as error:  # noqa: BLE001 - classes of params may have code of their own
             return self._unfit(row, error)
+        until_s = begun_s + row.timeout_ns / 1e9
         try:
             work = self._work(params, row)
             if type(work) is not CoroutineType:  # whatever else can be awaited begins when it is
-                return self._wait(row, work, begun_s)
+                return Waiting(work, until_s)
             waited = work.send(None)
         except StopIteration as end:
-            return self._done(row, end.value)
-        except BaseException as error:  # noqa: BLE001 - what is not an outcome is raised again
-            return self._outcome(row, error)
-        return self._wait(row, _resumed(work, waited), begun_s)
+            return self.returned(row, end.value)
+        except asyncio.CancelledError:
+            return self.cancelled_itself(row)
+        except BaseException as error:  # noqa: BLE001 - whatever an adapter raises ends its attempt only
+            return self.raised(row, error)
+        return Waiting(_resumed(work, waited), until_s)
 
-    async def _perform_linked(self, row: Row, params: Link) -> Outcome:
-        """Make an attempt whose params are in the CAS."""
+    async def fetched(self, row: Row, params: Link) -> Row | Receipt:
+        """The row with its params, which are in the CAS."""
         cas = self._around.cas_of(row.universe)
         try:
             data = await self._around.patience.call(lambda: cas.get(params.cid))
         except (Rejected, Corrupted) as error:
             return self._unfit(row, error)
-        outcome = self.perform(row._replace(params=data))
-        return outcome if isinstance(outcome, Receipt | Again) else await outcome
+        return row._replace(params=data)
 
-    async def _wait(self, row: Row, work: Awaitable[Any], begun_s: float) -> Outcome:
-        limit = asyncio.timeout_at(begun_s + row.timeout_ns / 1e9)
+    def raised(self, row: Row, error: BaseException, *, timed_out: bool = False) -> Outcome:
+        """What an exception of an adapter means."""
         try:
-            async with limit:
-                value = await work
-        except BaseException as error:  # noqa: BLE001 - what is not an outcome is raised again
-            return self._outcome(row, error, expired=limit.expired())
-        outcome = self._done(row, value)
-        return outcome if isinstance(outcome, Receipt | Again) else await outcome
+            match sole_error(error):
+                case Failed() as failed:
+                    return self._failed(row, safe_text(failed.code), safe_text(failed.text))
+                case Retry() as retry:
+                    reason, after_s = safe_text(retry.reason), seconds_of(retry.after_s)
+                    if after_s is None and retry.after_s is not None:
+                        reason += f"; its after_s is no number of seconds{place_text(retry)}"
+                    return Again(self._scrubbed(reason), after_s)
+        except BaseException as broken:  # noqa: BLE001 - its fields may be code of its own
+            error = broken
+        if timed_out:
+            return self.timed_out(row)
+        return Again(self._scrubbed(error_text(error)))
 
-    def _outcome(self, row: Row, error: BaseException, *, expired: bool = False) -> Outcome:
-        """What an exception of an adapter means; what comes from elsewhere is raised again."""
-        match error:
-            case Failed():
-                return self._failed(row, error.code, error.text)
-            case Retry():
-                return Again(self._scrubbed(error.reason), error.after_s)
-            case TimeoutError() if expired:
-                return Again(f"it took longer than {row.timeout_ns / 1e9:g} s", timed_out=True)
-            case Exception():  # whatever an adapter raises is a reason to try again
-                return Again(self._scrubbed(f"{type(error).__name__}: {_said(error)}"))
-            case asyncio.CancelledError() if not _is_cancelled():
-                return self._ended(row, "cancelled", "effects.cancelled", "the adapter cancelled itself")
-        raise error
+    def timed_out(self, row: Row, *, left: bool = False) -> Again:
+        """The outcome of an attempt whose time is over; `left` where it did not even stop then."""
+        text = f"it took longer than {row.timeout_ns / 1e9:g} s"
+        return Again(text + (", and goes on although it was cancelled" if left else ""), timed_out=True)
+
+    def cancelled_itself(self, row: Row) -> Again:
+        """The outcome of an attempt that was cancelled by nobody but its adapter."""
+        return Again(f"the adapter of {row.kind} cancelled its own task")
+
+    async def close(self) -> None:
+        """Close the adapter; what goes wrong with that is its own affair."""
+        try:
+            async with asyncio.timeout(STUBBORN_S):
+                await self.adapter.close()
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+        except BaseException as error:  # noqa: BLE001 - foreign code
+            _log.warning("closing the adapter of %s failed: %s", self.adapter.kind, error_text(error))
 
     def gave_up(self, row: Row, again: Again) -> Receipt:
         """The receipt of an effect whose last attempt ended like this."""
@@ -171,13 +193,14 @@ class Performer:
             lambda value: around.note(intent, value),
         )  # fmt: skip
 
-    def _done(self, row: Row, value: object) -> Outcome | Coroutine[Any, Any, Outcome]:
+    def returned(self, row: Row, value: object) -> Receipt | Awaitable[Receipt]:
         """The receipt of a value; a long one has to be put first."""
         try:
             data = self._without_secrets(self._receipt.encode(value))
-        except Rejected as error:
+        except BaseException as error:  # noqa: BLE001 - classes of receipts may have code of their own
+            why = safe_text(error) if isinstance(error, CelluleError) else error_text(error)
             return self._failed(
-                row, "effects.receipt", f"what {row.kind} returned is no receipt of it: {error}"
+                row, "effects.receipt", f"what {row.kind} returned is no receipt of it: {why}"
             )
         if len(data) > RECEIPT_BYTES_MAX:
             text = (
@@ -202,8 +225,9 @@ class Performer:
         self._receipt.decode(scrubbed)
         return scrubbed
 
-    def _unfit(self, row: Row, error: CelluleError) -> Receipt:
-        return self._failed(row, "effects.params", f"the params do not fit {row.kind}: {error}")
+    def _unfit(self, row: Row, error: BaseException) -> Receipt:
+        why = safe_text(error) if isinstance(error, CelluleError) else error_text(error)
+        return self._failed(row, "effects.params", f"the params do not fit {row.kind}: {why}")
 
     def _failed(self, row: Row, code: str, text: str) -> Receipt:
         return self._ended(row, "failed", code, text)
@@ -214,7 +238,7 @@ class Performer:
         )
 
     def _scrubbed(self, text: str) -> str:
-        scrubbed = self._around.secrets.redactor.scrub_text(str(text))[:ERROR_CHARS_MAX]
+        scrubbed = self._around.secrets.redactor.scrub_text(text)[:ERROR_CHARS_MAX]
         return scrubbed.encode("utf-8", "replace").decode()
 
 
@@ -242,14 +266,7 @@ def _resumed(work: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, Any,
         return end.value
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
+    """Tell whether the task that runs now was asked to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _said(error: BaseException) -> str:
-    """What an error says; a class whose text cannot be made has none."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - foreign code
-        return "?"

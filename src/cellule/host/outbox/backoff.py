@@ -6,6 +6,7 @@ what it was.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from math import isnan
 
 from cellule.host.outbox.limits import DELAY_MAX_S
@@ -29,3 +30,12 @@ def asked_ns(after_s: float) -> int:
     if isnan(after_s):
         return 0
     return int(min(max(after_s, 0.0), DELAY_MAX_S) * SECOND_NS)
+
+
+def seconds_of(after: object) -> float | None:
+    """The seconds an adapter asked for, as a number or a timedelta; None where they are neither."""
+    if isinstance(after, timedelta):
+        return after.total_seconds()
+    if isinstance(after, int | float) and not isinstance(after, bool):
+        return min(float(min(after, DELAY_MAX_S)), DELAY_MAX_S)
+    return None

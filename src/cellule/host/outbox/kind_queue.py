@@ -7,16 +7,24 @@ settling (its outcome is being written). How many rows a lane holds is the windo
 
 from __future__ import annotations
 
-import asyncio
 from heapq import heapify, heappop, heappush
+from typing import Literal, Protocol
 
 from cellule.host.outbox.attempts import Performer
 from cellule.host.outbox.limits import TAKE_MAX
 from cellule.host.outbox.rate_limit import RateLimit
 from cellule.host.outbox.rows import Stored
+from cellule.sources import Clock
 
 WAITING, CHECKED, RUNNING, SETTLING = "waiting", "checked", "running", "settling"
 _VOID_MIN = 64
+
+
+class Stoppable(Protocol):
+    """A running attempt, as those see it who end it."""
+
+    def stop(self, reason: Literal["expired", "closed", "ending"]) -> None:
+        """Cancel what the adapter does."""
 
 
 class Entry:
@@ -26,27 +34,28 @@ class Entry:
     settled by the world and has a marker.
     """
 
-    __slots__ = ("closed", "known", "lane", "state", "stored", "task")
+    __slots__ = ("attempt", "closed", "known", "lane", "state", "stored")
 
     def __init__(self, stored: Stored, lane: KindQueue, *, known: bool = False) -> None:
         self.stored = stored
         self.lane = lane
         self.known = known
         self.state = SETTLING
-        self.task: asyncio.Task[None] | None = None
+        self.attempt: Stoppable | None = None
         self.closed = False
 
 
 class KindQueue:
     """The rows of one kind, and how its adapter wants them."""
 
-    def __init__(self, performer: Performer, now_ns: int) -> None:
+    def __init__(self, performer: Performer, clock: Clock) -> None:
         self.performer = performer
+        self._clock = clock
         self.limits = performer.adapter.limits
         self.left = False  # the store has more than the window holds
         self.count = 0
         self.active = 0  # checked or running
-        self._bucket = RateLimit(self.limits.rate_per_s, now_ns)
+        self._rate = RateLimit(self.limits.rate_per_s, clock.monotonic_ns())
         self._ready: list[tuple[int, int, int, Entry]] = []
         self._later: list[tuple[int, int, Entry]] = []
         self._pushed = 0
@@ -73,35 +82,41 @@ class KindQueue:
             heapify(self._later)
             self._void = 0
 
-    def take(self, now_ns: int, monotonic_ns: int) -> list[Entry]:
+    def take(self) -> list[Entry]:
         """The rows to perform now; each counts as active until it is released."""
         taken: list[Entry] = []
-        while len(taken) < TAKE_MAX and (entry := self.next(now_ns, monotonic_ns)) is not None:
+        while len(taken) < TAKE_MAX and (entry := self.next()) is not None:
             taken.append(entry)
         return taken
 
-    def next(self, now_ns: int, monotonic_ns: int, *, known: bool = False) -> Entry | None:
+    def next(self, *, known: bool = False) -> Entry | None:
         """The row to perform next, if one may be performed now; with `known` only one that needs no look."""
         later, ready = self._later, self._ready
-        while later and later[0][0] <= now_ns:
-            ready_ns, number, entry = heappop(later)
-            heappush(ready, (entry.stored.row.priority, ready_ns, number, entry))
+        if later:
+            self._ripen()
         while ready and ready[0][3].state is not WAITING:
             heappop(ready)
             self._void -= 1
         if not ready or self.active >= self.limits.concurrency or (known and not ready[0][3].known):
             return None
-        if not self._bucket.take(monotonic_ns):
+        if self.limits.rate_per_s is not None and not self._rate.take(self._clock.monotonic_ns()):
             return None
         entry = heappop(ready)[3]
         entry.state = CHECKED
         self.active += 1
         return entry
 
-    def wait_ns(self, now_ns: int, monotonic_ns: int) -> int | None:
+    def wait_ns(self) -> int | None:
         """How long until a row can be performed without any other event; None if there is no such time."""
         if self.active >= self.limits.concurrency:
             return None
         if self._ready:
-            return self._bucket.wait_ns(monotonic_ns)
-        return max(0, self._later[0][0] - now_ns) if self._later else None
+            return self._rate.wait_ns(self._clock.monotonic_ns())
+        return max(0, self._later[0][0] - self._clock.now_ns()) if self._later else None
+
+    def _ripen(self) -> None:
+        """Let rows whose time has come stand with those that are ready."""
+        later, now_ns = self._later, self._clock.now_ns()
+        while later and later[0][0] <= now_ns:
+            ready_ns, number, entry = heappop(later)
+            heappush(self._ready, (entry.stored.row.priority, ready_ns, number, entry))

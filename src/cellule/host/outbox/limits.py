@@ -11,7 +11,7 @@ ERROR_CHARS_MAX = 1_000  # of the last error, kept in a row or told by a receipt
 WINDOW_ROWS = 10_000  # rows of one kind held in memory; more wait in the store
 WINDOW_BYTES = 64_000_000  # of rows of all kinds held in memory
 TAKE_MAX = 256  # attempts begun after one look at the markers
-QUICK_MAX = 8  # attempts that never wait, made by one task before others have their turn
+STUBBORN_S = 5.0  # how long a cancelled attempt may go on before its place is given to another
 SCAN_PAGE = 1_000  # rows read at once
 SCAN_S = 5.0  # how often the store is searched for rows that nobody announced
 SCAN_SHARE = 20  # a search that took long is not repeated before this many times its duration
@@ -24,6 +24,7 @@ BURST_S = 0.1  # a rate limit lets through at once what gathers in this time
 # Writing
 CHANGES_MAX = 500  # receipts and moves of one world in one batch
 CHANGES_BYTES_MAX = 4_000_000
+GATHER_TURNS = 32  # of the loop, in which outcomes join a batch as long as more of them come
 
 # Notes
 NOTES_KEPT = 64  # newest notes of an intent, for who begins to watch later

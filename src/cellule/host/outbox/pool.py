@@ -75,7 +75,7 @@ class Pool:
         self._closing: dict[bytes, None] = {}  # settled by their worlds, and not in memory
         self._tasks: asyncio.TaskGroup | None = None
         self._rested = asyncio.Event()
-        self._runner = Runner(engine, clock, self._window, self._patience, self, may_begin)
+        self._runner = Runner(engine, self._window, self._patience, self, may_begin)
         self._searcher = Searcher(
             engine, clock, self._window, self._options.search_s, self._found, self.closed
         )
@@ -95,7 +95,7 @@ class Pool:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                loops = [tasks.create_task(self._runner.run(tasks)), tasks.create_task(self._searcher.run())]
+                loops = [tasks.create_task(self._runner.run()), tasks.create_task(self._searcher.run())]
                 try:
                     yield self
                 except BaseException as error:  # noqa: BLE001 - raised again behind the group
@@ -109,7 +109,7 @@ class Pool:
             self._tasks = None
             self._notes.end_all()
             for lane in self._window.lanes.values():
-                await lane.performer.adapter.close()
+                await lane.performer.close()
         if failure is not None:
             raise failure
 
@@ -136,7 +136,7 @@ class Pool:
     def add(self, adapter: Adapter) -> None:
         """Perform another kind from now on; what has waited for it is looked for."""
         performer = Performer(adapter, self._around)
-        self._window.lanes[adapter.kind] = KindQueue(performer, self._clock.monotonic_ns())
+        self._window.lanes[adapter.kind] = KindQueue(performer, self._clock)
         self.search()
 
     def search(self) -> None:
@@ -222,8 +222,8 @@ class Pool:
         if entry.state is WAITING:
             entry.lane.withdraw(entry)
             self.drop(entry)
-        elif entry.task is not None:
-            entry.task.cancel()
+        elif entry.attempt is not None:
+            entry.attempt.stop("closed")
 
     def drop(self, entry: Entry) -> None:
         """See `running.Owner`."""

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from cellule.errors import Conflict, OutcomeUnknown, Unavailable
 from cellule.host.outbox.kind_queue import Entry
-from cellule.host.outbox.limits import CHANGES_BYTES_MAX, CHANGES_MAX
+from cellule.host.outbox.limits import CHANGES_BYTES_MAX, CHANGES_MAX, GATHER_TURNS
 from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.rows import Stored
 from cellule.host.store_retry import StoreRetry
@@ -109,7 +109,7 @@ class Settler:
         queue = self._waiting[world]
         try:
             while queue:
-                await asyncio.sleep(0)  # what finishes in the same turn joins the batch
+                await _gather(queue)
                 await self._write(_group(queue))
         except Unavailable:
             if not self._patience.is_ending:
@@ -201,6 +201,16 @@ class Settler:
         row = next(each.stored.row for each in group if each.stored is not None)
         ready = batch.set[keys.ready(keys.shard_of(row.world), row.universe, row.world)]
         self._arrived(row.universe, row.world, rows, ready)
+
+
+async def _gather(queue: deque[Change]) -> None:
+    """Let what finishes now join the batch: wait a turn of the loop, and more as long as more comes."""
+    seen = 0
+    for _ in range(GATHER_TURNS):
+        if seen == len(queue) or seen >= CHANGES_MAX:
+            return
+        seen = len(queue)
+        await asyncio.sleep(0)
 
 
 def _group(queue: deque[Change]) -> list[Change]:

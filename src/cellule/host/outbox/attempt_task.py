@@ -1,0 +1,144 @@
+"""One attempt at work: a task and a copy of the context of its own, a place in its queue that it gives back.
+
+What an adapter does to its task or its context ends with its attempt. The first step runs without a timer,
+and most quick adapters have no other; one that waits is ended when its time is over, when its intent is
+closed, or when the pool ends. One that goes on after it was cancelled is left behind: its place is given
+back, and whatever it does later counts no more.
+
+Rejected: several attempts in one task, one after the other. Each would get the cancellations and context
+variables of those before it. It saved 2 us of 50.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextvars import Context
+from typing import Any, Literal, Protocol
+
+from cellule.host.outbox.attempts import Again, Outcome, Waiting
+from cellule.host.outbox.kind_queue import RUNNING, Entry
+from cellule.host.outbox.limits import STUBBORN_S
+from cellule.host.outbox.receipts import Receipt
+from cellule.host.outbox.rows import Row
+from cellule.values.link import Link
+
+Reason = Literal["expired", "closed", "ending"]
+
+
+class Starter(Protocol):
+    """Who begins attempts, and hears of their ends."""
+
+    def may_begin(self) -> bool:
+        """Tell whether an attempt may begin now."""
+
+    def ended(self, attempt: AttemptTask, outcome: Outcome | None) -> None:
+        """An attempt ended; None where nothing came of it."""
+
+    def failed(self, attempt: AttemptTask, error: Exception) -> None:
+        """An attempt could not be brought to its end, and no adapter is to blame."""
+
+
+class AttemptTask:
+    """One attempt, from its first step to its outcome; `ended` is heard once."""
+
+    __slots__ = ("_is_over", "_reason", "_starter", "_timer", "entry", "task")
+
+    def __init__(
+        self, entry: Entry, starter: Starter, loop: asyncio.AbstractEventLoop, context: Context
+    ) -> None:
+        self.entry = entry
+        self._starter = starter
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason: Reason | None = None
+        self._is_over = False
+        self.task = loop.create_task(self._run(), context=context)
+
+    def stop(self, reason: Reason) -> None:
+        """Cancel what the adapter does; where it does not end by that, go on without it."""
+        if self._reason is not None or self._is_over:
+            return
+        self._reason = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.task.get_loop().call_later(STUBBORN_S, self._leave)
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            outcome = self._begin()
+            if type(outcome) is not Receipt and outcome is not None:
+                outcome = await self._rest(outcome)
+        except asyncio.CancelledError:  # while the store was waited for
+            outcome = self._cancelled()
+        except Exception as error:  # noqa: BLE001 - told to whoever runs the pool
+            self._fail(error)
+            return
+        self._end(outcome)
+
+    def _begin(self) -> Outcome | Awaitable[Receipt] | Waiting | Link | None:
+        """Make the first step; params that are elsewhere have to be fetched before."""
+        entry = self.entry
+        if entry.closed or not self._starter.may_begin():
+            return None
+        entry.state, entry.attempt = RUNNING, self
+        row = entry.stored.row
+        return row.params if type(row.params) is Link else entry.lane.performer.perform(row)
+
+    async def _rest(self, outcome: Outcome | Awaitable[Receipt] | Waiting | Link) -> Outcome | None:
+        row, performer = self.entry.stored.row, self.entry.lane.performer
+        left: Outcome | Awaitable[Receipt] | Waiting | None
+        if isinstance(outcome, Link):
+            fetched = await performer.fetched(row, outcome)
+            if isinstance(fetched, Receipt):
+                return fetched
+            row = fetched
+            left = performer.perform(row)
+        else:
+            left = outcome
+        if isinstance(left, Waiting):
+            if self.entry.closed:  # by its own first step
+                self.stop("closed")
+            left = await self._wait(row, left)
+        return left if left is None or isinstance(left, Receipt | Again) else await left
+
+    async def _wait(self, row: Row, waiting: Waiting) -> Outcome | Awaitable[Receipt] | None:
+        """Wait for the rest of an attempt; its time began with its first step."""
+        performer = self.entry.lane.performer
+        if self._timer is None:
+            self._timer = self.task.get_loop().call_at(waiting.until_s, self.stop, "expired")
+        try:
+            value: Any = await waiting.work
+        except asyncio.CancelledError:
+            return self._cancelled()
+        except BaseException as error:  # noqa: BLE001 - whatever an adapter raises ends its attempt only
+            if self._reason == "expired":
+                return performer.raised(row, error, timed_out=True)
+            return performer.raised(row, error)
+        finally:
+            self._timer.cancel()
+        return performer.returned(row, value)
+
+    def _cancelled(self) -> Outcome | None:
+        """What it means that the adapter was cancelled."""
+        performer, row = self.entry.lane.performer, self.entry.stored.row
+        if self._reason is None:
+            return performer.cancelled_itself(row)
+        return performer.timed_out(row) if self._reason == "expired" else None
+
+    def _leave(self) -> None:
+        """The adapter was cancelled, and goes on."""
+        performer, row = self.entry.lane.performer, self.entry.stored.row
+        self._end(performer.timed_out(row, left=True) if self._reason == "expired" else None)
+
+    def _end(self, outcome: Outcome | None) -> None:
+        if not self._is_over:
+            self._is_over = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._starter.ended(self, outcome)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._starter.failed(self, error)
