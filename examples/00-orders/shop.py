@@ -7,7 +7,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from cellule import App, Step
+from cellule import App, Refuse, Step
 
 app = App("shop")
 
@@ -36,8 +36,11 @@ class Order(msgspec.Struct, frozen=True):
 
 
 @app.reducer(emits=[Shipped], reply=int)
-def order(state: Order | None, event: Placed | Paid | Shipped) -> Step[Order]:
-    """Take an order through its life: it ships as soon as it is paid. Replies what is left to pay."""
+def order(state: Order | None, event: Placed | Paid | Shipped) -> Step[Order] | Refuse:
+    """Take an order through its life: it ships as soon as it is paid. Replies what is left to pay.
+
+    Who pays too much is refused: nothing changes, and the order goes on.
+    """
     now = state or Order()
     match event:
         case Placed(total=total):
@@ -45,7 +48,7 @@ def order(state: Order | None, event: Placed | Paid | Shipped) -> Step[Order]:
         case Paid(order_id=order_id, amount=amount):
             left = now.total - now.paid - amount
             if left < 0:
-                raise ValueError(f"paid {-left} too much")
+                return Refuse(f"paid {-left} too much", code="order.overpaid")
             ship = [Shipped(order_id)] if left == 0 else []
             return Step(replace(now, paid=now.paid + amount), emit=ship, reply=left)
         case Shipped():

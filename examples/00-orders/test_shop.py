@@ -6,6 +6,7 @@ import pytest
 import shop
 from shop import Order, Paid, Placed, Shipped, order
 
+from cellule import Refused
 from cellule.testing import World, simulate_app
 
 
@@ -22,13 +23,13 @@ def test_an_order_ships_as_soon_as_it_is_paid(world: World) -> None:
     assert world.emitted == [Shipped("o1")]
 
 
-def test_paying_too_much_halts_the_order_and_changes_nothing(world: World) -> None:
+def test_paying_too_much_is_refused_and_the_order_goes_on(world: World) -> None:
     world.send(Placed("o1", total=30))
-    paid = world.send(Paid("o1", amount=99))
-    assert paid.failed is not None
-    assert "paid 69 too much" in paid.failed.text
+    with pytest.raises(Refused, match="paid 69 too much") as caught:
+        world.send(Paid("o1", amount=99)).check()
+    assert caught.value.code == "order.overpaid"
     assert world.state(order, "o1") == Order(total=30)
-    assert world.cell(order, "o1").status == "halted"
+    assert world.send(Paid("o1", amount=30)).reply == 0
 
 
 def test_no_schedule_crash_or_duplicate_ships_an_order_twice() -> None:

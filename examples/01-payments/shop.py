@@ -15,7 +15,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from cellule import App, Attempt, Effect, Receipt, Step, TimerFired, http, rule, timer
+from cellule import App, Attempt, Effect, Receipt, Refuse, Step, TimerFired, http, rule, timer
 from cellule.effects.http import HttpRequest, HttpResponse
 
 OUTBOX = "SHOP_OUTBOX"  # the environment names the file that messages are appended to
@@ -96,14 +96,16 @@ def append_once(outbox: Path, entry: dict[str, str]) -> int:
 @app.reducer(effects=[http, timer, write], grants=["bank"], emits=[Finished])
 def order(
     state: Order | None, event: Placed | Receipt[HttpResponse] | TimerFired | Receipt[Written]
-) -> Step[Order]:
+) -> Step[Order] | Refuse:
     """Charge, wait, write."""
     match event:
         case Placed():
+            if state is not None:
+                return Refuse("the order was placed before", code="order.known")
             placed = Order(event.order_id, event.cents, event.write_after)
             return Step(placed, effects=[charge(event)])
         case _ if state is None:
-            raise ValueError(f"{event} came to an order that was never placed")
+            return Refuse("there is no such order", code="order.unknown")
         case Receipt() if http.is_receipt(event):
             return charged(state, event)
         case TimerFired():

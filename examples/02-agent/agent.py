@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from cellule import App, Effect, Failed, Receipt, Step, llm, process, rule, secret
+from cellule import App, Effect, Failed, Receipt, Refuse, Step, llm, process, rule, secret
 from cellule.effects.llm.types import LlmGenerate, LlmGenerated, Message, Tool, ToolCall
 from cellule.effects.process.types import ProcessEnded, ProcessRun
 
@@ -119,19 +119,21 @@ def value_of(node: ast.expr) -> float:
 def talk(
     state: Talk | None,
     event: Asked | Receipt[LlmGenerated] | Receipt[Result] | Receipt[ProcessEnded],
-) -> Step[Talk]:
+) -> Step[Talk] | Refuse:
     """One turn of the loop."""
     if isinstance(event, Asked):
         return asked(state, event)
     if state is None:
-        raise ValueError(f"{event.kind} answered a conversation that never began")
+        return Refuse(f"{event.kind} answers a conversation that never began", code="talk.unknown")
     if llm.is_receipt(event):
         return model_said(state, event)
     return tool_said(state, event)
 
 
-def asked(state: Talk | None, event: Asked) -> Step[Talk]:
+def asked(state: Talk | None, event: Asked) -> Step[Talk] | Refuse:
     """A question begins a turn of the model, or waits until the one before is answered."""
+    if not event.text.strip():
+        return Refuse("a question is needed", code="talk.empty")
     if state is None:
         state = Talk(event.talk, event.server, "answered", [Message("system", RULES)])
     waiting = [*state.questions, event.text]
