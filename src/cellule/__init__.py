@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         Unavailable,
         VersionConflict,
     )
+    from cellule.host.ingress.handles import CellHandle, WorldHandle
+    from cellule.host.service import Cellule
     from cellule.store.store import StoreOptions
     from cellule.sync import open_sync
 
@@ -49,6 +51,8 @@ __all__ = [
     "App",
     "Attempt",
     "Built",
+    "CellHandle",
+    "Cellule",
     "CelluleError",
     "Context",
     "Corrupted",
@@ -73,6 +77,7 @@ __all__ = [
     "TimerFired",
     "Unavailable",
     "VersionConflict",
+    "WorldHandle",
     "blob_get",
     "blob_put",
     "http",
@@ -95,6 +100,8 @@ _HOMES = {
     "cellule.effects.adapter": ("Attempt", "Failed", "Retry"),
     "cellule.effects.secrets.reference": ("Secret", "secret"),
     "cellule.assembly": ("Options", "open"),
+    "cellule.host.ingress.handles": ("CellHandle", "WorldHandle"),
+    "cellule.host.service": ("Cellule",),
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (

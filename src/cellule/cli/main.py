@@ -24,6 +24,7 @@ from cellule.cli.doctor import doctor
 from cellule.cli.errors import Exit, error_json, usage
 from cellule.cli.init import init
 from cellule.cli.output import Output, close_broken_pipe
+from cellule.cli.run import run
 from cellule.cli.session import Session
 from cellule.cli.stuck import stuck
 from cellule.cli.verify import verify
@@ -79,7 +80,7 @@ app.add_typer(effect.app, name="effect")
 app.add_typer(receipt.app, name="receipt")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(secret.app, name="secret")
-for command in (init, dev, why, stuck, verify, check, backup, restore, bench, doctor):
+for command in (init, dev, run, why, stuck, verify, check, backup, restore, bench, doctor):
     app.command()(command)
 
 

@@ -118,19 +118,20 @@ class Session:
 
     async def info(self, node: Cellule, name: str | None = None) -> WorldInfo:
         """The directory's entry of the world meant."""
-        chosen = await self._chosen(node, name)
+        chosen = await self.chosen(node, name)
         universe = await node.node.universe(self.universe_name)
         return await node.node.directory.world(universe, chosen)
 
     async def world(self, node: Cellule, name: str | None = None) -> WorldHandle:
         """The world meant: by name, by `--world`, `main`, or the only one there is."""
-        chosen = await self._chosen(node, name)
+        chosen = await self.chosen(node, name)
         world = await node.world(chosen, universe=self.universe_name, create=False)
         if self.app is not None:
             world.types = StoredCodecs(await renderer_of(world).manifest())  # people and programs write JSON
         return world
 
-    async def _chosen(self, node: Cellule, name: str | None) -> str:
+    async def chosen(self, node: Cellule, name: str | None = None, *, create: bool = False) -> str:
+        """The name of the world meant; `main` where there is none yet and one may be made."""
         wanted = name or self.world_name
         if wanted is not None:
             return wanted
@@ -139,6 +140,8 @@ class Session:
             return DEFAULT_WORLD
         if len(names) == 1:
             return names[0]
+        if not names and create:
+            return DEFAULT_WORLD
         if not names:
             raise Rejected(
                 "cli.no_worlds", "universe {universe} in {store} has no worlds yet",

@@ -109,6 +109,7 @@ class LiveIndex(Generic[Entry]):
                 return before
             root = self._root
             found = yield from lookup(root, missing, self._nodes)
+            # The walk may have waited, and a snapshot may have moved entries into a newer root meanwhile.
             if root == self._root:
                 return self._loaded(keys, before, found)
 
@@ -127,6 +128,7 @@ class LiveIndex(Generic[Entry]):
         self, stored: list[tuple[bytes, Value]], begin: bytes, end: bytes | None, limit: int
     ) -> Page[Entry]:
         """What was found in the root, with the changes in memory."""
+        # A full page of the root says nothing of keys behind its last: changes there are the next page's.
         until = stored[-1][0] + b"\0" if len(stored) == limit else end
         layers = (*self._frozen, self._dirty)
         found = {key: self._unpack(value) for key, value in stored}
@@ -138,6 +140,7 @@ class LiveIndex(Generic[Entry]):
             if entry is not None:
                 found[key] = entry
                 room -= 1
+            # So many changed entries alone fill a page; what the root has behind them is not this page's.
             if not room:
                 until = min(until or key + b"\0", key + b"\0")
                 break
@@ -173,6 +176,7 @@ class LiveIndex(Generic[Entry]):
         if prior is None:
             if key not in dirty.unsure:
                 dirty.added += 1
+        # Nobody read this key, so whether it is one more entry is found out when somebody counts.
         elif prior is MISSING:
             dirty.unsure.add(key)
         if dirty.bytes_held + self._frozen_bytes > self._dirty_bytes_max and self._spill is not None:
@@ -309,6 +313,7 @@ class LiveIndex(Generic[Entry]):
 
     def _trim(self, spill: Spill) -> None:
         """Spill down to three quarters of the budget, so that it does not happen at every put."""
+        # Frozen layers go first: they are read less, and a snapshot reads them once and in order.
         excess = self.dirty_bytes - self._dirty_bytes_max * 3 // 4
         for layer in (*self._frozen, self._dirty):
             if excess > 0:

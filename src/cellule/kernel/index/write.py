@@ -121,10 +121,13 @@ class _Update:
             top = yield from Cursor(self._root, self._nodes).open()
             for level in range(top + 1):
                 old, new = yield from self._change(level, keys, value_of)
+                # A chunk is known above by its last key: a rewritten one is a changed link there, one
+                # that ends elsewhere a removal and a new entry. Nothing else reaches the next level.
                 keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
                 if not keys:
                     return self._root
                 value_of = new.get
+        # The old root's level may now hold several chunks: the tree grows until one chunk holds all.
         while len(new) > 1:
             level += 1
             ensure(level <= LEVEL_MAX, "kernel.index_levels", "an index needs more than 24 levels")
@@ -140,6 +143,7 @@ class _Update:
         last = keys[-1]
         new[last] = bytes(cid)
         self._written += 1
+        # Equal bytes under the same key were in the tree before, so the store has them.
         if old.get(last) != cid:
             self.blocks[cid] = data
 
@@ -210,6 +214,7 @@ class _Update:
                 yield self.pause
             if is_last:
                 cut.end()
+            # A cut at the end of an old chunk leaves nothing over: all later chunks stay as they are.
             if cut.is_clean or is_last:
                 return at
             yield from cursor.next()
@@ -224,6 +229,7 @@ class _Update:
             chunk = Chunk(root, data, level, None)
             if len(chunk.keys) > 1:
                 return root
+            # A root with one child says nothing; without this, equal entries could have roots of two heights.
             self.blocks.pop(root, None)
             root = chunk.child(0)
             level -= 1
@@ -241,6 +247,7 @@ class _Old:
         self.level = chunk.level if chunk is not None else 0
         self.keys = chunk.keys if chunk is not None else []
         self.values: list[Any] = chunk.movable() if chunk is not None else []
+        # Neither full nor the last: only its last key's digest can have ended it, so the digest is known.
         self._is_cut = not is_last and shape is not None and len(self.keys) < shape.entries_max
 
     def ends(self) -> bool:

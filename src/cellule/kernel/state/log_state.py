@@ -28,6 +28,7 @@ def is_full(tail: bytes) -> bool:
 
 def joined(lists: Sequence[bytes]) -> bytes:
     """The canonical list of the items of several canonical lists, without decoding the items."""
+    # Items keep their bytes, so joining cannot change a value and costs no decoding.
     parts = [split(data) for data in lists]
     return head(LIST, sum(count for count, _ in parts)) + b"".join(body for _, body in parts)
 
