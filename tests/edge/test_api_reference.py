@@ -30,7 +30,9 @@ def generator():
 @pytest.mark.parametrize("module", [cellule, cellule.testing], ids=lambda module: module.__name__)
 def test_every_public_name_is_on_the_page(generator, module):
     part = PAGE.read_text().partition(f"## Public names of `{module.__name__}`\n")[2].partition("\n## ")[0]
-    elsewhere = generator.HANDLES if module is cellule else {}  # what an open node gives has a part of its own
+    elsewhere = (
+        generator.HANDLES if module is cellule else {}
+    )  # what an open node gives has a part of its own
     named = [name for name in module.__all__ if name not in elsewhere]
     assert re.findall(r"^### (\w+)$", part, re.MULTILINE) == named
 
