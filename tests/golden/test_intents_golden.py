@@ -15,7 +15,13 @@ import pytest
 
 from cellule.kernel.journal.codes import Settled, VerdictCode
 from cellule.kernel.journal.fields import ScheduleTimer
-from cellule.kernel.journal.records import DecisionRecord, IntentRecord, ReceiptRecord, TimerRecord
+from cellule.kernel.journal.records import (
+    DecisionRecord,
+    IntentRecord,
+    ReceiptRecord,
+    StepRecord,
+    TimerRecord,
+)
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.prove.check import Position, check_frames, reachable
 from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, intent_text
@@ -78,6 +84,9 @@ def script(museum: Museum) -> None:
     bank.world.now_ns += 2 * SECOND
     show("a timer fires", bank.world.beat())
     show("deleted with an open intent", bank.ask(delete=True, order="d"))
+    show("a timer to replace", bank.ask(("timer.set", {"after_ns": HOUR, "key": "t"}), order="t"))
+    show("a timer replaces another", bank.ask(("timer.set", {"after_ns": MINUTE, "key": "t"}), order="t"))
+    show("a cell cancels its timer", bank.ask(order="t", cancel=["t", "nothing"]))
     [again] = show("tried again", control("effect.retry", letter=letter)).opened
     show("long params, held", bank.charge(1, order="e", pad="x" * 1_100))
     injected = bank.receive(again, value={"id": "y" * 1_100}, who="ada", why="the bank called")
@@ -162,7 +171,9 @@ def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
     }  # fmt: skip
     assert fields[ReceiptRecord] == {
         "fired", "by", "attempts", "exhausted", "who", "why", "code", "text", "under", "control", "depth",
+        "step",
     }  # fmt: skip
+    assert any("cancels" in record.extras for record in records if isinstance(record, StepRecord))
     verdicts = {record.verdict for record in records if isinstance(record, DecisionRecord)}
     assert verdicts == {int(each) for each in VerdictCode}
     ends = {record.status for record in records if isinstance(record, ReceiptRecord)}

@@ -31,11 +31,19 @@ PARAMS = st.sampled_from([
 ASKS = st.one_of(
     st.tuples(st.just(CHARGE), PARAMS, st.sampled_from([None, None, "pay"]), st.just(None)),
     st.tuples(st.just(CHARGE), PARAMS, st.just(None), st.sampled_from([None, "k1"])),
-    st.tuples(st.just(TIMER), st.just({"after_ns": SECOND}), st.just(None), st.just(None)),
+    st.tuples(
+        st.just(TIMER),
+        st.sampled_from([{"after_ns": SECOND}, {"after_ns": SECOND, "key": "t"}]),
+        st.just(None),
+        st.just(None),
+    ),
 )
 EVENTS = st.builds(
-    lambda order, asks, delete: {"order": order, "asks": [list(ask) for ask in asks], "delete": delete},
+    lambda order, asks, delete, cancel: {
+        "order": order, "asks": [list(ask) for ask in asks], "delete": delete, "cancel": cancel,
+    },
     st.sampled_from("abcd"), st.lists(ASKS, max_size=3), st.sampled_from([False] * 8 + [True]),
+    st.sampled_from([False] * 4 + [["t"], ["t", "k1"]]),
 )  # fmt: skip
 VALUES = st.sampled_from([
     encode({"id": "r"}), encode({"id": "r"}), encode({"id": "*" * 2_000}), encode({"id": 7}), b"\xff",

@@ -68,7 +68,8 @@ def asks(draw):
     """One request, mostly a good one."""
     kind = draw(st.sampled_from([CHARGE, CHARGE, CHARGE, TIMER, TIMER, "odd"]))
     if kind == TIMER:
-        return [TIMER, {"after_ns": draw(SPANS), "key": "t"}, draw(SLOTS), draw(KEYS)]
+        named = draw(st.sampled_from([{}, {"key": "t"}, {"key": "u"}]))
+        return [TIMER, {"after_ns": draw(SPANS), **named}, draw(SLOTS), draw(KEYS)]
     if kind == "odd":
         odd = [["bank.refund", {}], [CHARGE, {"amount": -1}], [TIMER, {}], [CHARGE, {"amount": 1}, "till"]]
         ask = draw(st.sampled_from(odd))
@@ -91,6 +92,8 @@ def events(draw):
             value["delete"] = True
         if draw(st.integers(0, 5)) == 0:
             value["again"] = draw(st.integers(1, 6))
+        if draw(st.integers(0, 3)) == 0:
+            value["cancel"] = draw(st.lists(st.sampled_from(["t", "u", "k1", "k2"]), min_size=1, max_size=3))
     return EventItem(schema, encode(value), durable=True)
 
 

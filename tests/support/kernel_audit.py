@@ -9,6 +9,8 @@ The audit reads each frame and the beat that wrote it, keeps its own small accou
     one idempotency key of a module and kind is with the outside at most once at a time, and once in all
     within the window, but for people who try a failed one again; it stands for the same params all that time
     a grant's budget is never exceeded; a timer fires in the first beat after it is due
+    a living cell has one timer of each key; a step cancels what its own cell asked for, by the keys it
+    names, or a timer whose key it sets anew, and leaves nothing open that it names
 
 It shares no code with the ledger; `compare` then holds the account against the ledger.
 
@@ -33,6 +35,9 @@ from cellule.kernel.journal.records import (
     StepRecord,
 )
 from cellule.kernel.journal.table import kind_name
+from cellule.values.cbor import decode
+from cellule.values.envelope import open_envelope
+from cellule.values.link import Link
 
 Cell = tuple[str, bytes]
 Name = tuple[str, str, str | None]
@@ -52,6 +57,7 @@ class Account:
     status: str = "undecided"
     due_ns: int | None = None
     dispatched: int = 0
+    timer: str | None = None  # the key that a timer was set with
 
     @property
     def name(self) -> Name:
@@ -85,6 +91,8 @@ class IntentAudit:
     _retried: Counter[Name] = field(default_factory=Counter)
     _spent: Counter[tuple[str, int]] = field(default_factory=Counter)
     _names: list[str] = field(default_factory=list)
+    _last: set[int] = field(default_factory=set)  # steps that deleted their cell
+    _frame: Frame = None  # type: ignore[assignment]
     _now_ns: int = 0
     _retrying: int = 0
 
@@ -111,14 +119,22 @@ class IntentAudit:
         """Read one frame."""
         self._now_ns = frame.header.now_ns
         deleted: list[tuple[Cell, int, int]] = []
+        self._frame = frame
         for height, record in frame.numbered():
             if isinstance(record, StepRecord) and record.status == Status.DELETED:
                 deleted.append(((record.module, record.key), record.born, height))
+                self._last.add(height)
             reader = getattr(self, f"_{kind_name(record)}", None)
             if reader is not None:
                 reader(height, record)
         for height, each in self.open.items():
             assert each.status in ("open", "parked", "waiting", "timer"), f"intent {height} is {each.status}"
+            timers = [
+                self.open[at].timer
+                for at in self.of_cell(each.cell, each.born)
+                if self.open[at].timer and self.open[at].cause not in self._last
+            ]
+            assert len(timers) == len(set(timers)), f"{each.cell} has two timers of one key: {timers}"
             for cell, born, step in deleted:
                 assert (each.cell, each.born) != (cell, born) or each.cause == step, (
                     f"{height} outlives {cell}"
@@ -130,6 +146,8 @@ class IntentAudit:
         cause, kind, named = record.cause, record.kind, record.extras.get("key")
         cell = (record.module, record.key)
         self.open[height] = Account(cause, cell, record.born, kind, named, self._now_ns)
+        if kind == "timer.set" and not isinstance(record.params, Link):
+            self.open[height].timer = decode(open_envelope(record.params).data).get("key")
         if named is not None and cause == self._retrying:
             self._retried[record.module, kind, named] += 1
         if named is not None:
@@ -160,11 +178,33 @@ class IntentAudit:
         assert (intent.cell, intent.born) == ((record.module, record.key), born)
         assert intent.status != "denied" or record.status == Settled.DENIED
         self.settled[cause] = record.status
+        if "step" in record.extras:
+            self._check_cancel(intent, record)
         self.receipts[height] = Told(intent.cell, born, record.delivery)
         if "exhausted" in record.extras:
             self.letters.add(height)
 
+    def _check_cancel(self, intent: Account, record: ReceiptRecord) -> None:
+        step = self._frame.at(record.extras["step"])
+        assert isinstance(step, StepRecord)
+        assert ((step.module, step.key), step.born) == (intent.cell, intent.born)
+        assert record.status == Settled.CANCELLED
+        if record.extras["code"] == "kernel.timer_replaced":
+            assert intent.timer is not None
+        else:
+            assert {intent.key, intent.timer} & set(step.extras["cancels"])
+
+    def _check_cancelled(self, height: int, record: StepRecord) -> None:
+        """What a step names is settled before it asks for anything, so only later ones may have the name."""
+        names = set(record.extras["cancels"])
+        records = [self._frame.at(at) for at in range(height + 1, self._frame.header.last + 1)]
+        ended = {each.cause for each in records if isinstance(each, ReceiptRecord)}
+        for at in self.of_cell((record.module, record.key), record.born):
+            assert at in ended or not {self.open[at].key, self.open[at].timer} & names
+
     def _step(self, height: int, record: StepRecord) -> None:
+        if "cancels" in record.extras:
+            self._check_cancelled(height, record)
         cause, status, born = record.cause, record.status, record.born
         told = self.receipts.get(cause)
         if told is None or status in (Status.HALTED, Status.PARKED):

@@ -24,7 +24,7 @@ TIMER = "timer.set"
 _ASK = {
     "record": {
         "order": {"text": {}}, "asks": {"list": {"any": {}}}, "delete": {"option": {"bool": {}}},
-        "again": {"option": {"int": {}}},
+        "again": {"option": {"int": {}}}, "cancel": {"option": {"list": {"text": {}}}},
     }
 }  # fmt: skip
 SCHEMAS: dict[str, Any] = {
@@ -152,9 +152,10 @@ def order(state: Any, schema: str, event: Any, _ctx: Any) -> Did:
     elif schema.startswith("effect.") and again:
         effects = [_effect(ask) for ask in again[1]]
         again = [again[0] - 1, again[1]] if again[0] > 1 else None
+    cancel = event.get("cancel") or ()
     if event.get("delete"):
-        return Did(None, effects=effects)
-    return Did({"heard": heard, **({"again": again} if again else {})}, effects=effects)
+        return Did(None, effects=effects, cancel=cancel)
+    return Did({"heard": heard, **({"again": again} if again else {})}, effects=effects, cancel=cancel)
 
 
 def _effect(ask: Any) -> tuple[str, bytes, str | None, str | None]:

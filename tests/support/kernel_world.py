@@ -43,6 +43,7 @@ class Did:
     reply: Any = None
     ann: Any = None
     effects: Sequence[Any] = ()
+    cancel: Sequence[str] = ()
 
 
 class FunctionPrograms:
@@ -109,6 +110,7 @@ class FunctionProgram:
             did.effects,
             None if did.reply is None else encode(did.reply),
             None if did.ann is None else encode(did.ann),
+            did.cancel,
         )
 
 

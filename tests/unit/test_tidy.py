@@ -119,7 +119,6 @@ POSITIONS_LEFT = {
     "host/inbox/local_receipts.py": "a key and its receipt",
     "host/inbox/sends.py": "steps as tuples, for speed",
     "host/run/deliveries.py": "steps as tuples, for speed",
-    "kernel/decide/intents/open.py": "a height and its intent",
     "kernel/fast/batch.py": "rows of the batch, for speed",
     "kernel/state/lists.py": "a list's own rows",
 }

@@ -2,7 +2,8 @@
 
     input   {version: 1, state: bytes|null, event: {schema, value: bytes, key?: bytes}, ctx?: bytes}
     output  {state: bytes|null, domain_events?: [{schema, value, key?}],
-             effects?: [{kind, params, cap_slot?, idempotency_key?}], reply?: bytes, ann?: bytes}
+             effects?: [{kind, params, cap_slot?, idempotency_key?}], reply?: bytes, ann?: bytes,
+             cancel?: [text]}
             | {state: null, refuse: {reason: text, code?: text}}
 
 Bytes inside an envelope are canonical values of their own; whether they fit their schemas is checked by
@@ -18,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
 from cellule.errors import REFUSED_CODE, CelluleError, Rejected
-from cellule.kernel.limits import ABI_OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, STEP_EVENTS_MAX
+from cellule.kernel.limits import ABI_OUTPUT_BYTES_MAX, STEP_CANCELS_MAX, STEP_EFFECTS_MAX, STEP_EVENTS_MAX
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault, fault_of, refusal
 from cellule.values.cbor import decode, encode
 
@@ -36,7 +37,10 @@ class Input(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """One field of an envelope; `count_max` is of a list, `fields` are those of a map or of a list's maps."""
+    """One field of an envelope; `count_max` is of a list, `fields` are those of a map or of a list's maps.
+
+    A list without `fields` holds texts.
+    """
 
     type: type
     required: bool = False
@@ -60,7 +64,8 @@ _OUTPUT: Final[_Table] = {
     "state": _Field(bytes, True, nullable=True),
     "domain_events": _Field(list, count_max=STEP_EVENTS_MAX, fields=_EVENT),
     "effects": _Field(list, count_max=STEP_EFFECTS_MAX, fields=_EFFECT),
-    "reply": _Field(bytes), "ann": _Field(bytes), "refuse": _Field(dict, fields=_REFUSE),
+    "reply": _Field(bytes), "ann": _Field(bytes), "cancel": _Field(list, count_max=STEP_CANCELS_MAX),
+    "refuse": _Field(dict, fields=_REFUSE),
 }  # fmt: skip
 _CONTEXT: Final[_Table] = {
     "world": _Field(bytes, True), "module": _Field(str, True), "key": _Field(bytes, True),
@@ -101,7 +106,11 @@ def encode_output(output: Output) -> bytes:
         for kind, params, slot, key in output.effects
     ]
     parts = _present(
-        domain_events=events or None, effects=effects or None, reply=output.reply, ann=output.ann
+        domain_events=events or None,
+        effects=effects or None,
+        reply=output.reply,
+        ann=output.ann,
+        cancel=list(output.cancels) or None,
     )
     return encode({"state": output.state, **parts})
 
@@ -124,7 +133,9 @@ def decode_output(data: bytes) -> Output:
         Request(each["kind"], each["params"], each.get("cap_slot"), each.get("idempotency_key"))
         for each in found.get("effects", ())
     ]
-    return Output(found["state"], events, effects, found.get("reply"), found.get("ann"))
+    return Output(
+        found["state"], events, effects, found.get("reply"), found.get("ann"), found.get("cancel", [])
+    )
 
 
 def _check_refuses_only(found: Mapping[str, Any]) -> None:
@@ -205,15 +216,17 @@ def _check_field(envelope: str, path: str, value: object, field: _Field) -> None
         return
     if type(value) is not field.type:
         _refuse(envelope, path, f"{_WORDS[field.type]} is needed, not {type(value).__name__}")
-    if field.fields is None:
-        return
     if not isinstance(value, list):
-        _check_map(envelope, path, value, field.fields)
+        if field.fields is not None:
+            _check_map(envelope, path, value, field.fields)
         return
     if len(value) > field.count_max:
         _refuse(envelope, path, f"it has {len(value)} entries; at most {field.count_max}")
     for at, item in enumerate(value):
-        _check_map(envelope, f"{path}[{at}]", item, field.fields)
+        if field.fields is not None:
+            _check_map(envelope, f"{path}[{at}]", item, field.fields)
+        elif type(item) is not str:
+            _refuse(envelope, f"{path}[{at}]", f"text is needed, not {type(item).__name__}")
 
 
 def _below(path: str, name: str) -> str:

@@ -53,13 +53,17 @@ class CheckedRequest(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a step answers. `state=None` deletes the cell; a log module's state is the entries to append."""
+    """What a step answers. `state=None` deletes the cell; a log module's state is the entries to append.
+
+    `cancels` are keys of timers and effects that the cell asked for before and wants no more.
+    """
 
     state: bytes | None
     events: Sequence[Emit] = ()
     effects: Sequence[Any] = ()
     reply: bytes | None = None
     ann: bytes | None = None
+    cancels: Sequence[str] = ()
 
 
 class StepFault(Exception):
@@ -186,8 +190,8 @@ def step_function(program: Program, schema: str) -> StepFunction:
         state: bytes | None, value: bytes, _fields: object, key: bytes, context: Context | None
     ) -> Output | bytes:
         output = program.step(state, schema, value, key, context)
-        new, events, effects, reply, ann = output
-        if new is None or events or effects or reply is not None or ann is not None:
+        new, events, effects, reply, ann, cancels = output
+        if new is None or events or effects or reply is not None or ann is not None or cancels:
             return output
         return new
 

@@ -295,3 +295,70 @@ def test_a_key_that_is_used_for_another_request_is_denied(make_world):
     world.send(Paid("o3", 30))
     assert world.state("cashier", "o2") == Heard("denied", "kernel.key_reused")
     assert world.state("cashier", "o3") == Heard("ok", id="c-1")
+
+
+# Timers and effects that a cell takes back
+
+
+class Reading(msgspec.Struct, frozen=True):
+    device: str
+
+
+class Switched(msgspec.Struct, frozen=True):
+    device: str
+
+
+class Device(msgspec.Struct, frozen=True):
+    status: str
+    readings: int = 0
+
+
+def make_devices() -> App:
+    app = App("iot")
+    app.event(key="device")(Reading)
+    app.event(key="device")(Switched)
+    charge = app.effect("iot.charge", params=Charge, receipt=Charged)
+
+    def device(
+        state: Device | None, event: Reading | Switched | TimerFired | Receipt[Charged]
+    ) -> Step[Device]:
+        match event:
+            case Reading(device=name):
+                seen = state.readings if state else 0
+                effects = [timer(after=timedelta(minutes=5), key="silence")]
+                if not seen:
+                    effects.append(charge(Charge(name, 1), key=name))
+                return Step(Device("online", seen + 1), effects=effects)
+            case Switched(device=name):
+                return Step(Device("off", state.readings), cancel=["silence", name])
+            case TimerFired():
+                return Step(Device("silent", state.readings))
+            case Receipt(status=status):
+                return Step(Device(f"{state.status}, charge {status}", state.readings))
+
+    app.reducer(effects=[charge, timer])(device)
+    return app
+
+
+def test_each_reading_replaces_the_timer_of_silence(make_world):
+    world = make_world(make_devices(), live=True)
+    for _ in range(10):
+        world.send(Reading("d1"))
+        world.advance(minutes=4)
+    assert world.state("device", "d1") == Device("online", 10)
+    assert len(world.intents.of("timer.set")) == 1
+    world.advance(minutes=2)
+    assert world.state("device", "d1") == Device("silent", 10)
+
+
+def test_a_cell_cancels_its_timer_and_its_effect(make_world):
+    world = make_world(make_devices(), live=True)
+    world.send(Reading("d1"))
+    [asked] = world.intents.of("iot.charge")
+    world.send(Switched("d1"))
+    assert list(world.intents) == []
+    assert world.state("device", "d1") == Device("off, charge cancelled", 1)
+    with pytest.raises(Rejected, match="not open"):
+        world.complete(asked, Charged("late"))
+    world.advance(days=1)
+    assert world.state("device", "d1").status == "off, charge cancelled"

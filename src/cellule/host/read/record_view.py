@@ -160,7 +160,7 @@ class RecordRenderer:
                 fields[name] = to_json(decode_trusted(await self._bytes(stored)))
         if "code" in extras:
             fields["error"] = {"code": extras["code"], "text": extras.get("text", "")}
-        return fields
+        return {**fields, **_some(extras, "cancels")}
 
     async def _refused(self, _height: int, record: RefusedRecord) -> dict[str, Any]:
         error = {"code": record.code, "text": record.text}
@@ -207,7 +207,7 @@ class RecordRenderer:
             "value": shown(await self._bytes(record.value), schema, await self.manifest(era)),
             "told": Delivery(record.delivery).name.lower().replace("_", " "),
             **_some(
-                record.extras, "code", "text", "by", "attempts", "exhausted", "who", "why", "control"
+                record.extras, "code", "text", "by", "attempts", "exhausted", "who", "why", "control", "step"
             ),
         }  # fmt: skip
 

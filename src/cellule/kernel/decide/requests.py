@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cellule.errors import CelluleError
 from cellule.kernel.decide.eras import Compiled
-from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX
+from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_CANCELS_MAX, STEP_EFFECTS_MAX
 from cellule.kernel.manifest.model import EffectKind, Module
 from cellule.kernel.program import CheckedRequest, StepFault
 from cellule.kernel.state.cells import Slot
@@ -38,13 +38,15 @@ class Origin(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """What a step leaves to do about intents: those to open, and the heights of those to abandon."""
+    """What a step leaves to do about intents: those to open, the heights of those to abandon, and names of
+    those to cancel."""
 
     slot: Slot
     origin: Origin
     asked: Sequence[EffectRequest]
     gone: Sequence[int]
     opened: int = 0  # of those asked, so many of the first are open already
+    cancels: Sequence[str] = ()
 
 
 def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[EffectRequest]:
@@ -60,6 +62,18 @@ def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[EffectR
                 "kernel.effect_shape", f"effects[{at}] is not (kind, params, slot, key): {effect!r}"
             )
     return [_checked(era, module, at, effect) for at, effect in enumerate(effects)]
+
+
+def check_cancels(cancels: Any) -> list[str]:
+    """The names of what a step takes back; `StepFault` where one is none."""
+    if not isinstance(cancels, list | tuple) or len(cancels) > STEP_CANCELS_MAX:
+        text = f"cancel is a list of at most {STEP_CANCELS_MAX} keys, not {cancels!r}"
+        raise StepFault("kernel.cancel_invalid", text)
+    for at, name in enumerate(cancels):
+        if not isinstance(name, str) or not 1 <= len(name) <= KEY_CHARS_MAX or not _is_text(name):
+            text = f"cancel[{at}] is no key (1 to {KEY_CHARS_MAX} characters): {name!r}"
+            raise StepFault("kernel.cancel_invalid", text)
+    return list(dict.fromkeys(cancels))
 
 
 def _is_request(effect: Any) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Generator
 
 from cellule.errors import Corrupted
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import cancel as cancelling
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.requests import Asking
 from cellule.kernel.decide.step_records import Writing
@@ -69,10 +70,13 @@ class Rounds:
         self.asking = self._writing.write(slot, result)
 
     def ask(self) -> Generator[Need, None, None]:
-        """Open the intents of the step just written, and abandon those of a cell it deleted."""
+        """Settle what the step just written takes back, then open the intents it asks for."""
         asking, self.asking = self.asking, None
         assert asking is not None
-        yield from opening.abandon(self._context, asking.slot, asking.origin, asking.gone)
+        if asking.gone:
+            yield from cancelling.abandon(self._context, asking.slot, asking.origin, asking.gone)
+        if asking.cancels:
+            yield from cancelling.cancel(self._context, asking.slot, asking.origin, asking.cancels)
         yield from opening.open_all(self._context, asking.slot, asking.origin, asking.asked, asking.opened)
 
     def _load_ring(self) -> Generator[Need, None, None]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide.eras import CodeUnavailable, Compiled, Eras
-from cellule.kernel.decide.requests import EffectRequest, check
+from cellule.kernel.decide.requests import EffectRequest, check, check_cancels
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.kernel.limits import DEPTH_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
@@ -61,6 +61,7 @@ class Result(NamedTuple):
     timed_out: bool
     log: bool
     asked: Sequence[EffectRequest] = ()
+    cancels: Sequence[str] = ()
 
 
 class _Call(NamedTuple):
@@ -226,12 +227,15 @@ class Stepper:
         self, slot: Slot, era: Compiled, module: Module, output: Output, upcast: Sequence[Upcaster] = ()
     ) -> Result:
         """The result of a step that answered; raises `StepFault` where the answer breaks a rule."""
-        state, events, effects, reply, ann = output
+        state, events, effects, reply, ann, cancels = output
         size = sum(len(part) for part in (state, reply, ann) if part is not None)
         asked: Sequence[EffectRequest] = ()
         if effects:
             asked = check(era, module, effects)
             size += sum(len(each.params) for each in asked)
+        if cancels:
+            cancels = check_cancels(cancels)
+            size += sum(map(len, cancels))
         emissions: Sequence[Emission] = ()
         if events:
             emissions = self._emissions(slot.queue[0], output)
@@ -248,11 +252,11 @@ class Stepper:
             version = version + 1 if born else 0
             return Result(
                 DELETED, version, born, era.number, None, emissions, reply, ann, upcast, "", "", False, False,
-                asked,
+                asked, cancels,
             )  # fmt: skip
         return Result(
             OK, version + 1, born, era.number, state, emissions, reply, ann, upcast, "", "", False,
-            module.log, asked,
+            module.log, asked, cancels,
         )  # fmt: skip
 
     def _emissions(self, message: Message, output: Output) -> list[Emission]:

@@ -90,8 +90,8 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
 
 def _bare(era: Compiled, module: Module, output: Output) -> tuple[bytes | None, Sequence[EffectRequest]]:
     """The state of an output and what it asks for; no state where there is anything else, or too much."""
-    state, events, effects, reply, ann = output
-    if state is None or events or reply is not None or ann is not None:
+    state, events, effects, reply, ann, cancels = output
+    if state is None or events or reply is not None or ann is not None or cancels:
         return None, ()
     if not effects:
         return state, ()

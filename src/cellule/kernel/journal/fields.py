@@ -64,6 +64,10 @@ def _is_text(value: Any, _: int) -> bool:
     return isinstance(value, str)
 
 
+def _are_texts(value: Any, _: int) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
 def _is_bytes(value: Any, _: int) -> bool:
     return isinstance(value, bytes)
 
@@ -207,6 +211,7 @@ Target = tuple[str, bytes]
 
 Count = Annotated[int, Form("int", _is_count)]
 Text = Annotated[str, Form("text", _is_text)]
+Texts = Annotated[list[str], Form("texts", _are_texts)]
 Bytes = Annotated[bytes, Form("bytes", _is_bytes)]
 BlockLink = Annotated[Link, Form("link", _is_link)]
 Flag = Annotated[bool, Form("true", _is_true)]

@@ -32,6 +32,7 @@ from cellule.kernel.journal.fields import (
     StoredState,
     Targets,
     Text,
+    Texts,
     TimerKey,
     TimerTarget,
     Verdict,
@@ -68,7 +69,10 @@ class EmittedRecord(NamedTuple):
 
 
 class ReceiptExtras(TypedDict, total=False):
-    """Who settled the intent (`by` an adapter's key, `who` and `why` a person), and what else comes of it."""
+    """Who settled the intent (`by` an adapter's key, `who` and `why` a person), and what else comes of it.
+
+    `step`: the step of its own cell that cancelled it, or set another timer with its key.
+    """
 
     fired: TimerKey
     by: Text
@@ -81,6 +85,7 @@ class ReceiptExtras(TypedDict, total=False):
     under: Flag
     control: Count
     depth: Count
+    step: Count
 
 
 class ReceiptRecord(NamedTuple):
@@ -100,7 +105,8 @@ class ReceiptRecord(NamedTuple):
 class StepExtras(TypedDict, total=False):
     """`code` and `text`: why it failed; `log`: `state` holds entries that a log appends.
 
-    `size`: that of a state that is a link, so that a restore need not read it.
+    `size`: that of a state that is a link, so that a restore need not read it; `cancels`: the keys of what it
+    takes back.
     """
 
     ann: Stored
@@ -110,6 +116,7 @@ class StepExtras(TypedDict, total=False):
     log: Flag
     timed_out: Flag
     size: Count
+    cancels: Texts
 
 
 class StepRecord(NamedTuple):

@@ -229,8 +229,18 @@ class RecordedIntents:
             raise Contradiction("the intent's timer has not fired")
         if "exhausted" in extras and (status == Settled.OK or opened.status != rows.OPEN):
             raise Contradiction("an intent that no adapter gave up leaves no dead letter")
+        if "step" in extras:
+            self._check_cancel(opened, status, extras["step"])
         if "under" in extras and (opened.status != rows.OPEN or opened.module not in self._ledger.book.over):
             raise Contradiction(f"{opened.module} is not at its limit")
+
+    def _check_cancel(self, opened: OpenIntent, status: int, height: int) -> None:
+        """A step cancels what its own cell asked for."""
+        step = self._frame.at(height)
+        if not isinstance(step, StepRecord) or status != Settled.CANCELLED:
+            raise Contradiction("what no step did is no step's cancellation")
+        if (step.module, step.key, step.born) != (opened.module, opened.key, opened.born):
+            raise Contradiction("a cell cancels only what it asked for itself")
 
     # The ledger
 

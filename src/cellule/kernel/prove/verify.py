@@ -2,8 +2,9 @@
 
 Restore trusts the records; verify asks whether the code still says the same. It replays frames and, before
 each recorded step is applied, computes that step anew from the same state and message, and compares
-status, state, reply, annotation, emitted events and requested effects. A step recorded as timed out, or
-as waiting for code that could not be loaded, is not run again: both say something about a machine.
+status, state, reply, annotation, cancelled keys, emitted events and requested effects. A step recorded as
+timed out, or as waiting for code that could not be loaded, is not run again: both say something about a
+machine.
 """
 
 from __future__ import annotations
@@ -152,6 +153,7 @@ def _differs(
         ("state", _bytes_of(step.state), _as_recorded(step.state, result.state)),
         ("reply", _bytes_of(extras.get("reply")), result.reply),
         ("ann", _bytes_of(extras.get("ann")), result.ann),
+        ("cancel", list(extras.get("cancels", ())), list(result.cancels)),
     ]
     if step.status == REFUSED:  # the text of a failure names lines of code, which may move
         pairs.append(("reason", extras.get("text", ""), result.text))

@@ -29,7 +29,7 @@ from cellule.modules.python.context import Context, key_reader
 from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.interface import Interface, event_decoders, plain_events, state_codec
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.requests import Requests
+from cellule.modules.python.requests import Requests, check_keys
 from cellule.modules.python.signature import Signature
 from cellule.modules.python.step import Keyed, Refuse, Step
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
@@ -152,7 +152,7 @@ class PythonProgram:
                 after = answer.state if is_step else answer
                 if is_step and (
                     answer.emit or answer.effects or answer.deletes or answer.reply is not None
-                    or answer.ann is not None
+                    or answer.ann is not None or answer.cancel
                 ):  # fmt: skip
                     output = whole(answer)
                 elif answer.__class__ is Refuse:
@@ -196,13 +196,14 @@ class PythonProgram:
             raise _nothing()
         else:
             state = self._write(step.state)
-        emit, effects, reply, ann = step.emit, step.effects, step.reply, step.ann
+        emit, effects, reply, ann, cancel = step.emit, step.effects, step.reply, step.ann, step.cancel
         return _make((
             state,
             self._emitted(emit) if emit else (),
             self._requests.encoded(effects) if effects else (),
             None if reply is None else self._write_reply(reply),
             None if ann is None else self._plain(ann, "ann"),
+            check_keys(cancel) if cancel else (),
         ))  # fmt: skip
 
     def _emitted(self, events: Sequence[object]) -> list[Emit]:

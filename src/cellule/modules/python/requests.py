@@ -123,5 +123,12 @@ def _text(given: object, what: str) -> str | None:
     return text
 
 
+def check_keys(keys: object) -> Sequence[str]:
+    """What a step cancels, if it is a list; what stands in it the kernel checks."""
+    if not isinstance(keys, list | tuple) or hasattr(keys, "_fields"):
+        raise StepFault("modules.cancel_not_a_list", f"cancel takes a list of keys, not {_kind(keys)}")
+    return keys
+
+
 def _kind(value: object) -> str:
     return f"a {shown_type(type(value))}"

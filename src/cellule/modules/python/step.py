@@ -30,13 +30,15 @@ class Step(_Stated[S], Generic[S], kw_only=True):
     """The new state of the cell, and what else comes of the event.
 
     `emit` are events, delivered in the next beat in this order; `reply` answers the sender; `ann` is a note
-    kept with the record of the step; `effects` are requests to the outside.
+    kept with the record of the step; `effects` are requests to the outside; `cancel` are the keys of timers
+    and effects that this cell asked for before: what is still open of them ends, before `effects` begin.
     """
 
     emit: Sequence[RecordLike | Keyed] = ()
     reply: object = None
     ann: object = None
     effects: Sequence[Request] = ()
+    cancel: Sequence[str] = ()
     deletes: bool = False
 
     @classmethod

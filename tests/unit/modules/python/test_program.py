@@ -75,6 +75,8 @@ def test_changing_the_given_state_stays_inside_the_step(load_app):
         ("return Order('o', 1 << 70)", "state_invalid", "total"),
         ("return Step(Order('o'), emit=Shipped('o'))", "emit_not_a_list", "a list of events, not a Shipped"),
         ("return Step(Order('o'), emit={Shipped('o')})", "emit_not_a_list", "not a set"),
+        ("return Step(Order('o'), cancel='t')", "cancel_not_a_list", "a list of keys, not a str"),
+        ("return Step(Order('o'), cancel={'t'})", "cancel_not_a_list", "not a set"),
         ("return Step(Order('o'), emit=[7])", "event_invalid", "emit[0] is a int"),
         (
             "return Step(Order('o'), emit=[Paid('a'), Paid(1)])",

@@ -42,11 +42,15 @@ class _Refused(Exception):
 
 
 class Requester(NamedTuple):
-    """Who asks: the module, its cell's key, and how many intents the cell has open."""
+    """Who asks: the module, its cell's key, and how many intents the cell has open.
+
+    `timers_replaced` are timers that end if the request is allowed, not counted in `open_intents`.
+    """
 
     module: Module
     key: bytes
     open_intents: int
+    timers_replaced: int = 0
 
 
 def rule(
@@ -124,7 +128,7 @@ def shown_key(key: bytes) -> str:
 def _check_limits(book: Book, who: Requester, asked: EffectRequest) -> None:
     if who.open_intents >= CELL_INTENTS_MAX:
         raise _Refused("kernel.cell_intents", f"the cell has {who.open_intents} open intents already")
-    if not asked.effect.external and book.timers >= TIMERS_OPEN_MAX:
+    if not asked.effect.external and book.timers - who.timers_replaced >= TIMERS_OPEN_MAX:
         raise _Refused("kernel.timers_full", f"the world has {book.timers} timers set already")
 
 

@@ -1,8 +1,8 @@
 """Requests of a step become intents: an Intent record, its Decision and, where it is refused, its receipt.
 
-What is wrong with the request itself fails the step and never comes here (`requests.py`). A cell that is
-deleted takes its open intents with it: each gets an `abandoned` receipt that nobody is told. Intents that
-the deleting step itself asks for are opened all the same.
+What is wrong with the request itself fails the step and never comes here (`requests.py`). What the cell takes
+back of earlier requests is settled before (`cancel.py`); intents that a deleting step itself asks for are
+opened all the same. A timer takes the place of those with its key.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from cellule.errors import Corrupted
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import cancel as cancelling
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import Requester, Verdict, rule
 from cellule.kernel.decide.requests import EffectRequest, Origin
-from cellule.kernel.journal.codes import ALLOW, DENY, NEXT_BEAT, SAME, Settled
+from cellule.kernel.journal.codes import ALLOW, DENY, NEXT_BEAT, PARK, SAME, Settled
 from cellule.kernel.journal.records import DecisionExtras, DecisionRecord, IntentExtras, IntentRecord
 from cellule.kernel.limits import CELL_INTENTS_MAX, WAITERS_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, params_digest
-from cellule.kernel.state.rows import OPEN, WAITING, KnownKey, OpenIntent
+from cellule.kernel.state.rows import TIMER, KnownKey, OpenIntent
 from cellule.values.cbor import decode_trusted
 
 
@@ -41,7 +41,9 @@ def _open(
 ) -> Generator[Need, None, None]:
     ledger, base = context.ledger, slot.cells.base
     era = yield from context.eras.era(origin.era)
-    who = Requester(era.manifest.modules[base], slot.key, len(ledger.intents_of(slot)))
+    old = yield from cancelling.timers_like(context, slot, asked)
+    running = sum(timer.status == TIMER for _, timer in old)
+    who = Requester(era.manifest.modules[base], slot.key, len(ledger.intents_of(slot)) - len(old), running)
     ruling = yield from _ruling(context, base, who, asked)
     extras: IntentExtras = {}
     if asked.key is not None:
@@ -52,6 +54,8 @@ def _open(
     if not asked.effect.external and ruling.verdict == ALLOW:
         ruling.extras["due_ns"] = due_ns(asked.params, ledger.now_ns)
     yield from decide(context, slot, intent, asked, ruling, origin.depth)
+    if ruling.verdict in (ALLOW, PARK):
+        yield from cancelling.replace(context, slot, origin, old)
 
 
 def record(
@@ -146,37 +150,6 @@ def _answer_same(
     if known is not None and known.receipt is not None:
         extra = {"depth": depth + 1}
         yield from settling.repeat(context, slot, height, intent, known.receipt, NEXT_BEAT, extra)
-
-
-def abandon(
-    context: BeatContext, slot: Slot, origin: Origin, heights: Sequence[int]
-) -> Generator[Need, None, None]:
-    """The cell is gone: what it waited for is settled, and only those are told that waited for the same."""
-    intents: list[tuple[int, OpenIntent]] = []
-    for height in heights:
-        intent = yield from context.ledger.book.find(height)
-        if intent is None:
-            raise Corrupted(
-                "kernel.intent_missing", "cell {module} {key} waits for intent {height}, which is not open",
-                module=slot.cells.base, key=slot.key, height=height,
-            )  # fmt: skip
-        intents.append((height, intent))
-    intents.sort(key=lambda row: row[1].status != WAITING)  # one may wait for another of the same cell
-    told = settling.Settlement("kernel.abandoned", "the cell that asked was deleted")
-    for height, intent in intents:
-        if intent.status == OPEN:
-            context.close(intent.id, height)
-        yield from settling.settle(
-            context,
-            slot,
-            height,
-            intent,
-            Settled.ABANDONED,
-            None,
-            told,
-            NEXT_BEAT,
-            {"depth": origin.depth + 1},
-        )
 
 
 def due_ns(params: bytes, now_ns: int) -> int:
