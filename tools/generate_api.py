@@ -38,10 +38,10 @@ PARTS = {
 HANDLES = {
     "Cellule": "cellule.host.service",
     "WorldHandle": "cellule.host.ingress.handles",
-    "CellHandle": "cellule.host.ingress.handles",
+    "CellHandle": "cellule.host.ingress.cell_handle",
     "Sent": "cellule.host.inbox.sends",
-    "Applied": "cellule.host.ingress.handles",
-    "CellView": "cellule.host.ingress.handles",
+    "Applied": "cellule.host.ingress.outcomes",
+    "CellView": "cellule.host.ingress.outcomes",
     "CellPage": "cellule.host.read.cell_list",
     "ListedCell": "cellule.host.read.cell_list",
     "Version": "cellule.host.read.reader",

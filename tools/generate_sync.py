@@ -49,8 +49,11 @@ class Subject:
 
 SUBJECTS = (
     Subject("cellule.host.service", "Cellule", "SyncCellule", frozenset({"node"})),
-    Subject("cellule.host.ingress.handles", "WorldHandle", "SyncWorld", frozenset({"types", "follower"})),
-    Subject("cellule.host.ingress.handles", "CellHandle", "SyncCell"),
+    Subject(
+        "cellule.host.ingress.handles", "WorldHandle", "SyncWorld",
+        frozenset({"types", "follower", "reader", "wait_reason"}),
+    ),
+    Subject("cellule.host.ingress.cell_handle", "CellHandle", "SyncCell"),
     Subject(
         "cellule.host.inbox.sends", "Sent", "SyncSent",
         frozenset({"item", "laid", "left", "rows", "slots", "waiters", "wake", "fail", "stopped_slot"}),

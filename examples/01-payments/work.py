@@ -38,13 +38,10 @@ async def work(folder: Path, orders: list[Placed]) -> None:
             await sent.wait()
         print("known", sum(sent.duplicate for sent in sents), flush=True)
         finished = -1
-        async for _ in world.tail(after=0):
-            now = await world.cell(takings).state()
-            if now is not None and now.finished > finished:
-                finished = now.finished
-                print("finished", finished, flush=True)
-            if finished == len(orders):
-                return
+        while finished < len(orders):
+            now = await world.cell(takings).wait_until(f"state.finished > {finished}")
+            finished = now.finished
+            print("finished", finished, flush=True)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,12 @@ if TYPE_CHECKING:
         Refused,
         Rejected,
         StepFailed,
+        TimedOut,
         Unavailable,
         VersionConflict,
     )
-    from cellule.host.ingress.handles import CellHandle, WorldHandle
+    from cellule.host.ingress.cell_handle import CellHandle
+    from cellule.host.ingress.handles import WorldHandle
     from cellule.host.service import Cellule
     from cellule.store.store import StoreOptions
     from cellule.sync import open_sync
@@ -74,6 +76,7 @@ __all__ = [
     "Step",
     "StepFailed",
     "StoreOptions",
+    "TimedOut",
     "TimerFired",
     "Unavailable",
     "VersionConflict",
@@ -100,13 +103,14 @@ _HOMES = {
     "cellule.effects.adapter": ("Attempt", "Failed", "Retry"),
     "cellule.effects.secrets.reference": ("Secret", "secret"),
     "cellule.assembly": ("Options", "open"),
-    "cellule.host.ingress.handles": ("CellHandle", "WorldHandle"),
+    "cellule.host.ingress.cell_handle": ("CellHandle",),
+    "cellule.host.ingress.handles": ("WorldHandle",),
     "cellule.host.service": ("Cellule",),
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (
         "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Refused",
-        "Rejected", "StepFailed", "Unavailable", "VersionConflict",
+        "Rejected", "StepFailed", "TimedOut", "Unavailable", "VersionConflict",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

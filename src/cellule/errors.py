@@ -83,6 +83,10 @@ class Unavailable(CelluleError):
     """The surroundings failed and nothing was applied: retry with backoff."""
 
 
+class TimedOut(Unavailable):
+    """What somebody waited for did not come in time; the wait changed nothing, and may be begun again."""
+
+
 class OutcomeUnknown(Unavailable):
     """It may or may not have been applied: send again with the same id."""
 

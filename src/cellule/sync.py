@@ -10,7 +10,7 @@ the loop of one thread (`cellule.loop_thread`). This is no second implementation
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from os import PathLike
@@ -22,7 +22,8 @@ from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
 from cellule.host.inbox.sends import Sent, Wait
-from cellule.host.ingress.handles import CellHandle, R, S, WorldHandle
+from cellule.host.ingress.cell_handle import CellHandle, S
+from cellule.host.ingress.handles import R, WorldHandle
 from cellule.host.ingress.outcomes import Applied, CellView
 from cellule.host.journal import Head, Progress
 from cellule.host.limits import HISTORY_MAX
@@ -193,6 +194,7 @@ class SyncWorld(Facade[WorldHandle]):
         key: Any = None,
         expected_version: int | None = None,
         correlation: str | None = None,
+        timeout: float | None = None,
     ) -> Applied[R]: ...
 
     @overload
@@ -206,6 +208,7 @@ class SyncWorld(Facade[WorldHandle]):
         correlation: str | None = None,
         wait: Wait = "applied",
         reply: type[Any] | None = None,
+        timeout: float | None = None,
     ) -> Applied[Any]: ...
 
     def send(
@@ -218,10 +221,13 @@ class SyncWorld(Facade[WorldHandle]):
         correlation: str | None = None,
         wait: Wait = "applied",
         reply: type[Any] | None = None,
+        timeout: float | None = None,
     ) -> Applied[Any]:
         """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`.
 
-        `reply=Balance` waits for a reply of that class: `applied.reply` has its type.
+        `reply=Balance` waits for a reply of that class: `applied.reply` has its type. After `timeout` seconds
+        it raises `OutcomeUnknown`: the event is on its way, and is applied once if it is sent again with its
+        id. Without a timeout it waits for as long as the store is there.
         """
         return self._thread.call(
             lambda: self._inner.send(
@@ -232,6 +238,7 @@ class SyncWorld(Facade[WorldHandle]):
                 correlation=correlation,
                 wait=wait,
                 reply=reply,
+                timeout=timeout,
             )
         )
 
@@ -273,9 +280,17 @@ class SyncWorld(Facade[WorldHandle]):
         """An operator's verb, journaled with who and why."""
         return self._thread.call(lambda: self._inner.control(verb, who=who, why=why, **arguments))
 
-    def wait_applied(self, id: str | bytes | UUID) -> Applied[Any]:
+    def wait_applied(self, id: str | bytes | UUID, *, timeout: float | None = None) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
-        return self._thread.call(lambda: self._inner.wait_applied(id))
+        return self._thread.call(lambda: self._inner.wait_applied(id, timeout=timeout))
+
+    def wait_idle(self, *, timeout: float | None = None) -> None:
+        """Wait until the world has nothing to do: no event waits, no timer is due, no effect is open.
+
+        Stopped cells, effects that wait for an approval and timers of a later time do not count. Raises
+        `TimedOut`, which says what is left to do.
+        """
+        return self._thread.call(lambda: self._inner.wait_idle(timeout=timeout))
 
     def find_event(self, id: str | bytes | UUID) -> int:
         """The height of an event that was sent with this id, as long as the world remembers it."""
@@ -291,23 +306,54 @@ class SyncWorld(Facade[WorldHandle]):
         """The handle of a cell, whether it exists or not."""
         return SyncCell(self._thread, self._inner.cell(module, key))
 
+    @overload
     def cells(
         self,
-        module: Any,
+        module: StepOf[S],
         *,
         prefix: str | bytes | None = None,
         start: Any = None,
         end: Any = None,
         after: Any = None,
+        where: str | None = None,
         limit: int = 100,
-    ) -> CellPage:
+    ) -> CellPage[S]: ...
+
+    @overload
+    def cells(
+        self,
+        module: str,
+        *,
+        prefix: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        after: Any = None,
+        where: str | None = None,
+        limit: int = 100,
+    ) -> CellPage[Any]: ...
+
+    def cells(
+        self,
+        module: StepOf[Any] | str,
+        *,
+        prefix: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        after: Any = None,
+        where: str | None = None,
+        limit: int = 100,
+    ) -> CellPage[Any]:
         """A module's cells in the order of their keys, a page at a time, as of what is durable.
 
         `prefix` is of text or bytes, as the keys are; `start` and `end` are keys, the first in the range and
-        the first beyond it. `after=page.next` gives the page that follows.
+        the first beyond it. `where` is CEL over `state`, `key`, `version`, `status`, `size`, `queue`, `born`,
+        `era`, `height` and `active_ns`: `where="state.paid < state.total"`. `after=page.next` gives the page
+        that follows, until `next` is None; a page of few matches may be short.
         """
         return self._thread.call(
-            lambda: self._inner.cells(module, prefix=prefix, start=start, end=end, after=after, limit=limit)
+            lambda: self._inner.cells(
+                module, prefix=prefix, start=start, end=end, after=after, where=where, limit=limit
+            )
         )
 
     def head(self) -> Head:
@@ -432,7 +478,7 @@ class SyncWorld(Facade[WorldHandle]):
 class SyncCell(Facade[CellHandle[S]], Generic[S]):
     """One cell of a world, by module and key.
 
-    The synchronous form of `cellule.host.ingress.handles.CellHandle`.
+    The synchronous form of `cellule.host.ingress.cell_handle.CellHandle`.
     """
 
     __slots__ = ()
@@ -454,6 +500,25 @@ class SyncCell(Facade[CellHandle[S]], Generic[S]):
     def state(self, *, at: int | datetime | None = None) -> S | None:
         """The cell's state now, or as of a height or an aware time; None where there is none."""
         return self._thread.call(lambda: self._inner.state(at=at))
+
+    @overload
+    def wait_until(self, condition: str, *, timeout: float | None = None) -> S: ...
+
+    @overload
+    def wait_until(
+        self, condition: Callable[[S | None], object], *, timeout: float | None = None
+    ) -> S | None: ...
+
+    def wait_until(
+        self, condition: str | Callable[[S | None], object], *, timeout: float | None = None
+    ) -> S | None:
+        """Wait until a condition holds for the cell, and return its state.
+
+        The condition is CEL as in `world.cells(where=...)`, which no cell without a state fulfils, or a
+        function of the state, which gets None where there is no cell. It is asked whenever the cell has
+        changed, and may miss states between two looks. Raises `TimedOut` with the last state.
+        """
+        return self._thread.call(lambda: self._inner.wait_until(condition, timeout=timeout))
 
     def history(self, *, limit: int = HISTORY_MAX) -> list[Version[S]]:
         """The cell's steps, newest first."""

@@ -117,6 +117,10 @@ class TypedKey:
         wire = self._wire(data)
         return wire if self._codec is None else self._codec.from_wire(wire)
 
+    def wire(self, data: bytes) -> Any:
+        """The key as a plain value; None for a module without keys."""
+        return None if self._form is None else self._wire(data)
+
     def prefix_bytes(self, prefix: str | bytes) -> bytes:
         """What the bytes of all keys with this prefix begin with."""
         kind = None if self._form is None else self._form.kind

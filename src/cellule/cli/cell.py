@@ -20,7 +20,8 @@ from cellule.cli.output import facts
 from cellule.cli.session import Session, cell_of, in_session, renderer_of, until_interrupted
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
-from cellule.host.ingress.handles import CellHandle, WorldHandle
+from cellule.host.ingress.cell_handle import CellHandle
+from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.outcomes import CellView
 from cellule.host.limits import HISTORY_MAX
 from cellule.host.own.directory import suggestion
@@ -47,9 +48,13 @@ async def list_(
     end: Annotated[str | None, typer.Option("--to", help="Only keys before this one.")] = None,
     limit: Annotated[int, typer.Option(help="Cells a page has at most.", min=1, max=PAGE_MAX)] = 50,
     after: Annotated[str | None, typer.Option(help="The cursor of the page before.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Only cells of which this is true: CEL over state, key, status ...")
+    ] = None,
+    states: Annotated[bool, typer.Option("--states", help="With their states.")] = False,
 ) -> None:
     """List cells in the order of their keys, a page at a time, as of the newest durable beat."""
-    await list_cells(session, Wanted(module, prefix, start, end), limit, after)
+    await list_cells(session, Wanted(module, prefix, start, end, where, states), limit, after)
 
 
 @app.command()

@@ -5,6 +5,7 @@ A cursor is a module and the bytes of a key in it, as hex: `shop/order:` is the 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,18 @@ from cellule.cli.errors import usage
 from cellule.cli.output import table
 from cellule.cli.session import Session, renderer_of
 from cellule.host.codecs import StoredCodecs
-from cellule.host.read.cell_list import START, KeyRange, Listing, list_world, status_of
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.cell_filter import status_of
+from cellule.host.read.cell_list import START, KeyRange, list_world, scan_cells
 from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.state.cells import Entry
 from cellule.values.schema.text_forms import time_text
 
+Listed = tuple[str, bytes, Entry, Any, str]
+"""A cell's module, key and entry; its state, or why it cannot be read."""
+
+AFTER = b"\0"  # behind a key: the first that could follow it
 _COLUMNS = ("module", "key", "version", "size", "status", "queue", "active")
 
 
@@ -29,15 +36,19 @@ class Wanted:
     prefix: str | None
     start: str | None
     end: str | None
+    where: str | None = None
+    states: bool = False
 
     def range(self, types: StoredCodecs, base: str | None) -> tuple[bytes, bytes | None]:
         """The bytes of the first key, and of the first beyond; None = to the end."""
-        if self.prefix is None and self.start is None and self.end is None:
-            return START, None
-        if base is None:
+        chosen = (self.prefix, self.start, self.end, self.where)
+        if base is None and chosen != (None, None, None, None):
             raise usage(
-                "--prefix, --from and --to need a module", hint="cellule cell list MODULE --prefix ..."
+                "--prefix, --from, --to and --where need a module",
+                hint="cellule cell list MODULE --prefix ...",
             )
+        if base is None:
+            return START, None
         key = types.typed_key(base)
         start, end = (None if each is None else key.from_text(each) for each in (self.start, self.end))
         return KeyRange(self.prefix, start, end).of(types, base)
@@ -59,45 +70,83 @@ async def list_cells(session: Session, want: Wanted, limit: int, after: str | No
         counts = await listing.counts()
         bases = [only] if only is not None else sorted({*manifest.modules, *counts})
         wanted = [each for each in bases if base is None or each >= base]
-        found, following = await _page(
-            listing, wanted, (begin if base in (None, *wanted) else START, end), limit
-        )
-        cells = [await _cell(renderer, *each) for each in found]
+        within = (begin if base in (None, *wanted) else START, end)
+        page = await _page(world, types, wanted, within, limit, want)
+        cells = [await _cell(renderer, each, with_state=want.states) for each in page.found]
         total = sum(count for name, count in counts.items() if only in (None, name))
         fresh = {"height": listing.height, "time": time_text(listing.now_ns)}
-        data = {"world": world.name, "as_of": fresh, "total": total, "cells": cells, "next": following}
-        rows = [[each[name] for name in _COLUMNS] for each in cells]
-        session.output.document(data, table([name.upper() for name in _COLUMNS], rows))
-        more = f"; more: --after {following}" if following else ""
-        session.output.note(
-            f"{len(cells)} of {total} cells as of height {listing.height}, {fresh['time']}{more}"
-        )
+        data = {"world": world.name, "as_of": fresh, "total": total, "cells": cells, "next": page.next}
+        if want.where is not None:
+            data |= {"scanned": page.scanned, "failed": page.failed, "failure": page.failure}
+        columns = (*_COLUMNS, "state") if want.states else _COLUMNS
+        rows = [[_shown(each[name]) for name in columns] for each in cells]
+        session.output.document(data, table([name.upper() for name in columns], rows))
+        session.output.note(_note(page, total, want) + f" as of height {listing.height}, {fresh['time']}")
+        if page.failed:
+            session.output.note(f"--where gave no answer for {page.failed} of them. First: {page.failure}")
+        if page.next:
+            session.output.note(f"more: --after {page.next}")
+
+
+@dataclass(slots=True)
+class _Page:
+    """Cells of one or more modules, and where to go on."""
+
+    found: list[Listed]
+    next: str | None = None
+    scanned: int = 0
+    failed: int = 0
+    failure: str = ""
+
+
+def _note(page: _Page, total: int, want: Wanted) -> str:
+    if want.where is None:
+        return f"{len(page.found)} of {total} cells"
+    return f"{len(page.found)} of {page.scanned} cells that were looked at, of {total},"
 
 
 async def _page(
-    listing: Listing, bases: list[str], within: tuple[bytes, bytes | None], limit: int
-) -> tuple[list[tuple[str, bytes, Entry]], str | None]:
+    world: WorldHandle, types: StoredCodecs, bases: list[str], within: tuple[bytes, bytes | None],
+    limit: int, want: Wanted,
+) -> _Page:  # fmt: skip
     """Up to `limit` cells from the range in the first module on, and the cursor behind them."""
-    found: list[tuple[str, bytes, Entry]] = []
+    page = _Page([])
     begin, end = within
     for base in bases:
-        if len(found) == limit:
-            return found, f"{base}:"
-        page = await listing.page(base, begin, end, limit - len(found))
-        found += ((base, key, entry) for key, entry in page.entries)
-        if page.next is not None:
-            return found, f"{base}:{page.next.hex()}"
+        if len(page.found) == limit:
+            page.next = f"{base}:"
+            return page
+        left = limit - len(page.found)
+        scan = await scan_cells(
+            world.reader, types, base, (begin, end), left, want.where, with_states=want.states
+        )
+        page.found += ((base, *cell) for cell in scan.cells)
+        page.scanned, page.failed, page.failure = scan.scanned, scan.failed, scan.failure
+        if scan.last is not None:
+            page.next = f"{base}:{(scan.last + AFTER).hex()}"
+            return page
         begin = START
-    return found, None
+    return page
 
 
-async def _cell(renderer: RecordRenderer, base: str, key: bytes, entry: Entry) -> dict[str, Any]:
-    return {
+def _shown(value: Any) -> Any:
+    """A value of a column; states are JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+async def _cell(renderer: RecordRenderer, listed: Listed, *, with_state: bool) -> dict[str, Any]:
+    base, key, entry, state, error = listed
+    row = {
         "module": base, "key": await renderer.key(base, key, entry.era),
         "version": entry.version, "size": entry.size, "era": entry.era, "status": status_of(entry),
         "queue": len(entry.get("queue", ())), "height": entry.last,
         "active": time_text(entry.active_ns),
     }  # fmt: skip
+    if with_state:
+        row["state"] = state
+        if error:
+            row["error"] = error
+    return row
 
 
 def _cursor(after: str | None, only: str | None) -> tuple[str | None, bytes]:

@@ -16,7 +16,8 @@ from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, cell_of, in_session, renderer_of
 from cellule.errors import Rejected
-from cellule.host.ingress.handles import CellHandle, WorldHandle
+from cellule.host.ingress.cell_handle import CellHandle
+from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.causes import beside, causes_of, effects_of
 from cellule.host.read.effects.references import parse_reference
 from cellule.host.read.record_view import RecordRenderer, RecordView

@@ -12,9 +12,11 @@ from cellule.errors import Rejected
 from cellule.kernel.items import BareEvent
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.cbor import decode_trusted
+from cellule.values.cid import Cid
 from cellule.values.json_view import from_json, to_json
 from cellule.values.schema import key_bytes, wire_codec
 from cellule.values.schema import types as t
+from cellule.values.schema.compatibility import compare
 
 
 class WorldCodecs(Protocol):
@@ -43,8 +45,15 @@ class WorldCodecs(Protocol):
     def typed_key(self, base: str) -> TypedKey:
         """The keys of a module: from and to values, bytes and text."""
 
-    def state(self, base: str, era: Manifest, data: bytes) -> Any:
-        """A cell's state for the caller."""
+    @property
+    def blocks(self) -> Mapping[Cid, bytes]:
+        """The code that these codecs bring along, which may not be in the store yet."""
+
+    def state_targets(self, newest: Manifest) -> tuple[Manifest, ...]:
+        """The manifests that a state may be read by, the best first; `newest` is the world's."""
+
+    def state(self, base: str, manifest: Manifest, data: bytes) -> Any:
+        """A cell's state for the caller: `data` fits the state's schema of the manifest."""
 
     def reply(self, base: str, data: bytes) -> Any:
         """A reply for the caller."""
@@ -57,6 +66,7 @@ class AppCodecs:
         self.built = built
         self.manifest = built.manifest
         self.encoders = built.encoders
+        self._known: dict[tuple[str, Cid], bool] = {}
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `WorldCodecs.event`; a pair of name and JSON value will do too."""
@@ -82,13 +92,32 @@ class AppCodecs:
         """See `WorldCodecs.typed_key`."""
         return self.built.key(base)
 
-    def state(self, base: str, era: Manifest, data: bytes) -> Any:
-        """See `WorldCodecs.state`; a state of another era's schema comes as plain values."""
-        schema = era.modules[base].state
-        mine = self.built.manifest
-        if base in mine.modules and mine.schema_ids.get(schema) == era.schema_ids[schema]:
+    @property
+    def blocks(self) -> Mapping[Cid, bytes]:
+        """See `WorldCodecs.blocks`."""
+        return self.built.blocks
+
+    def state_targets(self, newest: Manifest) -> tuple[Manifest, ...]:
+        """See `WorldCodecs.state_targets`: the app's classes before the world's schemas."""
+        return self.manifest, newest
+
+    def state(self, base: str, manifest: Manifest, data: bytes) -> Any:
+        """See `WorldCodecs.state`; one of a schema that the app does not have comes as plain values."""
+        if self._knows(base, manifest):
             return self.built.decode_state(base, data)
         return decode_trusted(data)
+
+    def _knows(self, base: str, manifest: Manifest) -> bool:
+        """Whether the app's class of a state reads what the manifest's schema writes."""
+        known = self._known.get((base, manifest.cid))
+        if known is None:
+            mine = self.manifest.modules.get(base)
+            name = manifest.modules[base].state
+            known = mine is not None and mine.state == name
+            if known and self.manifest.schema_ids[name] != manifest.schema_ids[name]:
+                known = _is_readable(name, manifest, self.manifest)
+            self._known[base, manifest.cid] = known
+        return known
 
     def reply(self, base: str, data: bytes) -> Any:
         """See `WorldCodecs.reply`."""
@@ -146,10 +175,18 @@ class StoredCodecs:
         """See `WorldCodecs.typed_key`."""
         return TypedKey(self.manifest, self.manifest.modules[base], None)
 
-    def state(self, base: str, era: Manifest, data: bytes) -> Any:
+    @property
+    def blocks(self) -> Mapping[Cid, bytes]:
+        """See `WorldCodecs.blocks`: all code is in the store."""
+        return {}
+
+    def state_targets(self, newest: Manifest) -> tuple[Manifest, ...]:
+        """See `WorldCodecs.state_targets`."""
+        return (newest,)
+
+    def state(self, base: str, manifest: Manifest, data: bytes) -> Any:
         """See `WorldCodecs.state`."""
-        schema = era.modules[base].state
-        return to_json(decode_trusted(data), t.Ref(schema), era.schemas)
+        return to_json(decode_trusted(data), t.Ref(manifest.modules[base].state), manifest.schemas)
 
     def reply(self, base: str, data: bytes) -> Any:  # noqa: ARG002 - replies have no schema in a manifest
         """See `WorldCodecs.reply`."""
@@ -168,6 +205,15 @@ class StoredCodecs:
             name=name,
             hint=_meant(name, list(routes)),
         )
+
+
+def _is_readable(name: str, written: Manifest, mine: Manifest) -> bool:
+    """Whether a schema of this name in one manifest differs from the other's by optional fields only."""
+    ref = t.Ref(name)
+    return (
+        compare(ref, ref, written.schemas, mine.schemas).compatible
+        or compare(ref, ref, mine.schemas, written.schemas).compatible
+    )
 
 
 def _meant(name: str, known: list[str]) -> str:

@@ -59,6 +59,7 @@ BROUGHT_MAX = 10_000  # receipts kept at hand for a world that has not taken the
 LOOK_PASSES = 8  # beats that take what is at hand before the inbox is looked at all the same
 READ_KEPT = 2_000  # receipts remembered that were read before their writer had its answer
 NODES_FETCH_MAX = 500  # CAS nodes read at once
+CELLS_SCAN_MAX = 10_000  # cells that one page of a list with `where` looks at
 HISTORY_MAX = 10_000  # versions one history call returns
 
 DOCUMENT_BYTES_MAX = 8_000_000  # of a file with a manifest

@@ -6,10 +6,10 @@ that was parked is applied after a resume.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from cellule.errors import Parked, Refused, StepFailed, VersionConflict
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
@@ -190,9 +190,7 @@ class Cell(Generic[S]):
     def state(self) -> S | None:
         """Its state, or None."""
         entry = self._entry()
-        if entry is None or not isinstance(entry.state, bytes):
-            return None
-        state: S = self._chronicle.state(self._base, entry.era, entry.state)
+        state: S | None = None if entry is None else self._chronicle.state_of(self._base, entry)
         return state
 
     @property
@@ -230,6 +228,39 @@ class Cell(Generic[S]):
         entry = self._entry()
         waiting: Sequence[Any] = () if entry is None else entry.get("queue", ())
         return Events(self._chronicle.event(message.height) for message in waiting)
+
+    @overload
+    def wait_until(self, condition: str, *, timeout: float | None = None) -> S: ...
+
+    @overload
+    def wait_until(
+        self, condition: Callable[[S | None], object], *, timeout: float | None = None
+    ) -> S | None: ...
+
+    def wait_until(
+        self, condition: str | Callable[[S | None], object], *, timeout: float | None = None
+    ) -> S | None:
+        """Let the world's time pass until a condition holds, and return the state; raises `TimedOut`.
+
+        The condition is CEL, as of a node's `cell.wait_until`, or a function of the state. `timeout` is in
+        seconds of the world's time.
+        """
+        past = self._chronicle
+
+        if isinstance(condition, str):
+            wanted, matches = condition, past.matching(self._base, condition)
+
+            def holds() -> bool:
+                entry = self._entry()
+                return entry is not None and matches(self._key, entry)
+        else:
+            wanted, asked = "the condition", condition
+
+            def holds() -> bool:
+                return bool(asked(self.state))
+
+        past.waits.until(holds, self, wanted, timeout)
+        return self.state
 
     def history(self) -> list[Version[S]]:
         """Every step that changed it, oldest first."""

@@ -1,36 +1,49 @@
 """The past of a `testing.World` in its author's words: rows of the journal with objects, not bytes.
 
-A value is read with the classes of the app that was deployed when it was written: states by their era, events
-by the newest app that knows them.
+States are read as a node reads them: upcast to the classes of the newest app. Events are of the newest app
+that knows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cellule.app import Built
 from cellule.errors import Refused
+from cellule.host.codecs import AppCodecs
+from cellule.host.read.cell_filter import CellFilter
+from cellule.host.read.states import StateReader
 from cellule.kernel.journal.codes import HALTED, REFUSED, SKIPPED
+from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.need import drive
 from cellule.kernel.state.cells import Entry
+from cellule.kernel.state.log_state import joined
 from cellule.kernel.state.wait_reasons import Reason
 from cellule.testing.answers import Events, Failure
 from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
 from cellule.testing.memory_host import MemoryHost
+from cellule.testing.waits import Waits
 from cellule.values.cbor import decode_trusted, encode
+from cellule.values.expressions import ExpressionFault
+from cellule.values.link import Link
 from cellule.values.names import Name
 
+_log = logging.getLogger("cellule.testing")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Chronicle:
     """Reads a host's journal with the classes of `builds`, one for each era."""
 
-    def __init__(self, host: MemoryHost, builds: list[Built]) -> None:
+    def __init__(self, host: MemoryHost, builds: list[Built], waits: Waits) -> None:
+        self.waits = waits
         self.journal = JournalView(host.frames, host.fetch)
         self._host = host
         self._builds = builds
+        self._states = StateReader(host.programs)
 
     def event(self, height: int) -> Any:
         """The event at that height."""
@@ -78,9 +91,43 @@ class Chronicle:
         """What a cell waits for."""
         return self._host.reasons(*cell)
 
+    def state_of(self, base: str, entry: Entry) -> Any:
+        """The state of an entry, as the newest app has it; None where it has none."""
+        found = self._newest_of(base, entry)
+        return None if found is None else AppCodecs(self._builds[-1]).state(base, *found)
+
     def state(self, base: str, era: int, data: bytes) -> Any:
-        """A state that was written in that era."""
-        return self._builds[era].decode_state(base, data)
+        """A state that was written in that era, as the newest app has it."""
+        return AppCodecs(self._builds[-1]).state(base, *self._newest(base, era, data))
+
+    def matching(self, base: str, where: str) -> Callable[[bytes, Entry], bool]:
+        """Whether an expression is true of a cell; one that gives no answer is logged, and is not."""
+        chosen, key_form = CellFilter(where, self._builds[-1].manifest, base), self._builds[-1].key(base)
+
+        def matches(key: bytes, entry: Entry) -> bool:
+            found = self._newest_of(base, entry)
+            try:
+                return found is not None and chosen.matches(key_form.wire(key), entry, found[1])
+            except ExpressionFault as fault:
+                _log.warning("where gave no answer for %s: %s", self.shown((base, key)), fault)
+                return False
+
+        return matches
+
+    def _newest_of(self, base: str, entry: Entry) -> tuple[Manifest, bytes] | None:
+        data = entry.state
+        if data is None:
+            return None
+        parts = [*entry.get("log", ()), *([data] if isinstance(data, Link) else [])]
+        blocks = self._host.fetch([link.cid for link in parts])
+        data = blocks[data.cid] if isinstance(data, Link) else data
+        sealed = [blocks[link.cid] for link in entry.get("log", ())]
+        return self._newest(base, entry.era, joined([*sealed, data]) if sealed else data)
+
+    def _newest(self, base: str, era: int, data: bytes) -> tuple[Manifest, bytes]:
+        types, written = AppCodecs(self._builds[-1]), self._builds[era].manifest
+        reading = self._states.read(types, base, written, types.manifest, data)
+        return drive(reading, self._states.nodes, self._host.fetch)
 
     def reply(self, step: StepRow) -> Any:
         """What a step answered, or None."""

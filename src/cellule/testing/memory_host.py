@@ -44,7 +44,7 @@ class MemoryHost:
         self.frames: list[bytes] = []
         self.cas: dict[Cid, bytes] = dict(blocks)
         self.world_id = UUID(int=seed + 1)
-        self._programs = programs
+        self.programs = programs
         self._evicts = evict
         self._entropy = SeededEntropy(seed, "world")
         self._snapshots: list[tuple[Cid, int]] = []  # root, and how many frames were before it
@@ -187,7 +187,7 @@ class MemoryHost:
 
     def _restored(self, at: int, verifier: Verifier | None = None) -> Kernel:
         root, before = self._snapshots[at]
-        restoring = Kernel.restore(root, self.world_id, self._programs)
+        restoring = Kernel.restore(root, self.world_id, self.programs)
         opening = restoring.open(None if verifier is None else verifier.witness)
         opened = drive(opening, restoring.nodes, self.fetch)
         for frame in self.frames[before:]:

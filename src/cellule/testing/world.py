@@ -13,17 +13,19 @@ Whatever it tells is read from the journal. Steps run under the determinism guar
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, TypeVar, overload
 
 from cellule.app import App, Built
 from cellule.app.builder import revise
-from cellule.errors import CelluleError, Refused, Rejected, StepFailed
+from cellule.errors import CelluleError, Refused, Rejected, StepFailed, TimedOut
 from cellule.host.codecs import AppCodecs
 from cellule.host.read.cell_list import KeyRange
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
+from cellule.kernel.state.cells import Entry
 from cellule.modules.python import check_not_loading
 from cellule.testing.answers import Cell, Events, Failure, Sent
 from cellule.testing.app_programs import AppPrograms
@@ -32,6 +34,7 @@ from cellule.testing.clock import WALL_ORIGIN_NS
 from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
 from cellule.testing.memory_host import MemoryHost
 from cellule.testing.recordings import Recording
+from cellule.testing.waits import Waits
 from cellule.values.link import Link
 from cellule.values.records import RecordLike, StepOf
 
@@ -64,7 +67,8 @@ class World:
         self.host = MemoryHost(
             built.manifest, self._programs, built.blocks, seed=seed, now_ns=WALL_ORIGIN_NS, evict=evict
         )
-        self.chronicle = Chronicle(self.host, self._builds)
+        waits = Waits(lambda: self.host.now_ns, self._advance_to_due)
+        self.chronicle = Chronicle(self.host, self._builds, waits)
         self._outside = Outside(self)
         self.host.start()
 
@@ -129,6 +133,27 @@ class World:
             self.settle()
         self.host.advance(until - self.host.now_ns)
         self.settle()
+
+    def wait_idle(self) -> None:
+        """Do as a node's `wait_idle`: work until nothing is left; raises `TimedOut` for open effects."""
+        self.settle()
+        left = [intent for intent in self.intents if intent.status == "open"]
+        if left:
+            raise TimedOut(
+                "testing.idle_timeout", "{count} effects are open and nobody answers them: {first}.",
+                count=len(left), first=left[0],
+                hint="Answer them with world.complete or world.fail, or let world.on do it.",
+            )  # fmt: skip
+
+    def _advance_to_due(self, until_ns: int) -> bool:
+        """Go to the next moment at which a timer or an answer is due, up to a time; tell if there is one."""
+        self.settle()
+        wake = self.host.beat().wake
+        dues = [each for each in (wake, self._next_answer(until_ns)) if each is not None and each <= until_ns]
+        if not dues:
+            return False
+        self.advance(microseconds=max((min(dues) - self.host.now_ns) // 1_000 + 1, 1))
+        return True
 
     # Effects
 
@@ -237,24 +262,29 @@ class World:
 
     @overload
     def cells(
-        self, reducer: StepOf[S], *, prefix: str | bytes | None = None, start: Any = None, end: Any = None
-    ) -> list[Cell[S]]: ...
+        self, reducer: StepOf[S], *, prefix: str | bytes | None = None, start: Any = None, end: Any = None,
+        after: Any = None, where: str | None = None, limit: int | None = None,
+    ) -> list[Cell[S]]: ...  # fmt: skip
 
     @overload
     def cells(
-        self, reducer: str, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None
-    ) -> list[Cell[Any]]: ...
+        self, reducer: str, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None,
+        after: Any = None, where: str | None = None, limit: int | None = None,
+    ) -> list[Cell[Any]]: ...  # fmt: skip
 
     def cells(
-        self, reducer: Reducer, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None
-    ) -> list[Cell[Any]]:
-        """The cells of a reducer that have a state, in the order of their keys.
+        self, reducer: Reducer, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None,
+        after: Any = None, where: str | None = None, limit: int | None = None,
+    ) -> list[Cell[Any]]:  # fmt: skip
+        """The cells of a reducer that have a state, in the order of their keys; by default all.
 
         `prefix` is of text or bytes, as the keys are; `start` is the first key, `end` the first beyond.
+        `where` is CEL as in a node's `world.cells`; a cell it gives no answer for is logged and left out.
         """
         base = self.built.base(reducer)
-        begin, until = KeyRange(prefix, start, end).of(AppCodecs(self.built), base)
-        return list(self._existing(base, begin, until))
+        begin, until = KeyRange(prefix, start, end, after).of(AppCodecs(self.built), base)
+        matches = None if where is None else self.chronicle.matching(base, where)
+        return list(islice(self._existing(base, begin, until, matches), limit))
 
     @overload
     def state(self, reducer: StepOf[S], key: Any = None) -> S | None: ...
@@ -336,9 +366,12 @@ class World:
             found["key"] = self.built.key_bytes(reducer, key)
         return found
 
-    def _existing(self, base: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[Cell[Any]]:
+    def _existing(
+        self, base: str, begin: bytes = b"", end: bytes | None = None,
+        matches: Callable[[bytes, Entry], bool] | None = None,
+    ) -> Iterator[Cell[Any]]:  # fmt: skip
         for key, entry in self.host.cells(base, begin, end):
-            if entry.state is not None:
+            if entry.state is not None and (matches is None or matches(key, entry)):
                 yield Cell(self.chronicle, base, key)
 
 

@@ -220,3 +220,23 @@ def test_a_tail_tells_the_steps_of_its_cell_only(running: Cellule) -> None:
         assert tail.process.wait(60) == 0
     finally:
         tail.close()
+
+
+def test_a_list_is_chosen_by_an_expression_and_shows_states(shop: Cellule) -> None:
+    listed = shop("cell", "list", "order", "--where", "state.paid < state.total", "--states", "--json").json
+    everything = shop("cell", "list", "order", "--states", "--json").json["cells"]
+    wanted = [each for each in everything if each["state"]["paid"] < each["state"]["total"]]
+    assert wanted
+    assert (listed["cells"], listed["scanned"], listed["failed"]) == (wanted, len(everything), 0)
+    shown = shop("cell", "list", "order", "--states").out
+    assert '"total"' in shown
+    assert "STATE" in shown
+
+
+def test_an_expression_that_fails_on_cells_is_told(shop: Cellule) -> None:
+    told = shop("cell", "list", "order", "--where", "1 / (state.total - state.total) > 0")
+    assert "gave no answer for 2 of them" in told.err
+    error = shop("cell", "list", "order", "--where", "state.totl > 1", "--json", code=1).error
+    assert "column 1" in error["message"]
+    assert "'totl'" in error["message"]
+    assert shop("cell", "list", "--where", "true", "--json", code=2).error["code"] == "cli.usage"

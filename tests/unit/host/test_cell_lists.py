@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Rejected, StepFailed
+from cellule.host.read import cell_list
 from cellule.kernel.state import cell_pages
 
 KEYS = ["Z", "a", "b", "b1", "b10", "b2", "c", "ä"]  # as their UTF-8 bytes stand
@@ -105,5 +106,116 @@ def test_a_prefix_of_another_kind_than_the_keys_is_refused(on_node, tally):
             with pytest.raises(Rejected) as error:
                 await world.cells(tally.account, prefix=b"a")
             assert (error.value.code, "tally/account" in str(error.value)) == ("app.key_prefix", True)
+
+    on_node(main)
+
+
+# Chosen by an expression
+
+
+async def chosen(world, module, where, **options):
+    """All keys that an expression is true of, and how many cells it gave no answer for."""
+    found, failed, after = [], 0, None
+    while True:
+        page = await world.cells(module, where=where, after=after, **options)
+        found += [cell.key for cell in page.cells]
+        failed += page.failed
+        if page.next is None:
+            return found, failed
+        after = page.next
+
+
+def test_cells_are_chosen_by_an_expression_over_state_key_and_status(on_node, tally):
+    async def main(opened):
+        async with opened() as node, opened(owner=False) as other, opened(owner=False, app=None) as plain:
+            world = await node.world("w")
+            await world.send_many([tally.Add(f"k{at:02}", at) for at in range(30)])
+            await world.snapshot()
+            await world.send_many([tally.Add(f"k{at:02}", 100) for at in range(3)])
+            with pytest.raises(StepFailed):
+                await world.send(tally.Fail("k07"))
+            for each in (world, await other.world("w"), await plain.world("w")):
+                for limit in (1, 2, 100):
+                    assert await chosen(each, "account", "state.total >= 28", limit=limit) == (
+                        ["k00", "k01", "k02", "k28", "k29"], 0,
+                    )  # fmt: skip
+                assert await chosen(each, "account", "status == 'halted'") == (["k07"], 0)
+                assert await chosen(each, "account", "version == 2 && key != 'k01'") == (["k00", "k02"], 0)
+                assert await chosen(each, "account", "queue == 1", prefix="k0") == (["k07"], 0)
+                assert await chosen(each, "account", "state.total == 5", start="k06") == ([], 0)
+            page = await world.cells(tally.account, where="state.total == 5")
+            assert [cell.state for cell in page.cells] == [tally.Account(5, 1)]
+            assert (page.next, page.scanned, page.failed, page.failure) == (None, 30, 0, "")
+
+    on_node(main)
+
+
+def test_a_page_looks_at_a_bounded_number_of_cells_and_says_where_to_go_on(on_node, tally, monkeypatch):
+    monkeypatch.setattr(cell_list, "CELLS_SCAN_MAX", 10)
+    monkeypatch.setattr(cell_list, "SCAN_PAGE", 4)
+
+    async def main(opened):
+        async with opened() as node:
+            world = await node.world("w")
+            await world.send_many([tally.Add(f"k{at:02}", at) for at in range(25)])
+            first = await world.cells(tally.account, where="state.total == 24")
+            assert (first.cells, first.next, first.scanned) == ([], "k09", 10)
+            assert await chosen(world, tally.account, "state.total == 24") == (["k24"], 0)
+            assert await chosen(world, tally.account, "state.total >= 9", limit=3) == (
+                [f"k{at:02}" for at in range(9, 25)], 0,
+            )  # fmt: skip
+
+    on_node(main)
+
+
+def test_matching_cells_with_large_states_are_given_in_parts(on_node, tally, monkeypatch):
+    monkeypatch.setattr(cell_list, "SCAN_PAGE", 2)
+    monkeypatch.setattr(cell_list, "CELL_PAGE_BYTES", 10_000)
+
+    async def main(opened):
+        async with opened() as node:
+            world = await node.world("w")
+            await world.send_many([tally.Keep(f"k{at}", "x" * 4_000) for at in range(7)])
+            page = await world.cells(tally.shelf, where="size > 0")
+            assert ([cell.key for cell in page.cells], page.next) == (["k0", "k1", "k2", "k3"], "k3")
+            assert (await chosen(world, tally.shelf, "size > 0"))[0] == [f"k{at}" for at in range(7)]
+
+    on_node(main)
+
+
+def test_a_cell_that_an_expression_fails_on_is_counted_and_told(on_node, tally):
+    async def main(opened):
+        async with opened() as node:
+            world = await node.world("w")
+            await world.send_many(
+                [tally.Add(key, total) for key, total in zip("abcd", (1, 0, 5, 0), strict=True)]
+            )
+            page = await world.cells(tally.account, where="10 / state.total > 2")
+            assert [cell.key for cell in page.cells] == ["a"]
+            assert (page.failed, page.scanned, page.next) == (2, 4, None)
+            assert page.failure.startswith("b: ")
+            assert "zero" in page.failure
+
+    on_node(main)
+
+
+@pytest.mark.parametrize(
+    ("where", "parts"),
+    [
+        ("queue > 1 && state.totl > 1", ["line 1, column 14", "'totl'", "count, total"]),
+        ("state.total >", ["line 1, column 14"]),
+        ("state.total", ["line 1"]),
+        ("now > 3", ["line 1, column 1", "now"]),
+        (5, ["int"]),
+    ],
+)
+def test_an_expression_that_does_not_fit_is_refused_with_its_place(on_node, tally, where, parts):
+    async def main(opened):
+        async with opened() as node:
+            world = await node.world("w")
+            with pytest.raises(Rejected) as error:
+                await world.cells(tally.account, where=where)
+            for part in parts:
+                assert part in f"{error.value} {error.value.hint}"
 
     on_node(main)

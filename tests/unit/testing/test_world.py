@@ -506,11 +506,11 @@ def test_a_new_version_takes_over_and_upcasts_states(world):
     app.upcaster(up)
     change = world.deploy(app)
     assert change.compatible
-    assert world.state("total", "a") == Total(5)
+    assert world.state("total", "a") == TotalV2(5, "old")
     assert world.send(Added("a", 1)).applied
     assert world.state("total", "a") == TotalV2(6, "pieces")
     assert [version.state for version in world.cell("total", "a").history()] == [
-        Total(5),
+        TotalV2(5, "old"),
         TotalV2(6, "pieces"),
     ]
 
@@ -553,10 +553,13 @@ def test_a_pinned_cell_stays_with_its_code_until_it_is_migrated(make_world):
     app.upcaster(up)
     world.deploy(app)
     world.send_many([Added("a", 1), Added("b", 1)])
-    assert world.state("total", "a") == Total(6)
-    assert world.state("total", "b") == TotalV2(1, "pieces")
-    world.migrate("total", "a")
     assert world.state("total", "a") == TotalV2(6, "old")
+    assert world.state("total", "b") == TotalV2(1, "pieces")
+    world.send(Added("a", 1))
+    assert world.state("total", "a") == TotalV2(7, "old")
+    world.migrate("total", "a")
+    world.send(Added("a", 1))
+    assert world.state("total", "a") == TotalV2(8, "pieces")
 
 
 # Live apps, and what is no app

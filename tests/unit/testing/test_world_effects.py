@@ -11,7 +11,7 @@ from cellule import App, Receipt, Step, TimerFired
 from cellule.app.effects import timer
 from cellule.app.rules import rule
 from cellule.effects.outcomes import Failed, Retry
-from cellule.errors import InvariantBroken, Rejected
+from cellule.errors import InvariantBroken, Rejected, TimedOut
 from cellule.testing import Recording, simulate_app
 
 
@@ -362,3 +362,58 @@ def test_a_cell_cancels_its_timer_and_its_effect(make_world):
         world.complete(asked, Charged("late"))
     world.advance(days=1)
     assert world.state("device", "d1").status == "off, charge cancelled"
+
+
+# Waiting
+
+
+def test_a_wait_lets_time_pass_to_what_is_due(world):
+    began = world.now
+    placed(world)
+    assert world.cell("order", "o1").wait_until("state.reminders == 1").reminders == 1
+    assert world.now - began < timedelta(days=3, seconds=1)
+
+
+def test_a_wait_lets_delayed_answers_come(world):
+    world.complete(placed(world), Charged("c-1"), after=timedelta(hours=2))
+    began = world.now
+    found = world.cell("order", "o1").wait_until(lambda state: state is not None and state.charge == "c-1")
+    assert found == Order("paid", "c-1")
+    assert timedelta(hours=2) <= world.now - began < timedelta(hours=2, seconds=1)
+
+
+def test_a_wait_for_what_never_comes_ends_and_names_the_cell(world):
+    placed(world)
+    began = world.now
+    with pytest.raises(TimedOut) as error:
+        world.cell("order", "o1").wait_until("state.status == 'paid'", timeout=3_600)
+    assert error.value.code == "testing.wait_timeout"
+    assert "shop/order 'o1'" in str(error.value)
+    assert world.now == began, "nothing was due within the hour"
+    with pytest.raises(TimedOut):
+        world.cell("order", "o1").wait_until("state.status == 'paid'")
+    assert world.state("order", "o1").reminders == 1
+
+
+def test_a_world_with_an_effect_that_nobody_answers_is_not_idle(world):
+    intent = placed(world)
+    with pytest.raises(TimedOut) as error:
+        world.wait_idle()
+    assert error.value.code == "testing.idle_timeout"
+    world.complete(intent, Charged("c-1"))
+    world.wait_idle()
+
+
+def test_cells_are_chosen_by_an_expression(world, caplog):
+    for number in range(5):
+        world.complete(placed(world, f"o{number}"), Charged(f"c-{number}"))
+    placed(world, "p1")
+    assert [cell.key for cell in world.cells("order", where="state.status == 'placed'")] == ["p1"]
+    assert [cell.key for cell in world.cells("order", where="state.charge > 'c-2'", limit=1)] == ["o3"]
+    assert [cell.key for cell in world.cells("order", where="version == 2", after="o3")] == ["o4"]
+    with pytest.raises(Rejected, match="column 1"):
+        world.cells("order", where="state.stats == 'placed'")
+    assert [cell.key for cell in world.cells("order", where="1 / (version - 1) == 1", prefix="o0")] == ["o0"]
+    assert caplog.records == []
+    assert world.cells("order", where="1 / (version - 1) == 1", prefix="p") == []
+    assert "shop/order 'p1'" in caplog.records[0].getMessage()

@@ -10,18 +10,20 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from cellule.errors import CelluleError, Gone, Rejected
-from cellule.host.codecs import WorldCodecs, readable
+from cellule.host.codecs import WorldCodecs
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
-from cellule.host.ingress.outcomes import Applied, CellView, check_reply_type
+from cellule.host.ingress.cell_handle import CellHandle, S
+from cellule.host.ingress.outcomes import Applied, check_reply_type
 from cellule.host.ingress.remote import Remote, check_reply
+from cellule.host.ingress.waits import idle_timed_out, send_timed_out, within
 from cellule.host.ingress.world_effects import WorldEffects
 from cellule.host.journal import Head, Progress
-from cellule.host.limits import EVENT_INLINE_MAX, HISTORY_MAX, SEND_SLICE
+from cellule.host.limits import EVENT_INLINE_MAX, SEND_SLICE
 from cellule.host.node import Node
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import WorldInfo
@@ -30,17 +32,16 @@ from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView,
 from cellule.host.read.effects.schedules import check_schedule, list_schedules, preview_schedule
 from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import nanoseconds_of
-from cellule.host.read.reader import Reader, Version
+from cellule.host.read.reader import Reader
+from cellule.host.read.rest import RestWait
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.state.wait_reasons import reason_of
 from cellule.store import keys
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
 from cellule.values.records import EventLike, StepOf
 
-S = TypeVar("S")
 R = TypeVar("R")
 
 
@@ -51,9 +52,9 @@ class WorldHandle:
         self._node = node
         self.info = info
         self.types = types
-        self._reader = reader or Reader(node, info)
-        self._effects = WorldEffects(node, info, self._reader, lambda: self.types, self._controlled)
-        self._remote = Remote(node, info, self._reader)
+        self.reader: Reader = reader or Reader(node, info)
+        self._effects = WorldEffects(node, info, self.reader, lambda: self.types, self._controlled)
+        self._remote = Remote(node, info, self.reader)
         self._at_work: WorldRunner | None = None
 
     @property
@@ -69,45 +70,48 @@ class WorldHandle:
     @property
     def follower(self) -> Follower:
         """A private copy of the world for readers; it is made when it is first asked for something."""
-        return self._reader.follower
+        return self.reader.follower
 
     # Sending
 
     @overload
     async def send(
         self, event: EventLike, *, reply: type[R], id: str | bytes | UUID | None = None, key: Any = None,
-        expected_version: int | None = None, correlation: str | None = None,
+        expected_version: int | None = None, correlation: str | None = None, timeout: float | None = None,
     ) -> Applied[R]: ...  # fmt: skip
 
     @overload
     async def send(
         self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
         expected_version: int | None = None, correlation: str | None = None, wait: Wait = "applied",
-        reply: type[Any] | None = None,
+        reply: type[Any] | None = None, timeout: float | None = None,
     ) -> Applied[Any]: ...  # fmt: skip
 
     async def send(
         self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
         expected_version: int | None = None, correlation: str | None = None, wait: Wait = "applied",
-        reply: type[Any] | None = None,
+        reply: type[Any] | None = None, timeout: float | None = None,
     ) -> Applied[Any]:  # fmt: skip
         """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`.
 
-        `reply=Balance` waits for a reply of that class: `applied.reply` has its type.
+        `reply=Balance` waits for a reply of that class: `applied.reply` has its type. After `timeout` seconds
+        it raises `OutcomeUnknown`: the event is on its way, and is applied once if it is sent again with its
+        id. Without a timeout it waits for as long as the store is there.
         """
-        if reply is None:
-            return await self._send(event, id, key, expected_version, correlation, wait)
-        applied = await self._send(event, id, key, expected_version, correlation, "reply")
-        return check_reply_type(applied, reply)
-
-    async def _send(
-        self, event: EventLike, id: str | bytes | UUID | None, key: Any, expected_version: int | None,
-        correlation: str | None, wait: Wait,
-    ) -> Applied[Any]:  # fmt: skip
         _check_wait(wait)
-        if not self._node.is_owner:
-            return await self._send_remote(self._item(event, id, key, expected_version, correlation), wait)
-        sent = self._sent(event, id, key, expected_version, correlation)
+        needed: Wait = wait if reply is None else "reply"
+        if timeout is None and self._node.is_owner:
+            applied = await self._send(self._sent(event, id, key, expected_version, correlation), id, needed)
+        else:
+            item = self._item(event, id, key, expected_version, correlation)
+            async with within(timeout, lambda: send_timed_out(self.name, item, timeout)):
+                if self._node.is_owner:
+                    applied = await self._send(Sent(item), id, needed)
+                else:
+                    applied = await self._send_remote(item, needed)
+        return applied if reply is None else check_reply_type(applied, reply)
+
+    async def _send(self, sent: Sent, id: str | bytes | UUID | None, wait: Wait) -> Applied[Any]:
         if wait == "reply":
             check_reply(sent.item, (await self._hosted()).world.eras.current.router)
         hosted = self._at_work
@@ -154,14 +158,26 @@ class WorldHandle:
         """An operator's verb, journaled with who and why."""
         return Applied(await self._controlled(verb, who=who, why=why, **arguments), None, False, (), None)
 
-    async def wait_applied(self, id: str | bytes | UUID) -> Applied[Any]:
+    async def wait_applied(self, id: str | bytes | UUID, *, timeout: float | None = None) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
-        height = await self._reader.find_event(id)
-        return await self._outcome_of(height, id, duplicate=True)
+        height = await self.reader.find_event(id)
+        waiting = EventItem("the event", b"", id=id)
+        async with within(timeout, lambda: send_timed_out(self.name, waiting, timeout)):
+            return await self._outcome_of(height, id, duplicate=True)
+
+    async def wait_idle(self, *, timeout: float | None = None) -> None:
+        """Wait until the world has nothing to do: no event waits, no timer is due, no effect is open.
+
+        Stopped cells, effects that wait for an approval and timers of a later time do not count. Raises
+        `TimedOut`, which says what is left to do.
+        """
+        rest = RestWait(self._node, self.info, self.reader)
+        async with within(timeout, lambda: idle_timed_out(self.info, rest.busy, timeout)):
+            await rest.until_idle()
 
     async def find_event(self, id: str | bytes | UUID) -> int:
         """The height of an event that was sent with this id, as long as the world remembers it."""
-        return await self._reader.find_event(id)
+        return await self.reader.find_event(id)
 
     # Reading
 
@@ -176,25 +192,39 @@ class WorldHandle:
         base = self.types.module(module)
         return CellHandle(self, base, self.types.key(base, key))
 
+    @overload
     async def cells(
-        self, module: Any, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None,
-        after: Any = None, limit: int = 100,
-    ) -> CellPage:  # fmt: skip
+        self, module: StepOf[S], *, prefix: str | bytes | None = None, start: Any = None, end: Any = None,
+        after: Any = None, where: str | None = None, limit: int = 100,
+    ) -> CellPage[S]: ...  # fmt: skip
+
+    @overload
+    async def cells(
+        self, module: str, *, prefix: str | bytes | None = None, start: Any = None, end: Any = None,
+        after: Any = None, where: str | None = None, limit: int = 100,
+    ) -> CellPage[Any]: ...  # fmt: skip
+
+    async def cells(
+        self, module: StepOf[Any] | str, *, prefix: str | bytes | None = None, start: Any = None,
+        end: Any = None, after: Any = None, where: str | None = None, limit: int = 100,
+    ) -> CellPage[Any]:  # fmt: skip
         """A module's cells in the order of their keys, a page at a time, as of what is durable.
 
         `prefix` is of text or bytes, as the keys are; `start` and `end` are keys, the first in the range and
-        the first beyond it. `after=page.next` gives the page that follows.
+        the first beyond it. `where` is CEL over `state`, `key`, `version`, `status`, `size`, `queue`, `born`,
+        `era`, `height` and `active_ns`: `where="state.paid < state.total"`. `after=page.next` gives the page
+        that follows, until `next` is None; a page of few matches may be short.
         """
         within = KeyRange(prefix, start, end, after)
-        return await read_cells(self._reader, self.types, self.types.module(module), within, limit)
+        return await read_cells(self.reader, self.types, self.types.module(module), within, limit, where)
 
     async def head(self) -> Head:
         """The newest durable frame."""
-        return await self._reader.journal.head()
+        return await self.reader.journal.head()
 
     async def height_at(self, when: datetime) -> int:
         """The height of the last record made at or before an aware time; 0 before the first."""
-        return await self._reader.journal.height_at(nanoseconds_of(when))
+        return await self.reader.journal.height_at(nanoseconds_of(when))
 
     async def frames(self, first: int = 1, last: int | None = None) -> AsyncIterator[Frame]:
         """The frames that hold heights `first` to `last`, oldest first."""
@@ -202,7 +232,7 @@ class WorldHandle:
         last = head.height if last is None else min(last, head.height)
         if first > last:
             return
-        async for frame in self._reader.journal.frames(first, last):
+        async for frame in self.reader.journal.frames(first, last):
             yield frame
 
     async def tail(self, after: int | None = None) -> AsyncIterator[Frame]:
@@ -301,14 +331,14 @@ class WorldHandle:
 
     async def schedules(self) -> list[ScheduleView]:
         """The schedules of the manifest, and when each is next due."""
-        return await list_schedules(self._reader)
+        return await list_schedules(self.reader)
 
     async def preview_schedule(
         self, name: str, count: int = 10, *, after: datetime | None = None
     ) -> list[Upcoming]:
         """The next times at which a schedule is due, from now or from an aware time on."""
         after_ns = self._node.clock.now_ns() if after is None else nanoseconds_of(after)
-        return await preview_schedule(self._reader, name, count, after_ns)
+        return await preview_schedule(self.reader, name, count, after_ns)
 
     async def pause_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
         """Send nothing by a schedule until it is resumed."""
@@ -318,10 +348,14 @@ class WorldHandle:
         """Let a paused schedule go on from its next due time; what it missed is not made up for."""
         return await self._control_schedule("schedule.resume", name, who, why)
 
+    async def wait_reason(self, module: str, key: bytes) -> str:
+        """What a cell waits for, in words; empty where there is none."""
+        return await self._effects.reason(module, key)
+
     # Inside
 
     async def _control_schedule(self, verb: Verb, name: str, who: str, why: str) -> Applied[Any]:
-        check_schedule(await self._reader.manifest(), name)
+        check_schedule(await self.reader.manifest(), name)
         return await self.control(verb, who=who, why=why, name=name)
 
     async def _hosted(self) -> WorldRunner:
@@ -393,7 +427,7 @@ class WorldHandle:
 
     async def _outcome_of(self, height: int, given: Any, *, duplicate: bool = False) -> Applied[Any]:
         """What the journal says became of the event at `height`; waits until every cell has stepped."""
-        steps, parking = await self._reader.steps_of(height)
+        steps, parking = await self.reader.steps_of(height)
         check_steps(height, steps)
         if parking is not None:
             raise parked(height, *parking)
@@ -415,51 +449,6 @@ class WorldHandle:
         (await self._node.hosted(self.info)).submit(sent)
         await sent.wait("durable")
         return sent.height
-
-
-class CellHandle(Generic[S]):
-    """One cell of a world, by module and key."""
-
-    def __init__(self, world: WorldHandle, base: str, key: bytes) -> None:
-        self._world = world
-        self.module = base
-        self.key = key
-
-    def __repr__(self) -> str:
-        return f"<cell {self.module} {readable(self.key)} of world {self._world.name}>"
-
-    async def view(self, *, at: int | datetime | None = None) -> CellView[S] | None:
-        """The cell now, or as of a height or an aware time; None where there is none."""
-        if isinstance(at, datetime):
-            at = await self._world.height_at(at)
-        found = await self._world._reader.cell(self.module, self.key, at)  # noqa: SLF001 - one package, one reader
-        if found is None:
-            return None
-        entry, era, data = found
-        if at is None:
-            reason = await self._world._effects.reason(self.module, self.key)  # noqa: SLF001
-        else:
-            stopped = reason_of(entry, is_ready=True, paused=False)
-            reason = "" if stopped is None else stopped.beside_status
-        state = None if data is None else self._world.types.state(self.module, era, data)
-        return CellView(
-            state, entry.version, entry.born, entry.era, entry.active_ns, entry.last,
-            entry.get("status", "waiting"), reason, len(entry.get("queue", ())), entry.size,
-        )  # fmt: skip
-
-    async def state(self, *, at: int | datetime | None = None) -> S | None:
-        """The cell's state now, or as of a height or an aware time; None where there is none."""
-        if isinstance(at, datetime):
-            at = await self._world.height_at(at)
-        found = await self._world._reader.cell(self.module, self.key, at)  # noqa: SLF001
-        if found is None or found[2] is None:
-            return None
-        state: S = self._world.types.state(self.module, found[1], found[2])
-        return state
-
-    async def history(self, *, limit: int = HISTORY_MAX) -> list[Version[S]]:
-        """The cell's steps, newest first."""
-        return await self._world._reader.history(self.module, self.key, limit, self._world.types)  # noqa: SLF001
 
 
 def _check_wait(wait: Wait) -> None:

@@ -5,28 +5,35 @@ Cells stand in the order of their keys' bytes. A page begins with a key, so it s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import CelluleError, Rejected, StepFailed
 from cellule.host.cas_fetch import drive
 from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Progress
+from cellule.host.limits import CELLS_SCAN_MAX
+from cellule.host.read.cell_filter import CellFilter, status_of
 from cellule.host.read.follower import Follower
 from cellule.host.read.reader import Reader
 from cellule.kernel.index import prefix_end
+from cellule.kernel.limits import CELL_PAGE_BYTES
 from cellule.kernel.need import Need
 from cellule.kernel.state.cell_pages import CellPage as EntryPage
 from cellule.kernel.state.cell_pages import count_cells, page_of_cells
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.world import World
 from cellule.store import keys
+from cellule.values.expressions import ExpressionFault
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 START = b""
 PAGE_MAX = 1_000
+SCAN_PAGE = 500  # cells looked at in one piece, between two beats
 INBOX_COUNT_MAX = 10_000
 
 
@@ -54,11 +61,11 @@ class KeyRange:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedCell:
+class ListedCell(Generic[S]):
     """One cell of a list."""
 
     key: Any
-    state: Any
+    state: S | None
     version: int
     size: int  # bytes of the state; of a log, all of it
     status: str
@@ -67,36 +74,123 @@ class ListedCell:
     era: int
     active_ns: int
     height: int
+    error: str = ""  # why the state cannot be read as the newest schema, where it cannot
 
 
 @dataclass(frozen=True, slots=True)
-class CellPage:
-    """Some cells of a module in the order of their keys; `next` is what the next page comes `after`."""
+class CellPage(Generic[S]):
+    """Some cells of a module in the order of their keys; `next` is what the next page comes `after`.
 
-    cells: list[ListedCell]
+    With `where` a page may end before its limit, even without cells: as long as there is a `next`, there are
+    cells that were not looked at. `scanned` is how many were; `failed` of how many `where` gave no answer
+    but an error, of which `failure` is the first.
+    """
+
+    cells: list[ListedCell[S]]
     next: Any | None
+    scanned: int = 0
+    failed: int = 0
+    failure: str = ""
 
 
-async def read_cells(reader: Reader, types: WorldCodecs, base: str, within: KeyRange, limit: int) -> CellPage:
-    """Up to `limit` cells of a module whose keys lie in a range."""
+async def read_cells(
+    reader: Reader, types: WorldCodecs, base: str, within: KeyRange, limit: int, where: str | None = None
+) -> CellPage[Any]:
+    """Up to `limit` cells of a module whose keys lie in a range, and that `where` is true of."""
     check_limit(limit)
     begin, end = within.of(types, base)
-    page: EntryPage = await reader.ask(lambda world: page_of_cells(world.ledger, base, begin, end, limit))
-    cells = []
-    for key, entry in page.entries:
-        state = None
-        if isinstance(entry.state, bytes):
-            state = types.state(base, await reader.manifest(entry.era), entry.state)
-        cells.append(ListedCell(
+    found = await scan_cells(reader, types, base, (begin, end), limit, where)
+    cells = [
+        ListedCell(
             _key_value(types, base, key), state, entry.version, entry.size, status_of(entry),
-            len(entry.get("queue", ())), entry.born, entry.era, entry.active_ns, entry.last,
-        ))  # fmt: skip
-    return CellPage(cells, cells[-1].key if page.next is not None and cells else None)
+            len(entry.get("queue", ())), entry.born, entry.era, entry.active_ns, entry.last, error,
+        )
+        for key, entry, state, error in found.cells
+    ]  # fmt: skip
+    after = None if found.last is None else _key_value(types, base, found.last)
+    return CellPage(cells, after, found.scanned, found.failed, found.failure)
 
 
-def status_of(entry: Entry) -> str:
-    """`waiting`, or why the cell does not run."""
-    return str(entry.get("status", "waiting"))
+@dataclass(slots=True)
+class Scanned:
+    """Cells that were looked at: those that are meant, and how far it went; `last` is None at the end."""
+
+    cells: list[tuple[bytes, Entry, Any, str]]  # key, entry, state for the caller, why it cannot be read
+    last: bytes | None = None
+    scanned: int = 0
+    failed: int = 0
+    failure: str = ""
+
+    def skip(self, types: WorldCodecs, base: str, key: bytes, why: object) -> None:
+        """Note that `where` gave no answer for a cell."""
+        self.failed += 1
+        self.failure = self.failure or f"{types.typed_key(base).text(key) or base}: {why}"
+
+
+async def scan_cells(
+    reader: Reader, types: WorldCodecs, base: str, within: tuple[bytes, bytes | None], limit: int,
+    where: str | None, *, with_states: bool = True,
+) -> Scanned:  # fmt: skip
+    """Look at cells until `limit` are found, the range ends, or `CELLS_SCAN_MAX` were looked at."""
+    chosen = None
+    if where is not None:
+        chosen = CellFilter(where, types.state_targets(await reader.manifest())[0], base)
+    found = Scanned([])
+    following: bytes | None = within[0]
+    while following is not None:
+        begin, count = following, limit if chosen is None else min(SCAN_PAGE, CELLS_SCAN_MAX - found.scanned)
+        page: EntryPage = await reader.ask(
+            lambda world, begin=begin, count=count: page_of_cells(  # type: ignore[misc]
+                world.ledger, base, begin, within[1], count, with_states=with_states or chosen is not None
+            )
+        )
+        following = page.next
+        for key, entry in page.entries:
+            found.last = key
+            found.scanned += 1
+            if with_states or chosen is not None:
+                await _take(found, reader, types, base, (key, entry), chosen)
+            else:
+                found.cells.append((key, entry, None, ""))
+            if len(found.cells) == limit or found.scanned == CELLS_SCAN_MAX:
+                is_end = following is None and key == page.entries[-1][0]
+                found.last = None if is_end else key
+                return found
+        if chosen is None or sum(entry.size for _, entry, _, _ in found.cells) >= CELL_PAGE_BYTES:
+            break
+        await asyncio.sleep(0)  # evaluating many cells keeps nobody waiting
+    if following is None:
+        found.last = None
+    return found
+
+
+async def _take(
+    found: Scanned, reader: Reader, types: WorldCodecs, base: str, cell: tuple[bytes, Entry],
+    chosen: CellFilter | None,
+) -> None:  # fmt: skip
+    """Add a cell to those found, if it is meant."""
+    key, entry = cell
+    try:
+        data = await reader.state_bytes(entry)
+        if data is None:
+            if chosen is None:
+                found.cells.append((key, entry, None, ""))
+            return
+        manifest, data = await reader.newest_state(base, entry.era, data, types)
+    except (StepFailed, Rejected) as error:
+        if chosen is not None:
+            found.skip(types, base, key, error)
+        else:
+            found.cells.append((key, entry, None, str(error)))
+        return
+    if chosen is not None:
+        try:
+            if not chosen.matches(types.typed_key(base).wire(key), entry, data):
+                return
+        except ExpressionFault as fault:
+            found.skip(types, base, key, fault)
+            return
+    found.cells.append((key, entry, types.state(base, manifest, data), ""))
 
 
 def check_limit(limit: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from cellule.errors import Fenced, OutcomeUnknown, Rejected, Unavailable
-from cellule.host.cas_fetch import fetch_nodes
+from cellule.host.cas_fetch import drive, fetch_nodes
 from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Head
 from cellule.host.limits import OWNER_LOOK_S, OWNERLESS_S
@@ -21,6 +21,7 @@ from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import JournalReader
+from cellule.host.read.states import StateReader
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import ControlItem, Stepped
 from cellule.kernel.journal.codes import OK, Status
@@ -39,6 +40,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.dedupe import dedupe_key
+from cellule.kernel.state.log_state import joined
 from cellule.kernel.state.wait_reasons import Reason, reason_of, reasons_in
 from cellule.kernel.world import World
 from cellule.store import keys
@@ -75,12 +77,15 @@ class Reader:
         self._cas = node.cas(info.universe)
         self.journal = JournalReader(node.engine, info, node.ownership.check_store)
         self._manifests: dict[Cid, Manifest] = {}
+        self._states = StateReader(node.loader.programs)
         self._follower: Follower | None = None
 
     async def manifest(self, era: int | None = None) -> Manifest:
         """The manifest of an era; by default of the current one."""
         world = await self._world()
-        cid = world.ledger.eras[-1 if era is None else era].manifest
+        return await self._manifest_of(world.ledger.eras[-1 if era is None else era].manifest)
+
+    async def _manifest_of(self, cid: Cid) -> Manifest:
         found = self._manifests.get(cid)
         if found is None:
             found = self._manifests[cid] = load_manifest(await self._cas.get(cid))
@@ -94,18 +99,44 @@ class Reader:
     # Cells
 
     async def cell(
-        self, base: str, key: bytes, at: int | None
-    ) -> tuple[Entry, Manifest, bytes | None] | None:
-        """A cell's entry, its era's manifest and its state bytes, now or as of a height."""
-        entry = await self._entry(base, key) if at is None else await self._entry_at(base, key, at)
-        if entry is None:
-            return None
-        state = entry.state
-        if isinstance(state, Link):
-            state = await self._cas.get(state.cid)
-        return entry, await self.manifest(entry.era), state
+        self, base: str, key: bytes, at: int | None, types: WorldCodecs
+    ) -> tuple[Entry, Any] | None:
+        """A cell's entry and its state for the caller, now or as of a height."""
+        entry = await self.entry(base, key) if at is None else await self._entry_at(base, key, at)
+        return None if entry is None else (entry, await self.state_of(base, entry, types))
 
-    async def _entry(self, base: str, key: bytes) -> Entry | None:
+    async def state_of(self, base: str, entry: Entry, types: WorldCodecs) -> Any:
+        """The state of an entry for the caller; None where it has none."""
+        data = await self.state_bytes(entry)
+        return None if data is None else await self.state(base, entry.era, data, types)
+
+    async def state_bytes(self, entry: Entry) -> bytes | None:
+        """The state of an entry as it was written; of a log, all of it."""
+        data = entry.state
+        if isinstance(data, Link):
+            data = await self._cas.get(data.cid)
+        sealed = entry.get("log", ())
+        if sealed and data is not None:
+            data = joined([*[await self._cas.get(link.cid) for link in sealed], data])
+        return data
+
+    async def state(self, base: str, era: int, data: bytes, types: WorldCodecs) -> Any:
+        """A state that was written in an era, as the newest manifest has it, for the caller."""
+        return types.state(base, *await self.newest_state(base, era, data, types))
+
+    async def newest_state(
+        self, base: str, era: int, data: bytes, types: WorldCodecs
+    ) -> tuple[Manifest, bytes]:
+        """The manifest that a state written in an era is read by, and its bytes in that schema."""
+        eras = (await self._world()).ledger.eras
+        written = await self._manifest_of(eras[era].manifest)
+        newest = await self._manifest_of(eras[-1].manifest)
+        return await drive(
+            self._states.read(types, base, written, newest, data), self._states.nodes, self._cas
+        )
+
+    async def entry(self, base: str, key: bytes) -> Entry | None:
+        """A cell as of what is durable; None where there is none."""
         return await self._read(lambda hosted: hosted.look(base, key), lambda: self.follower.look(base, key))
 
     async def _entry_at(self, base: str, key: bytes, at: int) -> Entry | None:
@@ -125,7 +156,7 @@ class Reader:
 
     async def history(self, base: str, key: bytes, limit: int, types: WorldCodecs) -> list[Version[Any]]:
         """A cell's steps, newest first, following the chain of its current incarnation."""
-        entry = await self._entry(base, key)
+        entry = await self.entry(base, key)
         height = 0 if entry is None else entry.last
         head = await self.journal.head()
         found: list[Version[Any]] = []
@@ -141,8 +172,7 @@ class Reader:
     ) -> Version[Any]:
         state = None
         if step.state is not None and step.status == OK:
-            manifest = await self.manifest(step.era)
-            state = types.state(step.module, manifest, await self.bytes_of(step.state))
+            state = await self.state(step.module, step.era, await self.bytes_of(step.state), types)
         message = (await self.journal.frame(step.cause, head)).at(step.cause)
         schema = message.schema if isinstance(message, MessageRecord) else ""
         return Version(
@@ -176,14 +206,14 @@ class Reader:
             parking = await self._parking(missing, height)
             if parking is not None:
                 return steps, parking
-            head = await self._next_head(head)
+            head = await self.next_head(head)
         return steps, None
 
     async def _parking(self, cells: set[tuple[str, bytes]], height: int) -> Parking | None:
         """Why the first of these cells that keeps the event at `height` does not run, if it does not."""
         paused = (await self._world()).ledger.paused
         for base, key in sorted(cells):
-            entry = await self._entry(base, key)
+            entry = await self.entry(base, key)
             if entry is None or all(message.height != height for message in entry.get("queue", ())):
                 continue
             reason = reason_of(entry, is_ready=False, paused=paused)
@@ -260,7 +290,7 @@ class Reader:
                         return height
             if stored is None:
                 return 0
-            await self._watch(row, stored)
+            await self.watch_row(row, stored)
 
     async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
         """Ask the world something, as of what is durable; the owner between two beats."""
@@ -280,15 +310,16 @@ class Reader:
         value = value_of(stored)
         return value if isinstance(value, bytes) else await self._cas.get(value.cid)
 
-    async def _next_head(self, head: Head) -> Head:
+    async def next_head(self, head: Head) -> Head:
+        """Wait for a frame behind this one; raises where nobody is there to make one."""
         key = keys.world_head(self._info.universe, self._info.id)
         while True:
-            await self._watch(key, head.row())
+            await self.watch_row(key, head.row())
             now = await self.journal.head()
             if now.height > head.height:
                 return now
 
-    async def _watch(self, key: bytes, seen: bytes) -> None:
+    async def watch_row(self, key: bytes, seen: bytes) -> None:
         """Wait until a row changes, as long as there is anybody who could change it."""
         clock, served_ns = self._node.clock, self._node.clock.monotonic_ns()
         while True:

@@ -30,6 +30,7 @@ class Questions:
         self._fetch = fetch
         self._asked: deque[tuple[Question, asyncio.Future[tuple[int, Any]]]] = deque()
         self._beats: list[tuple[int, asyncio.Future[None]]] = []
+        self._rests: list[asyncio.Future[None]] = []
 
     @property
     def waiting(self) -> bool:
@@ -78,11 +79,26 @@ class Questions:
             if not future.done():
                 future.set_result(None)
 
+    async def until_rest(self) -> None:
+        """Wait until the world has nothing more to do."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._rests.append(future)
+        await future
+
+    def rests(self) -> None:
+        """The world has nothing to do now."""
+        while self._rests:
+            future = self._rests.pop()
+            if not future.done():
+                future.set_result(None)
+
     def refuse(self, error: CelluleError) -> None:
         """Tell everyone who waits that there is no answer."""
         waiting: list[asyncio.Future[Any]] = [future for _, future in self._beats]
         waiting += [future for _, future in self._asked]
+        waiting += self._rests
         self._beats.clear()
+        self._rests.clear()
         for future in waiting:
             if not future.done():
                 future.set_exception(error)

@@ -180,6 +180,13 @@ class WorldRunner:
             raise self._gone()
         await self._questions.until(beat)
 
+    async def wait_rest(self) -> None:
+        """Wait until there is nothing to do: no item, no message that may run, no timer that is due."""
+        while not self._is_resting():
+            if not self.accepts:
+                raise self._gone()
+            await self._questions.until_rest()
+
     async def snapshot_now(self) -> tuple[int, Cid]:
         """Take a snapshot at the next beat boundary, and return its height and root."""
         if not self.accepts:
@@ -225,6 +232,10 @@ class WorldRunner:
     def _has_work(self) -> bool:
         return bool(self._direct or self._more or self._inbox.has_items or self._questions.waiting)
 
+    def _is_resting(self) -> bool:
+        due = self._wake_ns is not None and self._wake_ns <= self._clock.now_ns()
+        return not (self._direct or self._beating or self._more or self._inbox.has_items or due)
+
     def _must_go_on(self) -> bool:
         return self._has_work() or self._closing or self._snapshots.has_work
 
@@ -249,6 +260,7 @@ class WorldRunner:
     async def _wait_work(self) -> None:
         while not self._must_go_on():
             self._work.silence()
+            self._questions.rests()
             wait_s = self._snapshots.pause_s()
             if self._wake_ns is not None:
                 due_s = (self._wake_ns - self._clock.now_ns()) / 1e9

@@ -2,7 +2,7 @@
 
 Adding an optional field is compatible, at any depth except inside set items and map keys, where dropping it
 could make two items equal. Everything else needs a new version and an upcaster. Names of refs do not matter,
-only what they lead to. `project` drops what the older schema does not know.
+only what they lead to. `project` drops what the older schema does not know; `completed` adds nulls.
 """
 
 from __future__ import annotations
@@ -37,6 +37,30 @@ def project(value: Any, old: Schema, schemas: Schemas = NO_SCHEMAS) -> Any:
             return {key: project(each, item, schemas) for key, each in value.items()}
         case t.Map(value=item):
             return [[key, project(each, item, schemas)] for key, each in value]
+        case _:
+            return value
+
+
+def completed(value: Any, schema: Schema, schemas: Schemas = NO_SCHEMAS) -> Any:
+    """Return `value` with null for every field that it could have, at every depth; the input is not changed.
+
+    What is not a value of the schema is returned as it is.
+    """
+    schema = schemas.resolve(schema)
+    match schema:
+        case t.Option(item=item) if value is not None:
+            return completed(value, item, schemas)
+        case t.Record(fields=fields) if isinstance(value, dict):
+            known = {name: completed(value.get(name), field, schemas) for name, field in fields}
+            return {**value, **known}
+        case t.Variant(cases=cases) if isinstance(value, dict) and value.get(TAG) in dict(cases):
+            return {TAG: value[TAG], VALUE: completed(value.get(VALUE), dict(cases)[value[TAG]], schemas)}
+        case t.List(item=item) if isinstance(value, list):
+            return [completed(each, item, schemas) for each in value]
+        case t.Tuple(items=items) if isinstance(value, list) and len(value) == len(items):
+            return [completed(each, item, schemas) for each, item in zip(value, items, strict=True)]
+        case t.Map(value=item) if isinstance(value, dict):
+            return {key: completed(each, item, schemas) for key, each in value.items()}
         case _:
             return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.errors import Rejected, Unavailable
+from cellule.errors import Rejected, TimedOut, Unavailable
 from cellule.values.cid import cid_of
 
 
@@ -207,3 +207,26 @@ async def test_dead_letters_name_the_effect_and_the_reason(opened):
         with pytest.raises(Rejected) as refused:
             await here.world.dead_letters(limit=0)
         assert refused.value.code == "host.page_limit"
+
+
+async def test_a_world_is_idle_when_its_effects_are_settled(opened):
+    async with opened() as here, opened(own=False) as beside:
+        await here.place("o1")
+        await here.place("big", 5_000)  # waits for an approval
+        await here.place("t", how="timer")
+        await beside.world.wait_idle(timeout=30)
+        await here.world.wait_idle(timeout=30)
+        assert (await here.world.cell("order", "o1").state()).status == "pay.charge ok"
+        await here.place("m", how="mail")
+        for world in (here.world, beside.world):
+            with pytest.raises(TimedOut) as error:
+                await world.wait_idle(timeout=0.2)
+            assert "1 effects of pay/order are open" in str(error.value)
+
+
+async def test_a_cell_is_waited_for_while_an_adapter_works_on_its_effect(opened):
+    async with opened() as here, opened(own=False) as beside:
+        await here.place("o2")
+        cell = beside.world.cell("order", "o2")
+        paid = await cell.wait_until("state.status == 'pay.charge ok'", timeout=30)
+        assert paid == await here.world.cell("order", "o2").state()

@@ -42,5 +42,5 @@ async def _effect(intent: OpenIntent, manifest: Manifest, reader: Reader) -> Eff
     kind = intent.kind
     if kind in manifest.effects:
         return manifest.effects[kind]
-    cell = await reader.cell(intent.module, intent.key, None)
-    return None if cell is None else cell[1].effects.get(kind)
+    entry = await reader.entry(intent.module, intent.key)
+    return None if entry is None else (await reader.manifest(entry.era)).effects.get(kind)
