@@ -27,7 +27,7 @@ from cellule.cli.output import Output, close_broken_pipe
 from cellule.cli.run import run
 from cellule.cli.session import Session
 from cellule.cli.stuck import stuck
-from cellule.cli.verify import verify
+from cellule.cli.verify import reseed, verify
 from cellule.cli.why import why
 
 _VALUED = ("--data", "--objects", "--app", "--world", "--universe")
@@ -122,6 +122,7 @@ def root(
 
 def main() -> None:
     """Run the command line and exit."""
+    reseed(sys.argv[1:])
     try:
         code = _run_json() if "--json" in sys.argv else _run()
     except Exception:  # noqa: BLE001 - a bug of ours: its place is all that helps

@@ -1,7 +1,13 @@
-"""`cellule verify`: runs every recorded step again with the stored code, and compares."""
+"""`cellule verify`: runs every recorded step again with the stored code, and compares.
+
+It does so in a process whose hash seed is not the one that worlds were recorded with.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -15,6 +21,22 @@ from cellule.host.read.verify import Verified, verify_world
 from cellule.host.service import Cellule
 from cellule.kernel.prove.verify import Difference
 from cellule.values.json_view import to_json
+
+_RESEEDED = "CELLULE_RESEEDED"
+
+
+def reseed(arguments: Sequence[str]) -> None:
+    """Start `cellule verify` again with another hash seed, where the environment fixes one.
+
+    Worlds are often recorded and verified in the same environment. With the same seed a step that lets the
+    order of a set out would do the same again, and nobody would know.
+    """
+    seed = os.environ.get("PYTHONHASHSEED", "random")
+    if "verify" not in arguments or seed in {"", "random"} or _RESEEDED in os.environ:
+        return
+    other = str((int(seed) + 1) % 2**32) if seed.isdigit() else "random"
+    environment = {**os.environ, "PYTHONHASHSEED": other, _RESEEDED: "1"}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606 - ourselves
 
 
 @in_session

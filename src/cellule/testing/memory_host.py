@@ -25,6 +25,7 @@ from cellule.kernel.state.rows import OpenIntent
 from cellule.kernel.state.wait_reasons import Reason, reasons_in
 from cellule.kernel.world import World as Kernel
 from cellule.testing.entropy import SeededEntropy
+from cellule.testing.other_process import OtherProcess
 from cellule.values.cid import Cid
 
 SNAPSHOTS_KEPT_MAX = 8
@@ -173,6 +174,10 @@ class MemoryHost:
         drive(reachable([root], nodes), nodes, self.fetch)
         drive(check_snapshot(root, nodes), nodes, self.fetch)
         self._check_steps()
+
+    def check_elsewhere(self, process: OtherProcess) -> None:
+        """Raise unless every step has the same result in another process, too."""
+        process.verify(self.world_id, self._snapshots[0][0], self.frames, self.fetch)
 
     def _check_steps(self) -> None:
         verifier = Verifier()

@@ -33,6 +33,7 @@ from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
 from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
 from cellule.testing.memory_host import MemoryHost
+from cellule.testing.other_process import OTHER_PROCESS
 from cellule.testing.recordings import Recording
 from cellule.testing.waits import Waits
 from cellule.values.link import Link
@@ -52,18 +53,19 @@ class World:
     `seed` decides what `ctx.random` and `ctx.uuid` give. `evict` forgets all memory after every beat and
     restores it. `guard=False` lets steps use clocks, files and chance. `live` runs functions as they stand,
     for debuggers and coverage; by itself that is done only for apps that have no file. `limit_s` ends steps
-    that run longer.
+    that run longer. `elsewhere=False` replays in this process only.
     """
 
     def __init__(
         self, app: App, *, seed: int = 0, evict: bool = False, guard: bool = True, live: bool | None = None,
-        limit_s: float | None = None,
+        limit_s: float | None = None, elsewhere: bool = True,
     ) -> None:  # fmt: skip
         check_not_loading("make a testing.World")
         built = build_for_tests(app, live)
         self._builds = [built]  # by era
         self._programs = AppPrograms(guard=guard, limit_s=limit_s)
         self._programs.add(built)
+        self._elsewhere = elsewhere
         self.host = MemoryHost(
             built.manifest, self._programs, built.blocks, seed=seed, now_ns=WALL_ORIGIN_NS, evict=evict
         )
@@ -312,8 +314,14 @@ class World:
         return self.chronicle.refusals()
 
     def assert_replays(self) -> None:
-        """Prove that the journal restores to identical bytes from everywhere, and that all code repeats."""
+        """Prove that the journal restores to identical bytes from everywhere, and that all code repeats.
+
+        It does so once more in another process with another hash seed, unless the app runs live, or the world
+        was made with `elsewhere=False`.
+        """
         self.host.check_replays()
+        if self._elsewhere and not any(built.live for built in self._builds):
+            self.host.check_elsewhere(OTHER_PROCESS)
 
     def close(self) -> None:
         """End the thread that watches for steps over `limit_s`; worlds without a limit have none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,22 @@ def test_verify_works_beside_a_running_owner(running: Cellule) -> None:
     assert running("check", "--json").json["ok"] is True
 
 
+def test_a_step_that_depends_on_the_hash_seed_is_found_where_the_seed_is_fixed(
+    empty: Cellule, tmp_path: Path
+) -> None:
+    """Recorded and verified with the same seed, it did the same again."""
+    file = tmp_path / "unsorted.py"
+    file.write_text(UNSORTED)
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    empty.process("world", "create", "main", "--app", f"{file}:app", env=environment)
+    empty.process("event", "send", "Asked", '{"name": "a"}', "--app", f"{file}:app", env=environment)
+    for command in (("verify", "--json"), ("--json", "verify", "--world", "main")):
+        answer = empty.process(*command, env=environment, code=4)
+        assert answer.json["worlds"][0]["difference"]["field"] == "state.text"
+    found = empty.process("verify", "--json", env={**environment, "CELLULE_RESEEDED": "1"}).json
+    assert found["ok"] is True
+
+
 def test_code_that_is_not_deterministic_is_found(empty: Cellule, tmp_path: Path) -> None:
     """The step reads a clock: running history again gives other bytes."""
     file = tmp_path / "impure.py"
@@ -62,6 +79,24 @@ def test_code_that_is_not_deterministic_is_found(empty: Cellule, tmp_path: Path)
     assert (world["difference"]["module"], world["difference"]["key"]) == ("impure/asking", "a")
     assert "DIFFERENT" in empty("verify", code=4).out
 
+
+UNSORTED = """
+import msgspec
+from cellule import App
+
+app = App("unsorted")
+
+@app.event(key="name")
+class Asked(msgspec.Struct, frozen=True):
+    name: str
+
+class Answer(msgspec.Struct):
+    text: str
+
+@app.reducer
+def answer(state: Answer | None, event: Asked) -> Answer:
+    return Answer(",".join({f"part {number}" for number in range(20)}))  # cellule: allow order - on purpose
+"""
 
 IMPURE = """
 from __future__ import annotations

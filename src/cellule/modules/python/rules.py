@@ -50,8 +50,11 @@ _EXACT: Final[dict[str, tuple[str, ...]]] = {
     ),
     "random": ("os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4", "random.SystemRandom"),
     "environment": (
-        "os.environ", "os.environb", "os.getenv", "os.getpid", "os.getcwd", "os.cpu_count", "os.getlogin",
-        "os.uname", "sys.argv", "socket.gethostname", "getpass.getuser", "time.tzname", "time.timezone",
+        "os.environ", "os.environb", "os.getenv", "os.getpid", "os.getppid", "os.getpgrp", "os.getsid",
+        "os.getuid", "os.geteuid", "os.getgid", "os.getgroups", "os.getcwd", "os.cpu_count", "os.getlogin",
+        "os.getloadavg", "os.times", "os.uname", "sys.argv", "sys.path", "sys.modules", "sys.executable",
+        "sys.getrefcount", "sys.getsizeof", "socket.gethostname", "getpass.getuser", "time.tzname",
+        "time.timezone",
         "pathlib.Path.cwd", "pathlib.Path.home",
     ),
     "files": (

@@ -11,17 +11,21 @@ from typing import Final
 
 from cellule.modules.python.rules import FILE_METHODS, Finding, rule_of, rule_of_call
 from cellule.modules.python.scopes import Function, Scope
+from cellule.modules.python.set_uses import (
+    ORDER_FREE,
+    TIES,
+    builds,
+    has_ties,
+    is_set_function,
+    keeps_order,
+    percent_shown,
+)
 from cellule.modules.python.symbols import App, SourceFile, Symbols
 
 _MUTATORS: Final = frozenset({
     "append", "extend", "insert", "add", "update", "pop", "popitem", "remove", "discard", "clear", "sort",
     "setdefault", "reverse", "appendleft", "extendleft", "popleft", "rotate", "subtract",
 })  # fmt: skip
-_ORDER_FREE: Final = frozenset(
-    {"sorted", "set", "frozenset", "sum", "any", "all", "min", "max", "len", "dict", "bool"}
-)
-_ORDERED: Final = frozenset({"list", "tuple", "enumerate", "iter", "zip", "reversed", "map", "filter"})
-_ORDERING_METHODS: Final = frozenset({"append", "extend", "insert", "appendleft"})
 
 
 class Scan:
@@ -87,13 +91,15 @@ class Scan:
             self.reached.add(found)
         elif found is not None and isinstance(node.ctx, ast.Load):
             rule = rule_of(found)
+            if found == "builtins.hash" and self._functions[-1:] != ["__hash__"]:
+                rule = "identity"
             if rule is not None:
                 self._add(node, rule, found.removeprefix("builtins."))
 
     # Scopes
 
     def _function(self, node: Function) -> None:
-        scope = Scope.of_function(node, self._file.package)
+        scope = Scope.of_function(node, self._file.package, self._is_set_call)
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None:
                 self.walk(default)
@@ -204,22 +210,34 @@ class Scan:
             if rule is not None:
                 self._add(node, rule, f"{found}() with {'no' if not node.args else 'only one'} argument")
         name = self._builtin(node.func)
-        if name == "hash" and self._functions[-1:] != ["__hash__"]:
-            self._add(node, "identity", "hash()")
-        if name in _ORDER_FREE:
-            self._free.update(id(argument) for argument in node.args)
-        if name in _ORDERED and id(node) not in self._free:
+        keys = [self._meaning(each.value) for each in node.keywords if each.arg == "key"]
+        if name in TIES and any(map(has_ties, keys)):
             for argument in node.args:
-                self._ordered(argument, f"{name}() of a set")
+                self._ordered(argument, f"{name}() of a set by a key that may be equal")
+        if name in ORDER_FREE:
+            self._free.update(id(argument) for argument in node.args)
+        if keeps_order(found) and id(node) not in self._free:
+            for argument in node.args:
+                self._ordered(argument, f"{ast.unparse(node.func)}() of a set")
         if isinstance(node.func, ast.Attribute):
             self._method(node, node.func)
+        self._below(node)
+
+    def _shown(self, node: ast.FormattedValue) -> None:
+        self._ordered(node.value, "the text of a set")
+        self._below(node)
+
+    def _binary(self, node: ast.BinOp) -> None:
+        for shown in percent_shown(node):
+            self._ordered(shown, "the text of a set")
         self._below(node)
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> None:
         if function.attr in _MUTATORS and self._outlives(function.value):
             self._add(node, "globals", f"{ast.unparse(function)}() changes what outlives the step")
-        if function.attr == "join" and node.args:
-            self._ordered(node.args[0], "join() of a set")
+        if function.attr in {"join", "format"}:
+            for argument in node.args:
+                self._ordered(argument, f"{function.attr}() of a set")
         if function.attr == "pop" and not node.args and self._is_set(function.value):
             self._add(node, "order", "pop() of a set")
         if function.attr == "astimezone" and not node.args and not node.keywords:
@@ -229,13 +247,8 @@ class Scan:
 
     def _for(self, node: ast.For) -> None:
         inner = [each for statement in node.body for each in ast.walk(statement)]
-        ordering = any(
-            isinstance(each, ast.Yield)
-            or (isinstance(each, ast.Attribute) and each.attr in _ORDERING_METHODS)
-            for each in inner
-        )
-        if ordering:
-            self._ordered(node.iter, "a loop over a set that builds a list")
+        if any(builds(each, self._scopes) for each in inner):
+            self._ordered(node.iter, "a loop over a set that builds a list or a text")
         self._below(node)
 
     def _list(self, node: ast.ListComp) -> None:
@@ -266,13 +279,20 @@ class Scan:
         self._below(node)
 
     def _ordered(self, node: ast.expr, what: str) -> None:
-        if self._is_set(node):
+        if isinstance(node, ast.GeneratorExp):
+            for generator in node.generators:
+                self._ordered(generator.iter, what)
+        elif self._is_set(node):
             self._add(node, "order", what)
 
     def _is_set(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Attribute):
             return node.attr in self._set_fields and self._meaning(node.value) is None
         return bool(self._scopes) and any(scope.is_set(node) for scope in self._scopes)
+
+    def _is_set_call(self, function: ast.expr) -> bool:
+        """Whether this names a function of the app that surely gives a set."""
+        return isinstance(function, ast.Name) and is_set_function(self._symbols, self._meaning(function))
 
 
 _HANDLERS: Final[dict[type[ast.AST], str]] = {
@@ -294,4 +314,6 @@ _HANDLERS: Final[dict[type[ast.AST], str]] = {
     ast.SetComp: "_other",
     ast.DictComp: "_dict",
     ast.Starred: "_starred",
+    ast.FormattedValue: "_shown",
+    ast.BinOp: "_binary",
 }

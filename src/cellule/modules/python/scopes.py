@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from cellule.modules.python.symbols import imported_names, is_container
@@ -14,11 +14,17 @@ _SET_OPERATORS: Final = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
 _SET_METHODS: Final = frozenset({"union", "intersection", "difference", "symmetric_difference"})
 
 
+IsSetCall = Callable[[ast.expr], bool]
+"""Whether a call of this function surely gives a set."""
+
+
 class Scope:
     """One function (or class body, or comprehension) and the names it binds."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, is_set_call: IsSetCall | None = None) -> None:
         self.package = package
+        self._is_set_call = is_set_call
+        self.sequences: set[str] = set()  # texts, byte strings and lists
         self.names: set[str] = set()
         self.imports: dict[str, str] = {}
         self.globals: set[str] = set()
@@ -26,9 +32,9 @@ class Scope:
         self.shared_defaults: set[str] = set()
 
     @classmethod
-    def of_function(cls, node: Function, package: str) -> Scope:
+    def of_function(cls, node: Function, package: str, is_set_call: IsSetCall | None = None) -> Scope:
         """The scope of a function's body."""
-        scope = cls(package)
+        scope = cls(package, is_set_call)
         scope._add_parameters(node.args)
         for statement in node.body if isinstance(node.body, list) else ():
             for inner in _own_nodes(statement):
@@ -88,6 +94,8 @@ class Scope:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             (self.sets.add if self.is_set(node.value) else self.sets.discard)(name)
+            if is_sequence(node.value):
+                self.sequences.add(name)
 
     def is_set(self, value: ast.expr) -> bool:
         """Whether an expression surely is a set."""
@@ -96,14 +104,35 @@ class Scope:
                 return True
             case ast.Name(id=name):
                 return name in self.sets
-            case ast.Call(func=ast.Name(id=name)):
-                return name in {"set", "frozenset"} and name not in self.names
+            case ast.Call(func=ast.Name(id="set" | "frozenset" as name)) if name not in self.names:
+                return True
+            case ast.Call(func=function) if self._is_set_call is not None and self._is_set_call(function):
+                return True
             case ast.Call(func=ast.Attribute(value=inner, attr=name)):
                 return name in _SET_METHODS and self.is_set(inner)
             case ast.BinOp(left=left, op=operator, right=right):
                 return isinstance(operator, _SET_OPERATORS) and (self.is_set(left) or self.is_set(right))
             case _:
                 return False
+
+
+def gives_set(node: ast.AST, package: str) -> bool:
+    """Whether a function surely gives a set: it says so, or returns nothing else."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    if node.returns is not None:
+        return is_set_annotation(node.returns)
+    scope = Scope.of_function(node, package)
+    own = [each for statement in node.body for each in _own_nodes(statement)]
+    given = [each.value for each in own if isinstance(each, ast.Return)]
+    return bool(given) and all(value is not None and scope.is_set(value) for value in given)
+
+
+def is_sequence(value: ast.expr) -> bool:
+    """Whether an expression surely is a text, a byte string or a list: adding to it keeps an order."""
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, str | bytes)
+    return isinstance(value, ast.JoinedStr | ast.List | ast.ListComp)
 
 
 def is_set_annotation(annotation: ast.expr) -> bool:

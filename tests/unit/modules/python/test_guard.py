@@ -90,6 +90,31 @@ def rules_of(statement, before=""):
         ("", "names = {n for n in event.names}\nfor name in names:\n    state.append(name)", "order"),
         ("", "names = frozenset(event.names)\nreturn enumerate(names - {'x'})", "order"),
         ("", "return set(event.names).pop()", "order"),
+        ("", "text = ''\nfor name in set(event.names):\n    text += name", "order"),
+        ("", "text = b''\nfor name in set(event.names):\n    text = text + name", "order"),
+        ("", "s = set(event.names)\nreturn ','.join(x for x in s)", "order"),
+        ("", "s = set(event.names)\nreturn list(x for x in s)", "order"),
+        ("", "s = set(event.names)\nreturn sorted(s, key=len)", "order"),
+        ("", "return max(set(event.names), key=str.lower)", "order"),
+        ("", "s = set(event.names)\nreturn f'{s}'", "order"),
+        ("", "s = set(event.names)\nreturn f'{s!r:>5}'", "order"),
+        ("", "s = set(event.names)\nreturn str(s)", "order"),
+        ("", "s = set(event.names)\nreturn '%s' % s", "order"),
+        ("", "s = set(event.names)\nreturn '%s %s' % (1, s)", "order"),
+        ("", "s = set(event.names)\nreturn '{}'.format(s)", "order"),
+        ("", "s = set(event.names)\nreturn dict.fromkeys(s)", "order"),
+        ("import pickle", "return pickle.dumps(set(event.names))", "order"),
+        ("from pickle import dumps as d", "return d(set(event.names))", "order"),
+        ("import itertools", "return itertools.islice(set(event.names), 3)", "order"),
+        ("def names(event):\n    return {n for n in event}", "return list(names(event))", "order"),
+        (
+            "def names(event) -> set[str]:\n    return event",
+            "s = names(event)\nreturn [x for x in s]",
+            "order",
+        ),
+        ("", "return list(map(hash, event.names))", "identity"),
+        ("", "key = hash\nreturn key(event)", "identity"),
+        ("import os", "return os.getppid()", "environment"),
         ("", "names = set(event.names)\nreturn next(iter(names))", "order"),
     ],
 )
@@ -298,3 +323,21 @@ def test_describing_runs_the_guard(import_app):
 
 def test_every_rule_says_what_to_use_instead():
     assert all(text.endswith(".") for text in INSTEAD.values())
+
+
+@pytest.mark.parametrize(
+    ("before", "statement"),
+    [
+        ("", "total = 0\nfor x in set(event.names):\n    total += 1\nreturn total"),
+        ("", "return sorted(set(event.names), key=lambda x: (len(x), x))"),
+        ("", "return sorted(x for x in set(event.names))"),
+        ("", "s = sorted(set(event.names))\nreturn f'{s}'"),
+        ("", "return str(len(set(event.names)))"),
+        ("", "return '%d' % len(set(event.names))"),
+        ("def names(event):\n    return sorted({*event})", "return list(names(event))"),
+        ("def names(event) -> list[str]:\n    return event", "return list(names(event))"),
+        ("class K:\n    def __hash__(self):\n        return hash(1)", "return K()"),
+    ],
+)
+def test_what_has_no_order_to_show_passes(before, statement):
+    assert rules_of(statement, before) == set()

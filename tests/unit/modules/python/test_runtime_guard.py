@@ -55,7 +55,15 @@ ACTS = {
     "fixed": lambda: datetime.datetime.fromtimestamp(5, datetime.UTC),
     "import": lambda: __import__("colorsys"),
     "print": lambda: print("x"),
+    "getppid": lambda: os.getppid(),
+    "hash": lambda: hash("x"),
+    "id": lambda: id("x"),
+    "hashed": lambda: {Keyed(): 1},
 }
+
+class Keyed:
+    def __hash__(self):
+        return hash("x")
 
 def order(state: Order | None, event: Placed) -> Order:
     ACTS[event.order_id]()
@@ -64,12 +72,13 @@ def order(state: Order | None, event: Placed) -> Order:
 RULES = {
     "clock": ["time", "sleep", "now", "utcnow", "today", "swallowed"],
     "random": ["random", "randint", "unseeded", "shuffle", "uuid4", "uuid1", "secrets", "urandom"],
-    "environment": ["environ", "getenv", "in environ"],
+    "environment": ["environ", "getenv", "in environ", "getppid"],
+    "identity": ["hash", "id"],
     "files": ["open", "read_text", "exists", "listdir"],
     "network": ["socket", "connect"],
     "process": ["run", "system", "thread"],
 }
-ALLOWED = ["seeded", "typed", "fixed", "import", "print"]
+ALLOWED = ["seeded", "typed", "fixed", "import", "print", "hashed"]
 
 
 def test_whatever_cannot_be_repeated_fails_the_step_and_the_rest_passes(load_app):
