@@ -22,6 +22,7 @@ from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
 from cellule.host.inbox.sends import Sent, Wait
+from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.handles import R, WorldHandle
 from cellule.host.ingress.outcomes import Applied, CellView
@@ -190,10 +191,11 @@ class SyncWorld(Facade[WorldHandle]):
         event: EventLike,
         *,
         reply: type[R],
-        id: str | bytes | UUID | None = None,
+        id: Id | None = None,
         key: Any = None,
-        expected_version: int | None = None,
+        expected_version: int | str | None = None,
         correlation: str | None = None,
+        issued: datetime | None = None,
         timeout: float | None = None,
     ) -> Applied[R]: ...
 
@@ -202,12 +204,13 @@ class SyncWorld(Facade[WorldHandle]):
         self,
         event: EventLike,
         *,
-        id: str | bytes | UUID | None = None,
+        id: Id | None = None,
         key: Any = None,
-        expected_version: int | None = None,
+        expected_version: int | str | None = None,
         correlation: str | None = None,
         wait: Wait = "applied",
         reply: type[Any] | None = None,
+        issued: datetime | None = None,
         timeout: float | None = None,
     ) -> Applied[Any]: ...
 
@@ -215,12 +218,13 @@ class SyncWorld(Facade[WorldHandle]):
         self,
         event: EventLike,
         *,
-        id: str | bytes | UUID | None = None,
+        id: Id | None = None,
         key: Any = None,
-        expected_version: int | None = None,
+        expected_version: int | str | None = None,
         correlation: str | None = None,
         wait: Wait = "applied",
         reply: type[Any] | None = None,
+        issued: datetime | None = None,
         timeout: float | None = None,
     ) -> Applied[Any]:
         """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`.
@@ -228,6 +232,14 @@ class SyncWorld(Facade[WorldHandle]):
         `reply=Balance` waits for a reply of that class: `applied.reply` has its type. After `timeout` seconds
         it raises `OutcomeUnknown`: the event is on its way, and is applied once if it is sent again with its
         id. Without a timeout it waits for as long as the store is there.
+
+        `expected_version` is the etag of what you read (`view.etag`, `applied.etag`): another state since, or
+        another cell of that key, is a `VersionConflict`. A bare number compares the version only: it cannot
+        know whether the cell was deleted and made anew meanwhile; 0 says that there must be none. A conflict
+        changes nothing and leaves the id unused.
+
+        `issued` is when an event with this id was first sent, for senders that repeat themselves for long:
+        what the world may have forgotten by now is refused as `TooOld`, and not applied twice.
         """
         return self._thread.call(
             lambda: self._inner.send(
@@ -238,6 +250,7 @@ class SyncWorld(Facade[WorldHandle]):
                 correlation=correlation,
                 wait=wait,
                 reply=reply,
+                issued=issued,
                 timeout=timeout,
             )
         )
@@ -246,10 +259,11 @@ class SyncWorld(Facade[WorldHandle]):
         self,
         event: EventLike,
         *,
-        id: str | bytes | UUID | None = None,
+        id: Id | None = None,
         key: Any = None,
-        expected_version: int | None = None,
+        expected_version: int | str | None = None,
         correlation: str | None = None,
+        issued: datetime | None = None,
     ) -> SyncSent:
         """Hand one event over without waiting; `sent.wait()` for its outcome.
 
@@ -259,7 +273,12 @@ class SyncWorld(Facade[WorldHandle]):
             self._thread,
             self._thread.call(
                 lambda: self._inner.send_nowait(
-                    event, id=id, key=key, expected_version=expected_version, correlation=correlation
+                    event,
+                    id=id,
+                    key=key,
+                    expected_version=expected_version,
+                    correlation=correlation,
+                    issued=issued,
                 )
             ),
         )
@@ -276,11 +295,16 @@ class SyncWorld(Facade[WorldHandle]):
             for each in self._thread.call(lambda: self._inner.send_many(events, wait=wait))
         ]
 
-    def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied[Any]:
-        """An operator's verb, journaled with who and why."""
-        return self._thread.call(lambda: self._inner.control(verb, who=who, why=why, **arguments))
+    def control(
+        self, verb: Verb, *, who: str, why: str, id: Id | None = None, **arguments: Any
+    ) -> Applied[Any]:
+        """An operator's verb, journaled with who and why.
 
-    def wait_applied(self, id: str | bytes | UUID, *, timeout: float | None = None) -> Applied[Any]:
+        With an `id` it may be asked for again after `OutcomeUnknown`: it is done once, and answered again.
+        """
+        return self._thread.call(lambda: self._inner.control(verb, who=who, why=why, id=id, **arguments))
+
+    def wait_applied(self, id: Id, *, timeout: float | None = None) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
         return self._thread.call(lambda: self._inner.wait_applied(id, timeout=timeout))
 
@@ -292,7 +316,7 @@ class SyncWorld(Facade[WorldHandle]):
         """
         return self._thread.call(lambda: self._inner.wait_idle(timeout=timeout))
 
-    def find_event(self, id: str | bytes | UUID) -> int:
+    def find_event(self, id: Id) -> int:
         """The height of an event that was sent with this id, as long as the world remembers it."""
         return self._thread.call(lambda: self._inner.find_event(id))
 
@@ -404,25 +428,25 @@ class SyncWorld(Facade[WorldHandle]):
         """
         return self._thread.call(lambda: self._inner.effect(intent, progress=progress))
 
-    def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    def approve(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Let a parked effect happen."""
-        return self._thread.call(lambda: self._inner.approve(intent, who=who, why=why))
+        return self._thread.call(lambda: self._inner.approve(intent, who=who, why=why, id=id))
 
-    def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    def deny(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Refuse a parked effect: its cell gets a `denied` receipt."""
-        return self._thread.call(lambda: self._inner.deny(intent, who=who, why=why))
+        return self._thread.call(lambda: self._inner.deny(intent, who=who, why=why, id=id))
 
-    def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    def cancel(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Settle an open effect as cancelled; an attempt that runs is stopped."""
-        return self._thread.call(lambda: self._inner.cancel(intent, who=who, why=why))
+        return self._thread.call(lambda: self._inner.cancel(intent, who=who, why=why, id=id))
 
-    def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    def retry(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Request an effect again that failed for good, or make the next attempt of an open one due now.
 
         A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
         changes nothing in the world and is not journaled: the height is 0 then.
         """
-        return self._thread.call(lambda: self._inner.retry(intent, who=who, why=why))
+        return self._thread.call(lambda: self._inner.retry(intent, who=who, why=why, id=id))
 
     def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[Letter]:
         """Messages and effects that were given up, oldest first."""
@@ -466,13 +490,13 @@ class SyncWorld(Facade[WorldHandle]):
         """The next times at which a schedule is due, from now or from an aware time on."""
         return self._thread.call(lambda: self._inner.preview_schedule(name, count, after=after))
 
-    def pause_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
+    def pause_schedule(self, name: str, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Send nothing by a schedule until it is resumed."""
-        return self._thread.call(lambda: self._inner.pause_schedule(name, who=who, why=why))
+        return self._thread.call(lambda: self._inner.pause_schedule(name, who=who, why=why, id=id))
 
-    def resume_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
+    def resume_schedule(self, name: str, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Let a paused schedule go on from its next due time; what it missed is not made up for."""
-        return self._thread.call(lambda: self._inner.resume_schedule(name, who=who, why=why))
+        return self._thread.call(lambda: self._inner.resume_schedule(name, who=who, why=why, id=id))
 
 
 class SyncCell(Facade[CellHandle[S]], Generic[S]):

@@ -207,6 +207,10 @@ def script(museum: Museum) -> SnapshotJob:
     crowd = (do("e", "add", id=f"crowd {at}", explicit=True) for at in range(20))
     beat("a crowd", *crowd, do("d", "fail"), do("d", "emit"), do("f", "emit"))
     beat("an id of 16 bytes", do("g", "emit", id=bytes(range(16)), explicit=True))
+    etag = {"expected_version": 1, "expected_born": 1}
+    beat("an id that a conflict leaves unused", only("g", id="again", explicit=True, **etag))
+    beat("a verb with an id", ControlItem("pause", "ada", "once", {}, id=UUID(int=11)))
+    beat("a message waits for its version", only("g", id="later", explicit=True, **etag))
     job = museum.save()
     arguments = {"height": job.height, "snapshot": Link(job.root)}
     noted = [control(verb, **arguments) for verb in ("snapshot", "baseline")]

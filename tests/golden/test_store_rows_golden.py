@@ -63,7 +63,7 @@ async def test_inbox_items():
         "66736368656d6165612f4240316865787065637465640069697373"
         "7565645f6e73056b636f7272656c6174696f6e6163"
     )
-    control = control_row(ControlItem("pause", "ops", "tea", {"n": 1}), b"\x07" * 16)
+    control = control_row(ControlItem("pause", "ops", "tea", {"n": 1}, id=b"\x07" * 16))
     assert encode(control).hex() == (
         "a662696450070707070707070707070707070707076377686f636f70736377687963746561646b696e6467"
         "636f6e74726f6c6476657262657061757365"

@@ -96,6 +96,7 @@ def events(draw):
         options["id"], options["explicit"] = draw(IDS), draw(st.sampled_from([True, True, False]))
     if draw(st.integers(0, 5)) == 0:
         options["expected_version"] = draw(st.integers(0, 3))
+        options["expected_born"] = draw(st.sampled_from([None, None, 0, *range(2, 9)]))
     if draw(st.integers(0, 9)) == 0:
         options["correlation"] = "c-17"
     return EventItem(schema, encode(value), key=key, **options)
@@ -110,7 +111,8 @@ def controls(draw):
         arguments["module"] = draw(st.sampled_from(town.BASES))
         if draw(st.booleans()):
             arguments["key"] = draw(st.sampled_from([b"", *KEYS, *town.RELAYS]))
-    return ControlItem(verb, "ada", "because", arguments, durable=draw(st.booleans()))
+    given = draw(st.one_of(st.none(), IDS))
+    return ControlItem(verb, "ada", "because", arguments, durable=draw(st.booleans()), id=given)
 
 
 ITEMS = st.lists(st.one_of(events(), events(), events(), controls()), max_size=7)

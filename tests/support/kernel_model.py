@@ -69,7 +69,8 @@ class ModelWorld:
     ring: list[Address] = field(default_factory=list)
     pending: list[tuple[Message, list[Address]]] = field(default_factory=list)
     timers: dict[tuple[int, int], tuple[str, Address, int]] = field(default_factory=dict)
-    seen: dict[Any, tuple[int, tuple[str, bytes]]] = field(default_factory=dict)
+    seen: dict[Any, tuple[int, Any]] = field(default_factory=dict)
+    conflicts: dict[int, Any] = field(default_factory=dict)  # what the event at a height expected in vain
     dead_letters: list[tuple[int, Address, int, str]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     entropy: bytes = b""
@@ -78,7 +79,8 @@ class ModelWorld:
         """The world as it is now, apart from what it becomes."""
         return replace(
             self, eras=list(self.eras), ring=list(self.ring), pending=list(self.pending),
-            timers=dict(self.timers), seen=dict(self.seen), dead_letters=list(self.dead_letters),
+            timers=dict(self.timers), seen=dict(self.seen), conflicts=dict(self.conflicts),
+            dead_letters=list(self.dead_letters),
             cells={at: replace(cell, queue=list(cell.queue)) for at, cell in self.cells.items()}, records=[],
         )  # fmt: skip
 
@@ -143,15 +145,28 @@ class ModelWorld:
     def _admit(self, item: Item) -> tuple[str, Any]:
         try:
             if isinstance(item, ControlItem):
-                return "admitted", control(self, item)
+                return self._control(item)
             assert isinstance(item, EventItem)  # the town has no intents, and so no receipts
             return self._event(item)
         except Refusal as refusal:
             if isinstance(item, EventItem | ControlItem) and item.durable:
                 named = f"control:{item.verb}" if isinstance(item, ControlItem) else item.schema
-                given = None if isinstance(item, ControlItem) else _given(item.id)
-                self.record("refused", 0, given, named, refusal.code)
+                self.record("refused", 0, _given(item.id), named, refusal.code)
             return "refused", refusal.code
+
+    def _control(self, item: ControlItem) -> tuple[str, Any]:
+        """A verb with an id is done once; one that is refused leaves its id unused."""
+        identity = None if item.id is None else _identity(item.id)
+        asked = (item.verb, item.who, item.why, dict(item.arguments))
+        if identity is not None and identity in self.seen:
+            height, payload = self.seen[identity]
+            if payload == asked:
+                return "duplicate", height
+            raise Refusal("kernel.id_reused")
+        height = control(self, item)
+        if identity is not None:
+            self.seen[identity] = (height, asked)
+        return "admitted", height
 
     def _event(self, item: EventItem) -> tuple[str, Any]:
         assert isinstance(item.value, bytes)
@@ -162,19 +177,26 @@ class ModelWorld:
         if item.expected_version is not None and len(targets) != 1:
             raise Refusal("kernel.expected_version_targets")
         identity = _identity(item.id) if item.explicit else None
+        expected = None
+        if item.expected_version is not None:
+            expected = (item.expected_version, item.expected_born)
         if identity in self.seen and identity is not None:
             height, payload = self.seen[identity]
-            if payload == (item.schema, item.value):
-                return "duplicate", height
-            raise Refusal("kernel.id_reused")
-        more = {"dedupe": item.explicit, "expected": item.expected_version, "correlation": item.correlation}
+            if self.conflicts.get(height, expected) == expected:  # else it is another attempt
+                if payload == (item.schema, item.value):
+                    return "duplicate", height
+                raise Refusal("kernel.id_reused")
+        more = {
+            "dedupe": item.explicit, "expected": item.expected_version, "correlation": item.correlation,
+            "expected_born": item.expected_born if expected else None,
+        }  # fmt: skip
         height = self.record(
             "event", 0, _given(item.id), item.schema, value, targets,
             {name: given for name, given in more.items() if given is not None and given is not False},
         )  # fmt: skip
         if identity is not None:
             self.seen[identity] = (height, (item.schema, item.value))
-        self._deliver(Message(height, item.schema, value, 0, item.expected_version), targets)
+        self._deliver(Message(height, item.schema, value, 0, expected), targets)
         return "admitted", height
 
     # Steps
@@ -212,7 +234,9 @@ class ModelWorld:
             self.cells[address] = ModelCell(queue=cell.queue)
         elif status == "skipped":
             self.dead_letters.append((height, address, message.height, decision.code))
-        elif not changes and status != "conflict":
+        elif status == "conflict":
+            self.conflicts[message.height] = message.expected
+        elif not changes:
             cell.stop = ("halted" if status == "halted" else "needs migration", height)
         self._emit(address, message, height, decision)
 

@@ -6,6 +6,7 @@ Part of the executable specification; see `kernel_model.py`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from cellule.kernel.items import ControlItem
 from tests.support.kernel_model_steps import Address, Park, Refusal, upcast_state
@@ -51,7 +52,8 @@ def stopped(world: ModelWorld, base: str | None = None, why: str | None = None) 
 
 
 def _told(world: ModelWorld, item: ControlItem, arguments: dict[str, Any]) -> int:
-    return world.record("control", 0, item.verb, item.who, item.why, arguments)
+    given = item.id.bytes if isinstance(item.id, UUID) else item.id
+    return world.record("control", 0, item.verb, item.who, item.why, arguments, given)
 
 
 def _to_resume(world: ModelWorld, arguments: dict[str, Any]) -> list[Address]:

@@ -27,7 +27,7 @@ class Message(NamedTuple):
     schema: str
     value: Any
     depth: int
-    expected: int | None
+    expected: tuple[int, int | None] | None  # a version, and an incarnation if that matters
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,16 @@ class Moment:
     height: int  # of the next record
 
 
+def _is_expected(expected: tuple[int, int | None], cell: ModelCell) -> bool:
+    version, born = expected
+    return version == cell.version and born in (None, cell.born)
+
+
 def decide(moment: Moment, address: Address, cell: ModelCell, message: Message) -> Decision:
     """How the step of `message` ends."""
     now = len(moment.eras) - 1
     stays = cell.era if cell.state is not None else now
-    if message.expected is not None and message.expected != cell.version:
+    if message.expected is not None and not _is_expected(message.expected, cell):
         return Decision("conflict", stays, code="kernel.version_conflict")
     try:
         return _run(moment, address, cell, message)

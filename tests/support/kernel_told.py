@@ -101,7 +101,7 @@ class _Telling:
         arguments = control.arguments
         if "cells" in arguments:
             arguments = {**arguments, "cells": [tuple(cell) for cell in arguments["cells"]]}
-        return control.verb, control.who, control.why, arguments
+        return control.verb, control.who, control.why, arguments, control.id
 
     def _migrated(self, migrated: journal.MigratedRecord) -> Told:
         state = self._value(migrated.state)

@@ -12,7 +12,7 @@ from rich.json import JSON
 
 from cellule.cli.cell_list import Wanted, list_cells
 from cellule.cli.cell_versions import history_json, version_line
-from cellule.cli.controls import Timeout, Why, perform_on
+from cellule.cli.controls import Id, Timeout, Why, perform_on
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
@@ -167,10 +167,10 @@ async def export(
 async def resume(
     session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
     key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
-    timeout_s: Timeout = 30.0,
+    id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Let stopped cells try again: one, a module's, or all."""
-    await _control(session, "cell.resume", module, key, why, timeout_s)
+    await _control(session, "cell.resume", module, key, why, timeout_s, id)
 
 
 @app.command()
@@ -178,10 +178,10 @@ async def resume(
 async def migrate(
     session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
     key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
-    timeout_s: Timeout = 30.0,
+    id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Move cells to the current code: one, or those of a module or of all that wait for it."""
-    await _control(session, "cell.migrate", module, key, why, timeout_s)
+    await _control(session, "cell.migrate", module, key, why, timeout_s, id)
 
 
 def _steps_of(cell: CellHandle[Any]) -> Callable[[int, Record], bool]:
@@ -201,7 +201,7 @@ def _write(output: Path, text: str) -> None:
 
 
 async def _control(
-    session: Session, verb: Verb, module: str | None, key: str, why: str, timeout_s: float
+    session: Session, verb: Verb, module: str | None, key: str, why: str, timeout_s: float, id: str | None
 ) -> None:
     async with session.working() as node:
         world = await session.world(node)
@@ -211,7 +211,7 @@ async def _control(
             arguments["module"] = StoredCodecs(manifest).module(module)
             if key or manifest.modules[arguments["module"]].key is None:
                 arguments["key"] = cell_of(manifest, module, key)[1]
-        await perform_on(session, world, verb, why, timeout_s, **arguments)
+        await perform_on(session, world, verb, why, timeout_s, id, **arguments)
 
 
 async def _cell(world: WorldHandle, renderer: RecordRenderer, module: str, key: str) -> CellHandle[Any]:

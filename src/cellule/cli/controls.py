@@ -12,27 +12,31 @@ from cellule.host.ingress.handles import WorldHandle
 from cellule.kernel.items import Verb
 
 Why = Annotated[str, typer.Option(help="The reason, for the journal.")]
+Id = Annotated[str | None, typer.Option(help="Doing it again with the same id changes nothing.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the outcome.", min=0.1)]
 
 
 async def perform(
-    session: Session, name: str | None, verb: Verb, why: str, timeout_s: float, **arguments: Any
-) -> None:
+    session: Session, name: str | None, verb: Verb, why: str, timeout_s: float, id: str | None,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Do one verb on a world, and say what it did."""
     async with session.working() as node:
         world = await session.world(node, name)
-        await perform_on(session, world, verb, why, timeout_s, **arguments)
+        await perform_on(session, world, verb, why, timeout_s, id, **arguments)
 
 
 async def perform_on(
-    session: Session, world: WorldHandle, verb: Verb, why: str, timeout_s: float, **arguments: Any
-) -> None:
+    session: Session, world: WorldHandle, verb: Verb, why: str, timeout_s: float, id: str | None,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Do one verb on an open world."""
     async with within(timeout_s, f"the outcome of {verb}"):
-        done = await world.control(verb, who=operator(), why=why, **arguments)
+        done = await world.control(verb, who=operator(), why=why, id=id, **arguments)
     told = await renderer_of(world).at(done.height)
-    text = f"{verb} of world {world.name} at height {done.height}"
+    before = "done already, " if done.duplicate else ""
+    text = f"{before}{verb} of world {world.name} at height {done.height}"
     if "cells" in told.fields:
         cells = ", ".join(cell_text(each) for each in told.fields["cells"][:20])
         text += f": {len(told.fields['cells'])} cells{f' ({cells})' if cells else ''}"
-    session.output.document({"world": world.name, **told.json()}, text)
+    session.output.document({"world": world.name, "duplicate": done.duplicate, **told.json()}, text)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cellule.cli.controls import Timeout, Why
+from cellule.cli.controls import Id, Timeout, Why
 from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effect_line
 from cellule.cli.output import facts
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
@@ -66,24 +66,31 @@ async def show(session: Session, intent: Intent) -> None:
 @app.command()
 @in_session
 async def approve(
-    session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0
-) -> None:
+    session: Session, intent: Intent, why: Why = "asked for", id: Id = None,
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
     """Approve an effect that waits for an approval."""
-    await _act(session, "approve", intent, why, timeout_s)
+    await _act(session, "approve", intent, why, timeout_s, id)
 
 
 @app.command()
 @in_session
-async def deny(session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def deny(
+    session: Session, intent: Intent, why: Why = "asked for", id: Id = None,
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
     """Refuse an effect that waits for an approval; its cell gets a `denied` receipt."""
-    await _act(session, "deny", intent, why, timeout_s)
+    await _act(session, "deny", intent, why, timeout_s, id)
 
 
 @app.command()
 @in_session
-async def cancel(session: Session, intent: Intent, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def cancel(
+    session: Session, intent: Intent, why: Why = "asked for", id: Id = None,
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
     """Cancel an open effect, and stop its running attempt."""
-    await _act(session, "cancel", intent, why, timeout_s)
+    await _act(session, "cancel", intent, why, timeout_s, id)
 
 
 @app.command()
@@ -92,10 +99,11 @@ async def retry(
     session: Session,
     intent: Annotated[str, typer.Argument(help="An effect's id or height, or the height of a dead letter.")],
     why: Why = "asked for",
+    id: Id = None,
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Request an effect again that failed for good, or make the next attempt of an open one due now."""
-    await _act(session, "retry", intent, why, timeout_s)
+    await _act(session, "retry", intent, why, timeout_s, id)
 
 
 @app.command()
@@ -117,11 +125,11 @@ async def repair(
         session.output.document(data, facts(counts))
 
 
-async def _act(session: Session, verb: str, intent: str, why: str, timeout_s: float) -> None:
+async def _act(session: Session, verb: str, intent: str, why: str, timeout_s: float, id: str | None) -> None:
     async with session.working() as node:
         world = await session.world(node)
         async with within(timeout_s, f"the outcome of effect {verb}"):
-            done = await getattr(world, verb)(intent, who=operator(), why=why)
+            done = await getattr(world, verb)(intent, who=operator(), why=why, id=id)
         await _tell(session, world, verb, intent, done.height)
 
 

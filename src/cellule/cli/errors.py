@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
@@ -19,6 +20,7 @@ from cellule.errors import (
     StepFailed,
     Unavailable,
 )
+from cellule.values.schema.text_forms import time_of_text
 
 
 class Exit(IntEnum):
@@ -51,6 +53,15 @@ def exit_code(error: CelluleError) -> Exit:
         if isinstance(error, kind):
             return code
     return Exit.BUG
+
+
+def parsed_time(text: str) -> datetime:
+    """A time that a person typed; `cli.usage` shows the form."""
+    try:
+        time_ns = time_of_text(text)
+    except Exception:  # noqa: BLE001 - whatever makes it no time, the person sees the form
+        raise usage("{text} is no time", text=text, hint="Write 2026-01-31T12:00:00Z.") from None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_ns // 1_000)
 
 
 def usage(message: str, hint: str = "", **fields: object) -> Rejected:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from cellule.cli.controls import Timeout
+from cellule.cli.errors import parsed_time
 from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
 from cellule.cli.session import Session, in_session, renderer_of, within
@@ -33,22 +34,28 @@ async def send(
     id: Annotated[str | None, typer.Option(help="Sending the same id again changes nothing.")] = None,
     wait: Annotated[Literal["durable", "applied", "reply"], typer.Option(help="Wait for what?")] = "applied",
     expected_version: Annotated[
-        int | None, typer.Option(help="Only if the cell is at this version; 0: it must not exist.", min=0)
+        str | None,
+        typer.Option(help="Only if the cell is at this version or etag; 0: it must not exist."),
     ] = None,
     key: Annotated[str | None, typer.Option(help="The cell's key, where the event does not hold it.")] = None,
     correlation: Annotated[
         str | None, typer.Option(help="An id of the story it belongs to; whatever follows inherits it.")
     ] = None,
+    issued: Annotated[
+        str | None,
+        typer.Option(help="When it was first sent with this id; too long ago is refused."),
+    ] = None,
     timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Send one event, and show its outcome."""
-    sent_id = id or uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10))
+    sent_id = uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10)) if id is None else id
     event = (name, _parsed(value))
     async with within(timeout_s, "the outcome of the event"), session.working() as node:
         world = await session.world(node)
         applied = await world.send(
             event, id=sent_id, key=await _key(world, event, key), wait=wait,
-            expected_version=expected_version, correlation=correlation,
+            expected_version=_expected(expected_version), correlation=correlation,
+            issued=None if issued is None else parsed_time(issued),
         )  # fmt: skip
         await _tell(session, world, applied, wait)
 
@@ -60,6 +67,11 @@ async def _key(world: WorldHandle, event: tuple[str, Any], text: str | None) -> 
     schema, _ = world.types.event(event)
     manifest = await renderer_of(world).manifest()
     return key_of_text(manifest, manifest.routes[schema][0].base, text)
+
+
+def _expected(text: str | None) -> int | str | None:
+    """A version where it is a number, else an etag."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
 def _parsed(text: str) -> Any:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Timeout, Why
+from cellule.cli.controls import Id, Timeout, Why
 from cellule.cli.effect_lines import next_text, schedule_text
-from cellule.cli.errors import usage
+from cellule.cli.errors import parsed_time
 from cellule.cli.output import compact, table
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
 from cellule.host.read.effects.model import ScheduleView
 from cellule.host.read.effects.schedules import PREVIEW_MAX
-from cellule.values.schema.text_forms import duration_text, time_of_text, time_text
+from cellule.values.schema.text_forms import duration_text, time_text
 
 app = typer.Typer(help="Schedules: events on a cron or an interval.", no_args_is_help=True)
 
@@ -54,7 +53,7 @@ async def preview(
     """Show when a schedule is due next, in UTC and on the clocks of its zone."""
     async with session.reading() as node:
         world = await session.world(node)
-        start = None if after is None else _time(after)
+        start = None if after is None else parsed_time(after)
         found = await world.preview_schedule(name, count, after=start)
         times = [{"due": time_text(each.due_ns), "local": each.local} for each in found]
         data = {"world": world.name, "name": name, "times": times}
@@ -65,24 +64,28 @@ async def preview(
 
 @app.command()
 @in_session
-async def pause(session: Session, name: Name, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def pause(
+    session: Session, name: Name, why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0
+) -> None:
     """Send nothing by a schedule until it is resumed."""
-    await _steer(session, "pause", name, why, timeout_s)
+    await _steer(session, "pause", name, why, timeout_s, id)
 
 
 @app.command()
 @in_session
-async def resume(session: Session, name: Name, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def resume(
+    session: Session, name: Name, why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0
+) -> None:
     """Let a paused schedule go on from its next due time."""
-    await _steer(session, "resume", name, why, timeout_s)
+    await _steer(session, "resume", name, why, timeout_s, id)
 
 
-async def _steer(session: Session, verb: str, name: str, why: str, timeout_s: float) -> None:
+async def _steer(session: Session, verb: str, name: str, why: str, timeout_s: float, id: str | None) -> None:
     async with session.working() as node:
         world = await session.world(node)
         method = world.pause_schedule if verb == "pause" else world.resume_schedule
         async with within(timeout_s, f"the outcome of schedule {verb}"):
-            done = await method(name, who=operator(), why=why)
+            done = await method(name, who=operator(), why=why, id=id)
         told = await renderer_of(world).at(done.height)
         text = f"schedule {name} of world {world.name}: {verb} at height {done.height}"
         session.output.document({"world": world.name, **told.json()}, text)
@@ -97,11 +100,3 @@ def _json(view: ScheduleView) -> dict[str, Any]:
         "event": view.event, "value": view.value, "catch_up": view.catch_up, "limit": view.limit,
         "overlap": view.overlap,
     }  # fmt: skip
-
-
-def _time(text: str) -> datetime:
-    try:
-        time_ns = time_of_text(text)
-    except Exception:  # noqa: BLE001 - whatever makes it no time, the person sees the form
-        raise usage("{text} is no time", text=text, hint="Write 2026-01-31T12:00:00Z.") from None
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_ns // 1_000)

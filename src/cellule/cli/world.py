@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Timeout, Why, perform
+from cellule.cli.controls import Id, Timeout, Why, perform
 from cellule.cli.errors import usage
 from cellule.cli.output import facts, table
 from cellule.cli.session import Session, in_session, operator, owner_of, renderer_of, within
@@ -119,19 +119,21 @@ async def snapshot(
 @app.command()
 @in_session
 async def pause(
-    session: Session, name: MaybeName = None, why: Why = "asked for", timeout_s: Timeout = 30.0
-) -> None:
+    session: Session, name: MaybeName = None, why: Why = "asked for", id: Id = None,
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
     """Stop all steps and timers; events are still taken and kept."""
-    await perform(session, name, "pause", why, timeout_s)
+    await perform(session, name, "pause", why, timeout_s, id)
 
 
 @app.command()
 @in_session
 async def resume(
-    session: Session, name: MaybeName = None, why: Why = "asked for", timeout_s: Timeout = 30.0
-) -> None:
+    session: Session, name: MaybeName = None, why: Why = "asked for", id: Id = None,
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
     """Let a paused world go on."""
-    await perform(session, name, "resume", why, timeout_s)
+    await perform(session, name, "resume", why, timeout_s, id)
 
 
 @dataclass(frozen=True, slots=True)

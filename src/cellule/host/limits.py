@@ -35,6 +35,12 @@ SESSIONS_MAX = 1_000  # nodes on one store
 # Sending
 EVENT_INLINE_MAX = 32_000  # a longer event travels through the inbox as a link
 SEND_SLICE = 1_000  # events of `send_many` handed over at once
+ID_BYTES_MAX = 1_000  # of an event's or a verb's id
+CORRELATION_CHARS_MAX = 1_000  # of a correlation
+WHO_CHARS_MAX = 500  # of who does something; of the name of a schedule
+WHY_CHARS_MAX = 10_000  # of the reason that is journaled with it
+CONTROL_BYTES_MAX = 100_000  # of one argument of an operator's verb
+SHOWN_MAX = 80  # characters of an argument that a refusal shows
 
 # Snapshots
 SNAPSHOT_TAIL_BYTES = 32_000_000  # a snapshot is taken when the tail is longer

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from cellule.errors import CelluleError
-from cellule.kernel.journal.codes import OK
+from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.rows import step_parts
 from cellule.kernel.journal.table import Row
 from cellule.kernel.state.cells import Slot
@@ -35,8 +35,9 @@ class EventItem:
     """An event for the world.
 
     `explicit` ids can be presented again and enter the dedupe window; others are for the records only.
-    `durable` items were acknowledged before their beat: a refusal of one is recorded. `system` items
-    may have no subscriber.
+    `issued_ns` is when it was first sent, where that may be long ago. `expected_version` is compared when the
+    step runs; with `expected_born`, the incarnation of the cell is compared too. `durable` items
+    were acknowledged before their beat: a refusal of one is recorded. `system` items may have no subscriber.
     """
 
     schema: str
@@ -45,6 +46,7 @@ class EventItem:
     id: str | bytes | UUID | None = None
     explicit: bool = False
     expected_version: int | None = None
+    expected_born: int | None = None
     issued_ns: int | None = None
     correlation: str | None = None
     durable: bool = False
@@ -59,13 +61,14 @@ The third is what the value decodes to, where the sender has it at hand and nobo
 
 @dataclass(slots=True)
 class ControlItem:
-    """An operator's verb, journaled with who and why."""
+    """An operator's verb, journaled with who and why; one with an id is done once within the window."""
 
     verb: Verb
     who: str
     why: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     durable: bool = False
+    id: str | bytes | UUID | None = None
 
 
 @dataclass(slots=True)
@@ -101,6 +104,11 @@ class RefusalItem:
 
 
 Item = EventItem | BareEvent | ControlItem | ReceiptItem | RefusalItem
+
+
+def record_id(given: str | bytes | UUID | None) -> str | bytes | None:
+    """An id as records hold it."""
+    return given.bytes if isinstance(given, UUID) else given
 
 
 class Opening(NamedTuple):
@@ -152,7 +160,7 @@ LATER = Later()
 Outcome = Admitted | Duplicate | RefusedItem | Later
 
 
-StepRow = tuple[int, str, bytes, int, int, int, bytes | None, str, str]
+StepRow = tuple[int, str, bytes, int, int, int, bytes | None, str, str, int]
 """The fields of a `Stepped`, bare: most are never looked at."""
 
 
@@ -168,6 +176,12 @@ class Stepped(NamedTuple):
     reply: bytes | None
     code: str
     text: str
+    born: int
+
+    @property
+    def etag(self) -> str:
+        """The cell as this step left it, for `expected_version`; that of no cell where it was deleted."""
+        return "0@0" if self.status == DELETED else f"{self.version}@{self.born}"
 
 
 class BatchResult(NamedTuple):
@@ -186,8 +200,9 @@ class BatchResult(NamedTuple):
     def step(self, height: int) -> StepRow:
         """The step of the event at a height, where `records` tell."""
         assert self.records is not None
-        cause, module, key, version = step_parts(self.records[height - self.first])
-        return (cause, self.names[module], key, OK, version, height + self.stop - self.first, None, "", "")
+        cause, module, key, born, version = step_parts(self.records[height - self.first])
+        step = height + self.stop - self.first
+        return (cause, self.names[module], key, OK, version, step, None, "", "", born)
 
 
 @dataclass(slots=True)

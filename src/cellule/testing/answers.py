@@ -200,6 +200,12 @@ class Cell(Generic[S]):
         return 0 if entry is None else entry.version
 
     @property
+    def etag(self) -> str:
+        """This version of this incarnation of it, for `expected_version`."""
+        entry = self._entry()
+        return "0@0" if entry is None else f"{entry.version}@{entry.born}"
+
+    @property
     def size(self) -> int:
         """How many bytes its state has; 0 = it does not exist."""
         entry = self._entry()

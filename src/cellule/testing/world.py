@@ -22,6 +22,7 @@ from cellule.app import App, Built
 from cellule.app.builder import revise
 from cellule.errors import CelluleError, Refused, Rejected, StepFailed, TimedOut
 from cellule.host.codecs import AppCodecs
+from cellule.host.ingress.arguments import check_expected, check_id, check_issued
 from cellule.host.read.cell_list import KeyRange
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
@@ -87,8 +88,8 @@ class World:
     # Work
 
     def send(
-        self, event: RecordLike, *, key: Any = None, id: Any = None, expected_version: int | None = None,
-        settle: bool = True,
+        self, event: RecordLike, *, key: Any = None, id: Any = None,
+        expected_version: int | str | None = None, issued: datetime | None = None, settle: bool = True,
     ) -> Sent:  # fmt: skip
         """Send an event, and let the world work until it rests.
 
@@ -96,7 +97,8 @@ class World:
         would refuse (an unknown event, a value that does not fit, an id used for another event) raises
         `Rejected`. `settle=False` does one beat only: what the event's steps emit waits for `settle()`.
         """
-        (sent,) = self._admit([self.item(event, key=key, id=id, expected_version=expected_version)])
+        item = self.item(event, key=key, id=id, expected_version=expected_version, issued=issued)
+        (sent,) = self._admit([item])
         if settle:
             self.settle()
         return sent
@@ -330,17 +332,21 @@ class World:
     # Items
 
     def item(
-        self, event: object, *, key: Any = None, id: Any = None, expected_version: int | None = None
-    ) -> EventItem:
+        self, event: object, *, key: Any = None, id: Any = None, expected_version: int | str | None = None,
+        issued: datetime | None = None,
+    ) -> EventItem:  # fmt: skip
         """An event as the kernel takes it; raises `Rejected` if it does not fit."""
+        id = None if id is None else check_id(id)
+        version, born = check_expected(expected_version)
         name, value = self.built.encode_event(event)
         given = None
         if key is not None:
             routes = self.built.manifest.routes.get(name, ())
             given = self.built.key_bytes(routes[0].base, key) if routes else None
         return EventItem(
-            name, value, key=given, id=id, explicit=id is not None, expected_version=expected_version
-        )
+            name, value, key=given, id=id, explicit=id is not None, expected_version=version,
+            expected_born=born, issued_ns=check_issued(issued, id),
+        )  # fmt: skip
 
     def _admit(self, items: list[EventItem]) -> list[Sent]:
         answers: list[Sent] = []

@@ -1,6 +1,7 @@
 """The inbox: durable items from other processes, taken by the owner in order of their stamps.
 
-    inbox item = {kind: "event", schema, value, key?, id, expected?, issued_ns, correlation?}
+    inbox item = {kind: "event", schema, value, key?, id, expected?, expected_born?, issued_ns,
+                  correlation?}
                | {kind: "control", verb, who, why, arguments, id}
                | {kind: "receipt", ...}   see `outbox/receipts.py`
                | {kind: "request", ...}   see `requests.py`
@@ -35,7 +36,7 @@ from cellule.host.limits import (
 )
 from cellule.host.outbox.receipts import Rows, inbox_item, read_receipt, trusted_receipt
 from cellule.host.outbox.signatures import NodeKey
-from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, RefusalItem
+from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, RefusalItem, record_id
 from cellule.kernel.limits import EVENT_BYTES_MAX
 from cellule.kernel.state.intent_id import intent_text
 from cellule.store import keys
@@ -225,17 +226,19 @@ async def event_row(item: EventItem, cas: Cas) -> dict[str, Any]:
             value = Link(await cas.put(value, trusted=True))
     row: dict[str, Any] = {
         "kind": "event", "schema": item.schema, "value": value, "key": item.key,
-        "id": item.id.bytes if isinstance(item.id, UUID) else item.id,
-        "expected": item.expected_version, "issued_ns": item.issued_ns, "correlation": item.correlation,
+        "id": record_id(item.id), "expected": item.expected_version, "expected_born": item.expected_born,
+        "issued_ns": item.issued_ns, "correlation": item.correlation,
     }  # fmt: skip
     return {name: field for name, field in row.items() if field is not None}
 
 
-def control_row(item: ControlItem, given: bytes) -> dict[str, Any]:
+def control_row(item: ControlItem) -> dict[str, Any]:
     """An operator's verb as the inbox stores it."""
+    if item.id is None:
+        raise Rejected("host.no_id", "a verb for the inbox needs an id")
     return {
         "kind": "control", "verb": item.verb, "who": item.who, "why": item.why,
-        "arguments": dict(item.arguments), "id": given,
+        "arguments": dict(item.arguments), "id": record_id(item.id),
     }  # fmt: skip
 
 
@@ -251,14 +254,14 @@ def check_event_size(schema: str, value: bytes) -> None:
 
 def _item(row: Any) -> EventItem | ControlItem:
     if row["kind"] == "control":
-        return ControlItem(row["verb"], row["who"], row["why"], row["arguments"], durable=True)
+        return ControlItem(row["verb"], row["who"], row["why"], row["arguments"], durable=True, id=row["id"])
     if row["kind"] != "event":
         raise ValueError(row["kind"])
     schema: Any = row["schema"]
     item = EventItem(
         schema, row["value"], row.get("key"), row["id"], explicit=True,
-        expected_version=row.get("expected"), issued_ns=row.get("issued_ns"),
-        correlation=row.get("correlation"), durable=True,
+        expected_version=row.get("expected"), expected_born=row.get("expected_born"),
+        issued_ns=row.get("issued_ns"), correlation=row.get("correlation"), durable=True,
     )  # fmt: skip
     if not isinstance(schema, str) or not isinstance(item.value, bytes | Link):
         raise TypeError(schema)

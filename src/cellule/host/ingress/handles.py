@@ -17,6 +17,16 @@ from cellule.errors import CelluleError, Gone, Rejected
 from cellule.host.codecs import WorldCodecs
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
+from cellule.host.ingress.arguments import (
+    Id,
+    check_correlation,
+    check_expected,
+    check_id,
+    check_issued,
+    check_name,
+    check_verb,
+    check_who_and_why,
+)
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.outcomes import Applied, check_reply_type
 from cellule.host.ingress.remote import Remote, check_reply
@@ -76,34 +86,44 @@ class WorldHandle:
 
     @overload
     async def send(
-        self, event: EventLike, *, reply: type[R], id: str | bytes | UUID | None = None, key: Any = None,
-        expected_version: int | None = None, correlation: str | None = None, timeout: float | None = None,
+        self, event: EventLike, *, reply: type[R], id: Id | None = None, key: Any = None,
+        expected_version: int | str | None = None, correlation: str | None = None,
+        issued: datetime | None = None, timeout: float | None = None,
     ) -> Applied[R]: ...  # fmt: skip
 
     @overload
     async def send(
-        self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
-        expected_version: int | None = None, correlation: str | None = None, wait: Wait = "applied",
-        reply: type[Any] | None = None, timeout: float | None = None,
+        self, event: EventLike, *, id: Id | None = None, key: Any = None,
+        expected_version: int | str | None = None, correlation: str | None = None, wait: Wait = "applied",
+        reply: type[Any] | None = None, issued: datetime | None = None, timeout: float | None = None,
     ) -> Applied[Any]: ...  # fmt: skip
 
     async def send(
-        self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
-        expected_version: int | None = None, correlation: str | None = None, wait: Wait = "applied",
-        reply: type[Any] | None = None, timeout: float | None = None,
+        self, event: EventLike, *, id: Id | None = None, key: Any = None,
+        expected_version: int | str | None = None, correlation: str | None = None, wait: Wait = "applied",
+        reply: type[Any] | None = None, issued: datetime | None = None, timeout: float | None = None,
     ) -> Applied[Any]:  # fmt: skip
         """Send one event; wait until it is `durable`, `applied` by its cells, or for the `reply`.
 
         `reply=Balance` waits for a reply of that class: `applied.reply` has its type. After `timeout` seconds
         it raises `OutcomeUnknown`: the event is on its way, and is applied once if it is sent again with its
         id. Without a timeout it waits for as long as the store is there.
+
+        `expected_version` is the etag of what you read (`view.etag`, `applied.etag`): another state since, or
+        another cell of that key, is a `VersionConflict`. A bare number compares the version only: it cannot
+        know whether the cell was deleted and made anew meanwhile; 0 says that there must be none. A conflict
+        changes nothing and leaves the id unused.
+
+        `issued` is when an event with this id was first sent, for senders that repeat themselves for long:
+        what the world may have forgotten by now is refused as `TooOld`, and not applied twice.
         """
         _check_wait(wait)
         needed: Wait = wait if reply is None else "reply"
         if timeout is None and self._node.is_owner:
-            applied = await self._send(self._sent(event, id, key, expected_version, correlation), id, needed)
+            sent = self._sent(event, id, key, expected_version, correlation, issued)
+            applied = await self._send(sent, id, needed)
         else:
-            item = self._item(event, id, key, expected_version, correlation)
+            item = self._item(event, id, key, expected_version, correlation, issued)
             async with within(timeout, lambda: send_timed_out(self.name, item, timeout)):
                 if self._node.is_owner:
                     applied = await self._send(Sent(item), id, needed)
@@ -111,7 +131,7 @@ class WorldHandle:
                     applied = await self._send_remote(item, needed)
         return applied if reply is None else check_reply_type(applied, reply)
 
-    async def _send(self, sent: Sent, id: str | bytes | UUID | None, wait: Wait) -> Applied[Any]:
+    async def _send(self, sent: Sent, id: Id | None, wait: Wait) -> Applied[Any]:
         if wait == "reply":
             check_reply(sent.item, (await self._hosted()).world.eras.current.router)
         hosted = self._at_work
@@ -123,14 +143,15 @@ class WorldHandle:
         return self._applied(sent.height, id, sent.steps, duplicate=sent.duplicate)
 
     async def send_nowait(
-        self, event: EventLike, *, id: str | bytes | UUID | None = None, key: Any = None,
-        expected_version: int | None = None, correlation: str | None = None,
+        self, event: EventLike, *, id: Id | None = None, key: Any = None,
+        expected_version: int | str | None = None, correlation: str | None = None,
+        issued: datetime | None = None,
     ) -> Sent:  # fmt: skip
         """Hand one event over without waiting; `await sent.wait()` for its outcome.
 
         It waits only while very many items wait for the world. Only the owner of the folder can do this.
         """
-        sent = self._sent(event, id, key, expected_version, correlation)
+        sent = self._sent(event, id, key, expected_version, correlation, issued)
         hosted = self._at_work
         if hosted is None or not hosted.offer(sent):
             await self._hand_over(sent)
@@ -154,12 +175,18 @@ class WorldHandle:
                     await sent.wait(wait)
         return sents
 
-    async def control(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Applied[Any]:
-        """An operator's verb, journaled with who and why."""
-        return Applied(await self._controlled(verb, who=who, why=why, **arguments), None, False, (), None)
+    async def control(
+        self, verb: Verb, *, who: str, why: str, id: Id | None = None, **arguments: Any
+    ) -> Applied[Any]:
+        """An operator's verb, journaled with who and why.
 
-    async def wait_applied(self, id: str | bytes | UUID, *, timeout: float | None = None) -> Applied[Any]:
+        With an `id` it may be asked for again after `OutcomeUnknown`: it is done once, and answered again.
+        """
+        return await self._controlled(verb, who=who, why=why, id=id, **arguments)
+
+    async def wait_applied(self, id: Id, *, timeout: float | None = None) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
+        id = check_id(id)
         height = await self.reader.find_event(id)
         waiting = EventItem("the event", b"", id=id)
         async with within(timeout, lambda: send_timed_out(self.name, waiting, timeout)):
@@ -175,9 +202,9 @@ class WorldHandle:
         async with within(timeout, lambda: idle_timed_out(self.info, rest.busy, timeout)):
             await rest.until_idle()
 
-    async def find_event(self, id: str | bytes | UUID) -> int:
+    async def find_event(self, id: Id) -> int:
         """The height of an event that was sent with this id, as long as the world remembers it."""
-        return await self.reader.find_event(id)
+        return await self.reader.find_event(check_id(id))
 
     # Reading
 
@@ -256,6 +283,7 @@ class WorldHandle:
 
         Where another process owns the folder it is asked to: then who and why are journaled.
         """
+        who, why = check_who_and_why(who, why)
         if self._node.is_owner:
             return await (await self._hosted()).snapshot_now()
         return await self._remote.snapshot(who, why)
@@ -282,25 +310,25 @@ class WorldHandle:
         """
         return await self._effects.find(intent, progress)
 
-    async def approve(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    async def approve(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Let a parked effect happen."""
-        return Applied(await self._effects.perform("effect.approve", intent, who, why), None, False, (), None)
+        return await self._effects.perform("effect.approve", intent, who, why, id)
 
-    async def deny(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    async def deny(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Refuse a parked effect: its cell gets a `denied` receipt."""
-        return Applied(await self._effects.perform("effect.deny", intent, who, why), None, False, (), None)
+        return await self._effects.perform("effect.deny", intent, who, why, id)
 
-    async def cancel(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    async def cancel(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Settle an open effect as cancelled; an attempt that runs is stopped."""
-        return Applied(await self._effects.perform("effect.cancel", intent, who, why), None, False, (), None)
+        return await self._effects.perform("effect.cancel", intent, who, why, id)
 
-    async def retry(self, intent: EffectRef, *, who: str, why: str) -> Applied[Any]:
+    async def retry(self, intent: EffectRef, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Request an effect again that failed for good, or make the next attempt of an open one due now.
 
         A dead letter is named by its height, or by the id or height of its intent. Making an attempt due
         changes nothing in the world and is not journaled: the height is 0 then.
         """
-        return Applied(await self._effects.retry(intent, who, why), None, False, (), None)
+        return await self._effects.retry(intent, who, why, id)
 
     async def dead_letters(self, *, limit: int = 100, after: int = 0) -> list[Letter]:
         """Messages and effects that were given up, oldest first."""
@@ -338,15 +366,15 @@ class WorldHandle:
     ) -> list[Upcoming]:
         """The next times at which a schedule is due, from now or from an aware time on."""
         after_ns = self._node.clock.now_ns() if after is None else nanoseconds_of(after)
-        return await preview_schedule(self.reader, name, count, after_ns)
+        return await preview_schedule(self.reader, check_name("name", name), count, after_ns)
 
-    async def pause_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
+    async def pause_schedule(self, name: str, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Send nothing by a schedule until it is resumed."""
-        return await self._control_schedule("schedule.pause", name, who, why)
+        return await self._control_schedule("schedule.pause", name, who, why, id)
 
-    async def resume_schedule(self, name: str, *, who: str, why: str) -> Applied[Any]:
+    async def resume_schedule(self, name: str, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Let a paused schedule go on from its next due time; what it missed is not made up for."""
-        return await self._control_schedule("schedule.resume", name, who, why)
+        return await self._control_schedule("schedule.resume", name, who, why, id)
 
     async def wait_reason(self, module: str, key: bytes) -> str:
         """What a cell waits for, in words; empty where there is none."""
@@ -354,9 +382,12 @@ class WorldHandle:
 
     # Inside
 
-    async def _control_schedule(self, verb: Verb, name: str, who: str, why: str) -> Applied[Any]:
-        check_schedule(await self.reader.manifest(), name)
-        return await self.control(verb, who=who, why=why, name=name)
+    async def _control_schedule(
+        self, verb: Verb, name: str, who: str, why: str, id: Id | None
+    ) -> Applied[Any]:
+        who, why = check_who_and_why(who, why)
+        check_schedule(await self.reader.manifest(), check_name("name", name))
+        return await self.control(verb, who=who, why=why, id=id, name=name)
 
     async def _hosted(self) -> WorldRunner:
         """The world at work here; it is remembered, because every event asks."""
@@ -376,12 +407,13 @@ class WorldHandle:
         hosted.submit(*sents)
 
     def _sent(
-        self, event: Any, given: str | bytes | UUID | None, key: Any, expected: int | None,
-        correlation: str | None,
+        self, event: Any, given: Id | None, key: Any, expected: int | str | None, correlation: str | None,
+        issued: datetime | None,
     ) -> Sent:  # fmt: skip
         """The handle of an event, which is mostly plain and of a class that was sent before."""
-        if given is not None or key is not None or expected is not None or correlation is not None:
-            return Sent(self._item(event, given, key, expected, correlation))
+        if (given is not None or key is not None or expected is not None or correlation is not None
+                or issued is not None):  # fmt: skip
+            return Sent(self._item(event, given, key, expected, correlation, issued))
         make = self.types.encoders.get(event.__class__)
         item = self.types.item(event) if make is None else make(event)
         if len(item[1]) > EVENT_INLINE_MAX:
@@ -389,21 +421,18 @@ class WorldHandle:
         return Sent(item)
 
     def _item(
-        self, event: Any, given: str | bytes | UUID | None, key: Any, expected: int | None,
-        correlation: str | None,
+        self, event: Any, given: Id | None, key: Any, expected: int | str | None, correlation: str | None,
+        issued: datetime | None,
     ) -> EventItem:  # fmt: skip
+        given = None if given is None else check_id(given)
+        version, born = check_expected(expected)
+        correlation, issued_ns = check_correlation(correlation), check_issued(issued, given)
         schema, value = self.types.event(event)
         check_event_size(schema, value)
         key = None if key is None else self._key(schema, key)
-        if given is None:
-            return EventItem(schema, value, key, expected_version=expected, correlation=correlation)
-        if not given:
-            raise Rejected(
-                "host.empty_id", "an event's id cannot be empty", hint="Leave it out, or give one."
-            )
         return EventItem(
-            schema, value, key, given, explicit=True, expected_version=expected,
-            issued_ns=self._node.clock.now_ns(), correlation=correlation,
+            schema, value, key, given, explicit=given is not None, expected_version=version,
+            expected_born=born, issued_ns=issued_ns, correlation=correlation,
         )  # fmt: skip
 
     def _key(self, schema: str, key: Any) -> bytes:
@@ -440,15 +469,21 @@ class WorldHandle:
             return Applied(0, item.id, False, (), None)
         return await self._outcome_of(height, item.id, duplicate=duplicate)
 
-    async def _controlled(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> int:
-        """Do an operator's verb, and return the height of its record."""
-        item = ControlItem(verb, who, why, arguments)
+    async def _controlled(
+        self, verb: Verb, *, who: str, why: str, id: Id | None = None, **arguments: Any
+    ) -> Applied[Any]:
+        """Do an operator's verb; where it is journaled, and whether it was done before with this id."""
+        who, why = check_who_and_why(who, why)
+        given = None if id is None else check_id(id)
+        check_verb(verb, arguments)
+        item = ControlItem(verb, who, why, arguments, id=given)
         if not self._node.is_owner:
-            return await self._remote.control(item)
+            height, duplicate = await self._remote.control(item)
+            return Applied(height, given, duplicate, (), None)
         sent = Sent(item)
         (await self._node.hosted(self.info)).submit(sent)
         await sent.wait("durable")
-        return sent.height
+        return Applied(sent.height, given, sent.duplicate, (), None)
 
 
 def _check_wait(wait: Wait) -> None:

@@ -23,6 +23,11 @@ class Applied(Generic[R]):
     steps: tuple[Stepped, ...]
     reply: R
 
+    @property
+    def etag(self) -> str | None:
+        """The one cell of the event as its step left it, for `expected_version`; None for more, or none."""
+        return self.steps[0].etag if len(self.steps) == 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class CellView(Generic[S]):
@@ -38,6 +43,11 @@ class CellView(Generic[S]):
     reason: str
     queue: int
     size: int  # bytes of the state; of a log, all of it
+
+    @property
+    def etag(self) -> str:
+        """This version of this incarnation of the cell: `expected_version=view.etag` sends to no other."""
+        return f"{self.version}@{self.born}"
 
 
 def check_reply_type(applied: Applied[Any], wanted: type[R]) -> Applied[R]:

@@ -22,6 +22,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.routes import Router
 from cellule.sources import uuid7
 from cellule.values.cid import Cid
+from cellule.values.link import Link
 
 
 class Remote:
@@ -37,6 +38,7 @@ class Remote:
         """Enqueue an event; where it was admitted, and whether its id was there before; 0 if only durable."""
         if item.id is None:
             item.id, item.explicit = self._fresh_id(), True
+        if item.issued_ns is None:
             item.issued_ns = self._node.clock.now_ns()
         self._check_edge(item, manifest, wait)
         cas = self._node.cas(self._info.universe)
@@ -45,18 +47,24 @@ class Remote:
             return 0, False
         return await self._reader.await_event(item.id, height, row)
 
-    async def control(self, item: ControlItem) -> int:
-        """Enqueue an operator's verb; the height at which it is journaled."""
-        given = self._fresh_id().bytes
-        height, row = await self._put(control_row(item, given), given)
-        return await self._reader.await_control(item, height, row)
+    async def control(self, item: ControlItem) -> tuple[int, bool]:
+        """Enqueue an operator's verb; the height at which it is journaled, and whether it was before."""
+        for name, value in item.arguments.items():
+            if isinstance(value, Link) and not await self._node.cas(self._info.universe).has(value.cid):
+                raise Rejected(
+                    "host.link_missing", "`{name}` is {cid}, and no such block is stored", name=name,
+                    cid=str(value.cid), hint="Put it into the store first.",
+                )  # fmt: skip
+        if item.id is None:
+            item.id = self._fresh_id()
+        height, row = await self._put(control_row(item), self._fresh_id().bytes)
+        return await self._reader.await_control(item.id, height, row)
 
     async def snapshot(self, who: str, why: str) -> tuple[int, Cid]:
         """Ask the owner for a snapshot; its height and root, from the control that notes it."""
         given = self._fresh_id().bytes
         before, row = await self._put(Request(who, why, given).row(), given)
-        noted = ControlItem("snapshot", who, why, {"request": given})
-        height = await self._reader.await_control(noted, before, row)
+        height, _ = await self._reader.await_control(given, before, row)
         frame = await self._reader.frame(height)
         arguments = frame.expect(height, ControlRecord).arguments
         return arguments["height"], arguments["snapshot"].cid

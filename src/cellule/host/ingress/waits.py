@@ -15,6 +15,7 @@ from typing import Any
 
 from cellule.errors import CelluleError, OutcomeUnknown, Rejected, TimedOut
 from cellule.host.codecs import WorldCodecs, readable
+from cellule.host.ingress.arguments import check_timeout
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.cell_filter import CellFilter
 from cellule.host.read.reader import Reader
@@ -31,11 +32,7 @@ Condition = str | Callable[[Any], object]
 @asynccontextmanager
 async def within(timeout: float | None, timed_out: Callable[[], CelluleError]) -> AsyncIterator[None]:
     """Give up after so many seconds, with this error."""
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
-        raise Rejected(
-            "host.timeout", "timeout is a number of seconds, not {found}", found=type(timeout).__name__,
-            hint="Write timeout=2.5, or leave it out to wait without a limit.",
-        )  # fmt: skip
+    check_timeout(timeout)
     limit = asyncio.timeout(timeout)
     try:
         async with limit:

@@ -11,7 +11,9 @@ from typing import Any, Final, Protocol
 
 from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
 from cellule.host.codecs import WorldCodecs
+from cellule.host.ingress.arguments import Id, check_id, check_text, check_who_and_why
 from cellule.host.ingress.inject import inject
+from cellule.host.ingress.outcomes import Applied
 from cellule.host.journal import Progress
 from cellule.host.node import Node
 from cellule.host.outbox.receipts import Receipt
@@ -41,7 +43,9 @@ GIVEN: Final = ("ok", "failed", "timeout", "cancelled", "denied")
 class Control(Protocol):
     """Does an operator's verb, and says at which height it is journaled."""
 
-    def __call__(self, verb: Verb, *, who: str, why: str, **arguments: Any) -> Awaitable[int]:
+    def __call__(
+        self, verb: Verb, *, who: str, why: str, id: Id | None = None, **arguments: Any
+    ) -> Awaitable[Applied[Any]]:
         """Raises what the world refuses."""
 
 
@@ -135,31 +139,38 @@ class WorldEffects:
 
     # Steering
 
-    async def perform(self, verb: Verb, intent: EffectRef, who: str, why: str) -> int:
-        """Approve, deny or cancel an open intent; returns the height of the Control record."""
-        check_who(who)
+    async def perform(self, verb: Verb, intent: EffectRef, who: str, why: str, id: Id | None) -> Applied[Any]:
+        """Approve, deny or cancel an open intent, once for an id."""
+        who, why = check_who_and_why(who, why)
+        done = await self._done_before(id)
+        if done is not None:
+            return done
         opened = await self._open(intent)
-        return await self._control(verb, who=who, why=why, intent=opened.height)
+        return await self._control(verb, who=who, why=why, id=id, intent=opened.height)
 
-    async def retry(self, intent: EffectRef, who: str, why: str) -> int:
+    async def retry(self, intent: EffectRef, who: str, why: str, id: Id | None) -> Applied[Any]:
         """Ask again for a dead letter, or make an open intent's next attempt due now.
 
-        Returns the height of the Control record; 0 where only a row was moved, which no journal tells.
+        The height is 0 where only a row was moved, which no journal tells.
         """
-        check_who(who)
+        who, why = check_who_and_why(who, why)
+        done = await self._done_before(id)
+        if done is not None:
+            return done
         reference = parse_reference(intent)
         opened = await self._find_open(reference)
         if opened is not None:
             await self._hasten(opened)
-            return 0
+            return Applied(0, id, False, (), None)
         letter = await self._letter(reference)
-        return await self._control("effect.retry", who=who, why=why, letter=letter.height)
+        return await self._control("effect.retry", who=who, why=why, id=id, letter=letter.height)
 
     async def inject(
         self, intent: EffectRef, status: str, value: Any, code: str, text: str, who: str, why: str
     ) -> int:
         """Settle an open intent by hand; returns the height of its Receipt record."""
-        check_who(who)
+        who, why = check_who_and_why(who, why)
+        code, text = check_text("code", code), check_text("text", text)
         if status not in GIVEN:
             raise Rejected(
                 "effects.inject_status", "{status} is no status of a receipt given by hand", status=status,
@@ -201,6 +212,11 @@ class WorldEffects:
         return report
 
     # Inside
+
+    async def _done_before(self, id: Id | None) -> Applied[Any] | None:
+        """What came of a verb that was done with this id: then its intent need not be open any more."""
+        height = None if id is None else await self._reader.seen(check_id(id))
+        return None if height is None else Applied(height, id, True, (), None)
 
     async def _find_open(self, reference: int | bytes) -> IntentAt | None:
         if isinstance(reference, int):
@@ -277,9 +293,3 @@ def check_limit(limit: int) -> None:
         raise Rejected(
             "host.page_limit", "a page has 1 to {most} effects, not {limit}", limit=limit, most=LIST_MAX
         )
-
-
-def check_who(who: str) -> None:
-    """Refuse to act for nobody: the journal tells who did what."""
-    if not who:
-        raise Rejected("host.no_who", "the journal needs to know who does this", hint="Pass who=...")

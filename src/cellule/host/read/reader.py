@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from cellule.errors import Fenced, OutcomeUnknown, Rejected, Unavailable
+from cellule.errors import Fenced, OutcomeUnknown, Rejected, TooOld, Unavailable
 from cellule.host.cas_fetch import drive, fetch_nodes
 from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Head
@@ -23,7 +23,7 @@ from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import JournalReader
 from cellule.host.read.states import StateReader
 from cellule.host.run.world_runner import WorldRunner
-from cellule.kernel.items import ControlItem, Stepped
+from cellule.kernel.items import Stepped
 from cellule.kernel.journal.codes import OK, Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
@@ -234,20 +234,24 @@ class Reader:
         found = await self._await(after, lambda record: _has_id(record, wanted), row)
         return (found, False) if found else (await self.find_event(given), True)
 
-    async def await_control(self, item: ControlItem, after: int, row: bytes) -> int:
-        """The height at which a control from an inbox row is recorded above `after`; raises its refusal."""
-        refused = f"control:{item.verb}"
+    async def await_control(self, given: Any, after: int, row: bytes) -> tuple[int, bool]:
+        """Where a control from an inbox row is recorded above `after`, and False; raises its refusal.
+
+        Or, with True, where one with the same id was before: then the row goes without a record. The answer
+        to a request has the request's id among its arguments.
+        """
+        wanted = dedupe_key(given)
 
         def is_it(record: Record) -> bool:
-            if isinstance(record, RefusedRecord) and record.schema == refused:
+            if isinstance(record, RefusedRecord) and _has_id(record, wanted):
                 raise _refusal(record)
             if not isinstance(record, ControlRecord):
                 return False
-            if (record.verb, record.who, record.why) != (item.verb, item.who, item.why):
-                return False
-            return all(record.arguments.get(name) == value for name, value in item.arguments.items())
+            found = record.arguments.get("request", record.id)
+            return found is not None and dedupe_key(found) == wanted
 
-        return await self._await(after, is_it, row)
+        found = await self._await(after, is_it, row)
+        return (found, False) if found else (await self.find_event(given), True)
 
     async def await_receipt(
         self, intent: str, height: int, given: tuple[str, str], after: int, row: bytes
@@ -267,8 +271,7 @@ class Reader:
 
     async def find_event(self, given: Any) -> int:
         """The height of an event that was sent before with an id, as long as the world remembers it."""
-        wanted = dedupe_key(given)
-        height = await self._read(lambda hosted: hosted.find(wanted), lambda: self.follower.find(wanted))
+        height = await self.seen(given)
         if height is None:
             raise Rejected(
                 "host.no_such_event", "world {world} knows no event with id {id}",
@@ -276,6 +279,11 @@ class Reader:
                 hint="Ids are remembered for days, not for ever; events sent without one cannot be found.",
             )  # fmt: skip
         return height
+
+    async def seen(self, given: Any) -> int | None:
+        """The height of what was admitted with an id, if the world remembers it."""
+        wanted = dedupe_key(given)
+        return await self._read(lambda hosted: hosted.find(wanted), lambda: self.follower.find(wanted))
 
     async def _await(self, after: int, matches: Callable[[Record], bool], row: bytes) -> int:
         """The height of the first record above `after` that matches; 0 if the row went without one."""
@@ -374,13 +382,15 @@ def steps_in(frame: Frame, cause: int) -> list[Stepped]:
             reply: Any = value_of(step.extras["reply"]) if "reply" in step.extras else None
             found.append(Stepped(
                 cause, step.module, step.key, step.status, step.version, height, reply,
-                step.extras.get("code", ""), step.extras.get("text", ""),
+                step.extras.get("code", ""), step.extras.get("text", ""), step.born,
             ))  # fmt: skip
     return found
 
 
 def _refusal(record: RefusedRecord) -> Rejected:
-    return Rejected(record.code, "{text}", text=record.text)
+    """The error that the owner's own senders get."""
+    kind = TooOld if record.code == "kernel.too_old" else Rejected
+    return kind(record.code, "{text}", text=record.text)
 
 
 def _has_id(record: Record, wanted: bytes) -> bool:

@@ -25,13 +25,14 @@ from cellule.kernel.items import (
     ReceiptItem,
     RefusalItem,
     RefusedItem,
+    record_id,
 )
 from cellule.kernel.journal.records import EventExtras, RefusedRecord
 from cellule.kernel.journal.rows import event_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need
-from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.state.cells import EVENT_MESSAGE, Expected, Message, Slot
 from cellule.kernel.state.dedupe import dedupe_key, payload_check
 from cellule.kernel.state.ledger import Target
 
@@ -107,7 +108,8 @@ class Admission:
             elif item.explicit:
                 outcomes.append((yield from self._admit_once(item, slots)))
             else:
-                outcomes.append(admit(item, slots))
+                expected = None if item.expected_version is None else _expected(item, None)
+                outcomes.append(admit(item, slots, expected))
 
     def _routed(self, item: EventItem, wanted: dict[str, list[bytes]]) -> list[Slot] | CelluleError:
         """The slots an event goes to, or why it goes nowhere."""
@@ -161,25 +163,26 @@ class Admission:
         key = dedupe_key(item.id)
         seen = yield from dedupe.find(key, self._ledger.nodes)
         check = payload_check(item.schema, item.value)
-        if seen is not None:
+        expected = _expected(item, key)
+        if seen is not None and not dedupe.is_new_attempt(key, seen, expected.check if expected else 0):
             if seen.check == check:
                 return Duplicate(seen.height)
             return self._refuse(item, Rejected(
                 "kernel.id_reused", "id {id} was used at height {height} for another event",
                 id=item.id, height=seen.height, hint="Give every event an id of its own.",
             ))  # fmt: skip
-        if item.issued_ns is not None and item.issued_ns < dedupe.floor_ns:
+        if item.issued_ns is not None and item.issued_ns + self._context.ahead_ns < dedupe.floor_ns:
             return self._refuse(item, TooOld(
                 "kernel.too_old",
                 "event {schema} was issued at {issued_ns}, before the oldest remembered id ({floor_ns})",
                 schema=item.schema, issued_ns=item.issued_ns, floor_ns=dedupe.floor_ns,
                 hint="It can no longer be told whether it was applied: look at the cell before sending anew.",
             ))  # fmt: skip
-        outcome = self._admit_one(item, slots)
+        outcome = self._admit_one(item, slots, expected)
         self._ledger.remember_id(key, outcome.height, check)
         return outcome
 
-    def _admit_one(self, item: EventItem, slots: list[Slot]) -> Admitted:
+    def _admit_one(self, item: EventItem, slots: list[Slot], expected: Expected | None) -> Admitted:
         """Write an event down and deliver it; with `Rounds` the hot path of the kernel."""
         writer, schema, value = self._writer, item.schema, item.value
         records, names = writer.records, writer.names
@@ -192,9 +195,11 @@ class Admission:
         stored = [value] if type(value) is bytes and LINK_MARK not in value else writer.value(value)
         height = writer.first + len(records)
         targets: list[list[Any]] = []
-        records.append(event_row(None if item.id is None else _record_id(item), at, stored, targets, extras))
+        records.append(
+            event_row(None if item.id is None else record_id(item.id), at, stored, targets, extras)
+        )
         writer.size += RECORD_BYTES + len(value)  # type: ignore[arg-type]
-        message = _new(Message, (height, EVENT_MESSAGE, schema, value, 0, item.expected_version))
+        message = _new(Message, (height, EVENT_MESSAGE, schema, value, 0, expected))
         deliver = self._ledger.deliver
         for slot in slots:
             base = slot.cells.base
@@ -212,13 +217,13 @@ class Admission:
         if not item.durable:
             return RefusedItem(error, 0)
         text = str(error)
-        record = RefusedRecord(0, _record_id(item), item.schema, error.code, text)
+        record = RefusedRecord(0, record_id(item.id), item.schema, error.code, text)
         return RefusedItem(error, self._writer.add(record, len(text)))
 
 
-def _record_id(item: EventItem) -> str | bytes | None:
-    event_id = item.id
-    return event_id if event_id is None or isinstance(event_id, str | bytes) else event_id.bytes
+def _expected(item: EventItem, key: bytes | None) -> Expected | None:
+    version = item.expected_version
+    return None if version is None else Expected(version, item.expected_born, key)
 
 
 def _event_extras(item: EventItem) -> EventExtras:
@@ -227,6 +232,8 @@ def _event_extras(item: EventItem) -> EventExtras:
         extras["dedupe"] = True
     if item.expected_version is not None:
         extras["expected"] = item.expected_version
+        if item.expected_born is not None:
+            extras["expected_born"] = item.expected_born
     if item.correlation is not None:
         extras["correlation"] = item.correlation
     return extras

@@ -37,7 +37,8 @@ class BeatRun:
         self._ledger = ledger
         self._now_ns = max(now_ns, ledger.now_ns)
         self._writer = FrameWriter(ledger.height + 1)
-        self._context = context = BeatContext(ledger, eras, stepper, self._writer, pace, entropy)
+        ahead_ns = self._now_ns - now_ns
+        self._context = context = BeatContext(ledger, eras, stepper, self._writer, pace, entropy, ahead_ns)
         context.short = short_ways(context)
         self._admission = Admission(context)
         self._rounds = Rounds(context)

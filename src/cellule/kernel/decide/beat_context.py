@@ -35,6 +35,7 @@ class BeatContext:
     writer: FrameWriter
     pace: Pace
     entropy: bytes
+    ahead_ns: int = 0  # how far the world's time is ahead of the clock
     short: ShortWays = field(init=False)
     opened: list[Opening] = field(default_factory=list)  # for the host to dispatch once the frame is durable
     closed: list[bytes] = field(default_factory=list)  # dispatched ones that were settled without an adapter

@@ -13,7 +13,8 @@ from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import schedules
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import operate as operating
-from cellule.kernel.items import Admitted, ControlItem, Outcome, RefusedItem
+from cellule.kernel.items import Admitted, ControlItem, Duplicate, Outcome, RefusedItem, record_id
+from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
 from cellule.kernel.journal.records import (
     BaselineRecord,
     ControlRecord,
@@ -27,6 +28,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.dedupe import control_check, dedupe_key
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.ledger import Target
 from cellule.values.cbor import encode
@@ -34,42 +36,65 @@ from cellule.values.link import Link
 
 
 def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Outcome]:
-    """Do one control, or refuse it."""
+    """Do one control, or refuse it; one whose id was here before was done then."""
     try:
-        written = [name for name in ("cells", "under") if name in item.arguments]
+        written = [name for name in WRITTEN_ARGUMENTS if name in item.arguments]
         if written:
             raise Rejected(
                 "kernel.argument", "`{name}` is what the kernel writes, and no argument", name=written[0]
             )
-        match item.verb:
-            case "pause":
-                outcome = _record(context, item, {})
-                context.ledger.pause(is_paused=True)
-            case "resume":
-                outcome = _record(context, item, {})
-                context.ledger.pause(is_paused=False)
-            case "cell.resume":
-                outcome = yield from _resume(context, item)
-            case "cell.migrate":
-                outcome = yield from _migrate(context, item)
-            case "deploy":
-                outcome = yield from _deploy(context, item)
-            case "snapshot" | "baseline":
-                outcome = _note(context, item)
-            case "effect.approve" | "effect.deny" | "effect.cancel" | "effect.retry":
-                outcome = yield from operating.perform(context, item, lambda: _record(context, item, {}))
-            case "schedule.pause" | "schedule.resume":
-                schedules.check_pause(context, item)
-                outcome = _record(context, item, {})
-                yield from schedules.pause(context, item, outcome)
-            case _:
-                raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
+        if item.id is None:
+            return (yield from _perform(context, item))
+        return (yield from _perform_once(context, item, dedupe_key(item.id)))
     except Rejected as error:
         if not item.durable:
             return RefusedItem(error, 0)
         text = str(error)
-        record = RefusedRecord(0, None, f"control:{item.verb}", error.code, text)
+        record = RefusedRecord(0, record_id(item.id), f"control:{item.verb}", error.code, text)
         return RefusedItem(error, context.writer.add(record, len(text)))
+
+
+def _perform_once(context: BeatContext, item: ControlItem, key: bytes) -> Generator[Need, None, Outcome]:
+    """Do a control that has an id, unless it was done; what is refused may come again."""
+    ledger = context.ledger
+    seen = yield from ledger.dedupe.find(key, ledger.nodes)
+    check = control_check(item.verb, item.who, item.why, item.arguments)
+    if seen is not None and seen.check == check:
+        return Duplicate(seen.height)
+    if seen is not None:
+        raise Rejected(
+            "kernel.id_reused", "id {id} was used at height {height} for something else",
+            id=item.id, height=seen.height, hint="Give every event and every verb an id of its own.",
+        )  # fmt: skip
+    done = yield from _perform(context, item)
+    ledger.remember_id(key, done.height, check)
+    return done
+
+
+def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+    match item.verb:
+        case "pause":
+            outcome = _record(context, item, {})
+            context.ledger.pause(is_paused=True)
+        case "resume":
+            outcome = _record(context, item, {})
+            context.ledger.pause(is_paused=False)
+        case "cell.resume":
+            outcome = yield from _resume(context, item)
+        case "cell.migrate":
+            outcome = yield from _migrate(context, item)
+        case "deploy":
+            outcome = yield from _deploy(context, item)
+        case "snapshot" | "baseline":
+            outcome = _note(context, item)
+        case "effect.approve" | "effect.deny" | "effect.cancel" | "effect.retry":
+            outcome = yield from operating.perform(context, item, lambda: _record(context, item, {}))
+        case "schedule.pause" | "schedule.resume":
+            schedules.check_pause(context, item)
+            outcome = _record(context, item, {})
+            yield from schedules.pause(context, item, outcome)
+        case _:
+            raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
     return outcome
 
 
@@ -80,7 +105,8 @@ def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Ad
         isinstance(value, Link) for value in arguments.values()
     )
     size = len(item.who) + len(item.why) + 64 * len(done.get("cells", ()))
-    return Admitted(context.writer.add(ControlRecord(0, item.verb, item.who, item.why, arguments), size))
+    record = ControlRecord(0, item.verb, item.who, item.why, arguments, record_id(item.id))
+    return Admitted(context.writer.add(record, size))
 
 
 def _resume(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:

@@ -59,6 +59,7 @@ class Writing:
             self._emit(slot, message, height, result)
         self._steps.append((
             message.height, base, key, status, result.version, height, result.reply, result.code, result.text,
+            born,
         ))  # fmt: skip
         return asking
 

@@ -29,7 +29,7 @@ from cellule.kernel.program import (
     recordable,
 )
 from cellule.kernel.state import log_state as log
-from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Message, Slot
+from cellule.kernel.state.cells import Entry, Expected, Message, Slot
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.values.cbor import encode
 from cellule.values.link import Link
@@ -322,10 +322,14 @@ class Stepper:
 
 def _conflict(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:
     """Why a message is not for the cell as it is: an event of another version, a receipt of another life."""
-    if message.kind != RECEIPT_MESSAGE:
-        if message.expected == version:
+    if isinstance(message.expected, Expected):
+        wanted, born = message.expected.version, message.expected.born
+        found = entry.born if entry is not None else 0
+        if wanted == version and born in (None, found):
             return None
-        text = f"expected version {message.expected}, the cell is at {version}"
+        if born is None:
+            return "kernel.version_conflict", f"expected version {wanted}, the cell is at {version}"
+        text = f"expected {wanted}@{born} (version@born), the cell is at {version}@{found}"
         return "kernel.version_conflict", text
     if entry is not None and entry.state is not None and entry.born == message.expected:
         return None

@@ -75,7 +75,7 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
         version, born = version + 1, born or step
         records.append(step_row(cause, at, key, born, number, version, prev, state))
         writer.size += RECORD_BYTES + len(state) + len(key)
-        taken.append((cause, base, key, OK, version, step, None, "", ""))
+        taken.append((cause, base, key, OK, version, step, None, "", "", born))
         step_ok(slot, queue, Entry(state, len(state), version, born, number, now_ns, step, None))
         if entry is None and fast.retains:
             timers.arm(context, slot, step)

@@ -103,5 +103,5 @@ class FastSteps:
         writer = self._context.writer
         names, first, records = list(writer.names), writer.first, writer.records
         for position in range(start, len(records)):
-            cause, name, key, version = step_parts(records[position])
-            self._steps.append((cause, names[name], key, OK, version, first + position, None, "", ""))
+            cause, name, key, born, version = step_parts(records[position])
+            self._steps.append((cause, names[name], key, OK, version, first + position, None, "", "", born))

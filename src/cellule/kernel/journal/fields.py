@@ -36,6 +36,10 @@ class Form:
     write: Callable[[Any, NameOf], Any] | None = None
 
 
+WRITTEN_ARGUMENTS: Final = ("cells", "under")
+"""What the kernel adds to the arguments of a control: which cells and modules it concerned."""
+
+
 class RetentionTimer(NamedTuple):
     """What a timer is for: `rule` ("ttl" or "idle") may remove the cell born at `born`."""
 

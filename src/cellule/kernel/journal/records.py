@@ -40,10 +40,14 @@ from cellule.kernel.journal.fields import (
 
 
 class EventExtras(TypedDict, total=False):
-    """`dedupe`: the id is remembered; `expected`: the version that the one target must have."""
+    """`dedupe`: the id is remembered; `expected`: the version that the one target must have.
+
+    `expected_born`: the incarnation that it must be of, where the sender named that too.
+    """
 
     dedupe: Flag
     expected: Count
+    expected_born: Count
     correlation: Text
 
 
@@ -206,13 +210,14 @@ class ExpiredRecord(NamedTuple):
 
 
 class ControlRecord(NamedTuple):
-    """A person did something, by a verb."""
+    """A person did something, by a verb; an `id` is remembered like that of an event."""
 
     cause: int
     verb: Text
     who: Text
     why: Text
     arguments: Arguments
+    id: EventId = None
 
 
 class ManifestRecord(NamedTuple):

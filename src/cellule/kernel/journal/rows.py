@@ -45,9 +45,9 @@ def step_row(
     return [_STEP, cause, module, key, born, era, OK, version, prev, [state], None]
 
 
-def step_parts(row: Row) -> tuple[int, int, bytes, int]:
-    """The cause, module, key and version of a step."""
-    return row[1], row[2], row[3], row[7]
+def step_parts(row: Row) -> tuple[int, int, bytes, int, int]:
+    """The cause, module, key, birth and version of a step."""
+    return row[1], row[2], row[3], row[4], row[7]
 
 
 def intent_row(

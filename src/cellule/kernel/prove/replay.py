@@ -39,8 +39,8 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
 from cellule.kernel.state import step_changes
-from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
-from cellule.kernel.state.dedupe import dedupe_key, payload_check
+from cellule.kernel.state.cells import EVENT_MESSAGE, Expected, Message, Slot
+from cellule.kernel.state.dedupe import control_check, dedupe_key, payload_check
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values.envelope import value_of
@@ -154,15 +154,18 @@ class Replay:
 
     def _event(self, record: EventRecord) -> None:
         schema, value, extras = record.schema, value_of(record.value), record.extras
-        message = Message(self._height, EVENT_MESSAGE, schema, value, 0, extras.get("expected"))
-        for base, key in record.targets:
-            self._ledger.deliver(self._ledger.modules[base].slots[key], message)
+        given: bytes | None = None
         if extras.get("dedupe"):
             if record.id is None or not isinstance(value, bytes):
                 self._contradicts("a deduplicated event has no id")
-            self._ledger.dedupe.add(
-                dedupe_key(record.id), self._height, payload_check(schema, value), self._ledger.now_ns
-            )
+            given = dedupe_key(record.id)
+            self._ledger.dedupe.add(given, self._height, payload_check(schema, value), self._ledger.now_ns)
+        expected = None
+        if "expected" in extras:
+            expected = Expected(extras["expected"], extras.get("expected_born"), given)
+        message = Message(self._height, EVENT_MESSAGE, schema, value, 0, expected)
+        for base, key in record.targets:
+            self._ledger.deliver(self._ledger.modules[base].slots[key], message)
 
     def _emitted(self, record: EmittedRecord) -> None:
         if record.targets:
@@ -268,6 +271,9 @@ class Replay:
     def _control(self, record: ControlRecord) -> Generator[Need, None, None]:
         ledger, verb, arguments = self._ledger, record.verb, record.arguments
         self._intents.asks(self._height)
+        if record.id is not None:
+            check = control_check(verb, record.who, record.why, arguments)
+            ledger.dedupe.add(dedupe_key(record.id), self._height, check, ledger.now_ns)
         if verb == "pause" or verb == "resume":
             ledger.pause(is_paused=verb == "pause")
         elif verb == "cell.resume" or verb == "cell.migrate":

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -82,10 +83,26 @@ def ghost(era: int = 0, active_ns: int = 0) -> Entry:
     return Entry(None, 0, 0, 0, era, active_ns, 0, None)
 
 
+class Expected(NamedTuple):
+    """What an event's sender expects of its cell: the version, and where it said so the incarnation.
+
+    `id` is the key of the event's id, where it has one that is remembered: a conflict leaves it to be used.
+    """
+
+    version: int
+    born: int | None
+    id: bytes | None
+
+    @property
+    def check(self) -> int:
+        """By this two expectations are told apart; it is never 0, which stands for none."""
+        return crc32(f"{self.version}@{self.born}".encode()) or 1
+
+
 class Message(NamedTuple):
     """A message in a queue; `height` is that of the record that carries it.
 
-    `expected` is the version that an event's sender expects, or the incarnation (`born`) a receipt is for.
+    `expected` is what an event's sender expects, or the incarnation (`born`) a receipt is for.
     """
 
     height: int
@@ -93,7 +110,7 @@ class Message(NamedTuple):
     schema: str
     value: bytes | Link
     depth: int
-    expected: int | None
+    expected: Expected | int | None
 
 
 class Slot:
@@ -204,7 +221,10 @@ def message_value(message: Message) -> list[Any]:
     """A message as dead letters and what was spilled hold it."""
     value = message.value
     held = value if isinstance(value, Link) else seal(value)
-    return [message.height, message.kind, message.schema, held, message.depth, message.expected]
+    expected = message.expected
+    if isinstance(expected, Expected):
+        return [message.height, message.kind, message.schema, held, message.depth, [*expected]]
+    return [message.height, message.kind, message.schema, held, message.depth, expected]
 
 
 def message_of(value: Any) -> Message:
@@ -212,6 +232,7 @@ def message_of(value: Any) -> Message:
     if not is_message(value):
         raise Corrupted("kernel.message_damaged", "this is not a stored message: {found}", found=value)
     height, kind, schema, held, depth, expected = value
+    expected = Expected(*expected) if isinstance(expected, list) else expected
     return Message(
         height, kind, schema, held if isinstance(held, Link) else open_envelope(held).data, depth, expected
     )

@@ -7,7 +7,11 @@ from then on an item issued before the oldest kept id is too old to be judged, a
 
     bucket  = {checks: 4 bytes an id, heights: 8 bytes an id, ids: 16 bytes an id}   sorted by id, big-endian
     prints  = 4 bytes an id, sorted
-    dedupe  = {buckets: [{bucket, count, prints, since_ns, until_ns}], floor_ns, open}
+    dedupe  = {buckets: [{bucket, count, prints, since_ns, until_ns}], conflicts, floor_ns, open}
+
+A conflict of versions changed nothing, so it leaves its id to be used again: `conflicts` has, by id, the
+height of the event and a check of what was expected. An item that expects something else is a new attempt;
+one that expects the same gets the old answer. Of very many conflicts the oldest keep their ids used.
 
 Buckets roll only at the end of a frame, by the frame's own time: replay rolls at the same places.
 Rejected: a Bloom filter. A print's bisection in an array is one C call, a filter's probes are seven.
@@ -15,21 +19,31 @@ Rejected: a Bloom filter. A print's bisection in an array is one C call, a filte
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
 from cellule.errors import Corrupted
-from cellule.kernel.limits import DEDUPE_BUCKET_IDS, DEDUPE_IDS_MAX, DEDUPE_IDS_MIN, DEDUPE_WINDOW_NS
+from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
+from cellule.kernel.limits import (
+    DEDUPE_BUCKET_IDS,
+    DEDUPE_CONFLICTS_MAX,
+    DEDUPE_IDS_MAX,
+    DEDUPE_IDS_MIN,
+    DEDUPE_WINDOW_NS,
+)
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.state.snapshot_schema import is_bucket
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
+
+_UUID_TEXT: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 class Seen(NamedTuple):
@@ -55,11 +69,13 @@ class Bucket:
 
 
 def dedupe_key(given: str | bytes | UUID) -> bytes:
-    """16 bytes: a UUID as it is, anything else by its truncated sha-256."""
+    """16 bytes: a UUID as it is, also where its text is given; anything else by its truncated sha-256."""
     if isinstance(given, UUID):
         return given.bytes
     if isinstance(given, bytes):
         return given if len(given) == 16 else sha256(given).digest()[:16]
+    if _UUID_TEXT.fullmatch(given):
+        return bytes.fromhex(given.replace("-", ""))
     return sha256(given.encode()).digest()[:16]
 
 
@@ -68,12 +84,19 @@ def payload_check(schema: str, value: bytes) -> int:
     return crc32(value, crc32(schema.encode()))
 
 
+def control_check(verb: str, who: str, why: str, arguments: Mapping[str, Any]) -> int:
+    """The same for an operator's verb; what the kernel adds to its arguments does not count."""
+    given = {name: value for name, value in arguments.items() if name not in WRITTEN_ARGUMENTS}
+    return crc32(encode([verb, who, why, given]))
+
+
 class Dedupe:
     """The ids a world remembers."""
 
     def __init__(self) -> None:
         self.open: dict[bytes, Seen] = {}
         self.closed: list[Bucket] = []
+        self.conflicts: dict[bytes, Seen] = {}
         self.since_ns = 0
         self.until_ns = 0
         self.floor_ns = 0
@@ -107,8 +130,21 @@ class Dedupe:
         self.until_ns = now_ns
         self.open[key] = Seen(height, check)
 
+    def add_conflict(self, key: bytes, height: int, expected: int) -> None:
+        """The event at a height met another version: its id may be used again with another expectation."""
+        self.conflicts[key] = Seen(height, expected)
+
+    def is_new_attempt(self, key: bytes, seen: Seen, expected: int) -> bool:
+        """Tell whether an id that was seen is free for an item that expects this."""
+        last = self.conflicts.get(key)
+        return last is not None and last.height == seen.height and last.check != expected
+
     def roll(self, now_ns: int) -> None:
         """Close a full bucket and let old ones go; called once at the end of every frame."""
+        if len(self.conflicts) > DEDUPE_CONFLICTS_MAX:
+            by_height = sorted((seen.height, key) for key, seen in self.conflicts.items())
+            newest = by_height[-(DEDUPE_CONFLICTS_MAX // 2) :]
+            self.conflicts = {key: self.conflicts[key] for _, key in newest}
         if len(self.open) >= DEDUPE_BUCKET_IDS:
             self.closed.append(_close(self.open, self.since_ns, self.until_ns))
             self.open = {}
@@ -138,8 +174,10 @@ class Dedupe:
         if self.open:
             cid = _put(blocks, encode(_arrays(self.open)))
             opened = {"bucket": Link(cid), "since_ns": self.since_ns, "until_ns": self.until_ns}
+        left = Link(_put(blocks, encode(_arrays(self.conflicts)))) if self.conflicts else None
         return {
             "buckets": [_described(bucket) for bucket in self.closed],
+            "conflicts": left,
             "floor_ns": self.floor_ns,
             "open": opened,
         }
@@ -177,6 +215,8 @@ class Dedupe:
             arrays = yield from _arrays_of(saved["open"]["bucket"].cid, nodes)
             dedupe.open = dict(_rows(arrays))
             dedupe.since_ns, dedupe.until_ns = saved["open"]["since_ns"], saved["open"]["until_ns"]
+        if saved["conflicts"] is not None:
+            dedupe.conflicts = dict(_rows((yield from _arrays_of(saved["conflicts"].cid, nodes))))
         return dedupe
 
     def _load_prints(self, nodes: Nodes) -> Generator[Need, None, None]:

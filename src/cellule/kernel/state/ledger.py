@@ -26,6 +26,7 @@ from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.state.cells import (
     EVENT_MESSAGE,
     Entry,
+    Expected,
     LongQueue,
     Message,
     Slot,
@@ -241,6 +242,12 @@ class Ledger:
             height > self.height, "kernel.id_height", "an id is remembered for height {height}", height=height
         )
         self.dedupe.add(key, height, check, self.now_ns)
+
+    def leave_id(self, message: Message) -> None:
+        """An event met another version than its sender expected: its id may be used for another attempt."""
+        expected = message.expected
+        if isinstance(expected, Expected) and expected.id is not None:
+            self.dedupe.add_conflict(expected.id, message.height, expected.check)
 
     def take_letter(self, height: int) -> None:
         """The dead letter of an effect leaves the list: it is asked for again."""

@@ -63,7 +63,16 @@ def is_message(value: Any) -> bool:
     height, kind, schema, held, depth, expected = value
     return (
         is_count(height) and is_count(kind) and type(schema) is str and is_held(held) and is_count(depth)
-        and (expected is None or is_count(expected))
+        and (expected is None or is_count(expected) or _is_expected(expected))
+    )  # fmt: skip
+
+
+def _is_expected(value: Any) -> bool:
+    """Tell whether this is [version, born, id]."""
+    return (
+        isinstance(value, list) and len(value) == 3 and is_count(value[0])
+        and (value[1] is None or is_count(value[1]))
+        and (value[2] is None or (type(value[2]) is bytes and len(value[2]) == KEY_BYTES))
     )  # fmt: skip
 
 
@@ -230,11 +239,12 @@ def _is_counted_link(value: Any) -> bool:
 
 
 def _is_dedupe(value: Any) -> bool:
-    if not isinstance(value, dict) or set(value) != {"buckets", "floor_ns", "open"}:
+    if not isinstance(value, dict) or set(value) != {"buckets", "conflicts", "floor_ns", "open"}:
         return False
     opened = value["open"]
     return (
         is_count(value["floor_ns"])
+        and (value["conflicts"] is None or isinstance(value["conflicts"], Link))
         and _is_list(value["buckets"], _is_bucket_row)
         and (opened is None or (_has_fields(opened, "bucket", "since_ns", "until_ns")))
     )

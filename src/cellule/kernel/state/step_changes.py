@@ -76,6 +76,8 @@ def _step_other(
     else:
         is_known = status in (CONFLICT, REFUSED)
         ensure(is_known, "kernel.step_status", "a step has unknown status {status}", status=status)
+        if status == CONFLICT:
+            ledger.leave_id(message)
 
 
 def _stop(ledger: Ledger, slot: Slot, height: int, era: int, since: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ def test_a_row_is_that_of_the_record(row: Row, record: Record) -> None:
 
 
 def test_the_parts_of_a_step_are_found_in_its_row() -> None:
-    assert step_parts(step_row(7, 0, b"o1", 2, 3, 4, 5, b"\xa0")) == (7, 0, b"o1", 4)
+    assert step_parts(step_row(7, 0, b"o1", 2, 3, 4, 5, b"\xa0")) == (7, 0, b"o1", 2, 4)
 
 
 @pytest.mark.parametrize("size", [0, 1, 23, 24, 255, 256, SHORT_MAX, SHORT_MAX + 1, 70_000])

@@ -1,0 +1,176 @@
+"""What callers give beside an event or a verb, checked by name before anything is durable or joins a beat.
+
+Every public call that sends, controls or operates checks its arguments here, on the owner and elsewhere
+alike. What passes is exactly of its type: a journal and an inbox hold no subclasses, no text that is no
+UTF-8, and no number that was meant as true or false.
+
+Rejected: leaving it to the kernel. An item that fails there has company: the others of its beat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, Final, NamedTuple, NoReturn, get_args
+from uuid import UUID
+
+from cellule.errors import CelluleError, Rejected
+from cellule.host.limits import (
+    CONTROL_BYTES_MAX,
+    CORRELATION_CHARS_MAX,
+    ID_BYTES_MAX,
+    SHOWN_MAX,
+    WHO_CHARS_MAX,
+    WHY_CHARS_MAX,
+)
+from cellule.kernel.items import Verb
+from cellule.values.cbor import encode
+from cellule.values.limits import INT_MAX
+
+VERBS: Final = frozenset(get_args(Verb))
+ETAG: Final = re.compile(r"(0|[1-9][0-9]{0,18})@(0|[1-9][0-9]{0,18})")
+_MICROSECOND: Final = datetime.resolution
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+Id = str | bytes | UUID
+"""What an event or a verb may be known by; a UUID and its text are one id."""
+
+
+class Expected(NamedTuple):
+    """The version that a cell must be at, and the height at which it must have been born, if that matters."""
+
+    version: int | None = None
+    born: int | None = None
+
+
+NOTHING_EXPECTED: Final = Expected()
+
+
+def check_id(given: Any) -> Id:
+    """An id of an event or a verb."""
+    if isinstance(given, UUID):
+        return given
+    if not isinstance(given, str | bytes):
+        _refuse("id", given, "a text, bytes or a UUID")
+    if not given:
+        raise Rejected("host.empty_id", "an id cannot be empty", hint="Leave it out, or give one.")
+    plain = _plain_text("id", given) if isinstance(given, str) else bytes(given)
+    size = len(plain.encode() if isinstance(plain, str) else plain)
+    if size > ID_BYTES_MAX:
+        _refuse("id", plain, f"at most {ID_BYTES_MAX} bytes long", f"{size} bytes long")
+    return plain
+
+
+def check_expected(expected: Any) -> Expected:
+    """What `expected_version` says: a version, or an etag, which names the incarnation too."""
+    if expected is None:
+        return NOTHING_EXPECTED
+    if isinstance(expected, int) and not isinstance(expected, bool) and 0 <= expected <= INT_MAX:
+        return Expected(int(expected))
+    found = ETAG.fullmatch(expected) if isinstance(expected, str) else None
+    if found is None:
+        _refuse("expected_version", expected, "a whole number from 0, or an etag as `view.etag` gives it")
+    return Expected(int(found[1]), int(found[2]))
+
+
+def check_correlation(correlation: Any) -> str | None:
+    """The id of the story an event belongs to."""
+    if correlation is None:
+        return None
+    return _check_text("correlation", correlation, CORRELATION_CHARS_MAX, is_needed=True)
+
+
+def check_issued(issued: Any, given: Any) -> int | None:
+    """When an event with this id was first sent, in nanoseconds; None: now."""
+    if issued is None:
+        return None
+    if not isinstance(issued, datetime) or issued.tzinfo is None:
+        _refuse("issued", issued, "an aware datetime: the time of the first attempt")
+    if given is None:
+        raise Rejected(
+            "host.issued_without_id", "`issued` says when an id was first sent, and there is no id",
+            hint="Send every attempt with the same id.",
+        )  # fmt: skip
+    return max(0, (issued - _EPOCH) // _MICROSECOND * 1_000)
+
+
+def check_who_and_why(who: Any, why: Any) -> tuple[str, str]:
+    """Who does something, and why: both are journaled."""
+    if who is None or who == "":
+        raise Rejected("host.no_who", "the journal needs to know who does this", hint="Pass who=...")
+    who = _check_text("who", who, WHO_CHARS_MAX, is_needed=True)
+    return who, _check_text("why", why, WHY_CHARS_MAX, is_needed=False)
+
+
+def check_text(name: str, value: Any) -> str:
+    """A short text that is journaled, such as the code of a receipt given by hand."""
+    return _check_text(name, value, WHY_CHARS_MAX, is_needed=False)
+
+
+def check_name(name: str, value: Any) -> str:
+    """The name of something: a text that is not empty."""
+    return _check_text(name, value, WHO_CHARS_MAX, is_needed=True)
+
+
+def check_verb(verb: Any, arguments: Mapping[str, Any]) -> None:
+    """An operator's verb, and arguments that can be journaled."""
+    if not isinstance(verb, str) or verb not in VERBS:
+        raise Rejected(
+            "host.verb", "there is no verb {verb}", verb=shown(verb),
+            hint=f"There are: {', '.join(sorted(VERBS))}.",
+        )  # fmt: skip
+    for name, value in arguments.items():
+        try:
+            size = len(encode(value))
+        except CelluleError as error:
+            _refuse(name, value, "a value that can be journaled", f"refused: {error}")
+        if size > CONTROL_BYTES_MAX:
+            _refuse(name, value, f"at most {CONTROL_BYTES_MAX} bytes long", f"{size} bytes long")
+
+
+def check_timeout(timeout: Any) -> None:
+    """How many seconds a caller waits; none or less is over at once."""
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and isfinite(timeout)):
+        raise Rejected(
+            "host.timeout", "timeout is a number of seconds, not {found}", found=shown(timeout),
+            hint="Write timeout=2.5, or leave it out to wait without a limit.",
+        )  # fmt: skip
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, and printable whatever it is."""
+    if isinstance(value, str | bytes | int | float | bool | UUID | None):
+        text = ascii(value[:SHOWN_MAX] if isinstance(value, str | bytes) else value)
+        return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+    return f"of type {type(value).__name__}"
+
+
+def _check_text(name: str, value: Any, limit: int, *, is_needed: bool) -> str:
+    if not isinstance(value, str):
+        _refuse(name, value, "a text")
+    if is_needed and not value:
+        _refuse(name, value, "a text that is not empty")
+    plain = _plain_text(name, value)
+    if len(plain) > limit:
+        _refuse(name, plain, f"at most {limit} characters long", f"{len(plain)} characters long")
+    return plain
+
+
+def _plain_text(name: str, value: str) -> str:
+    plain = str.__str__(value)
+    try:
+        plain.encode()
+    except UnicodeEncodeError:
+        _refuse(name, plain, "text in UTF-8; this has a lone surrogate")
+    return plain
+
+
+def _refuse(name: str, value: Any, wanted: str, found: str = "") -> NoReturn:
+    raise Rejected(
+        "host.argument", "`{name}` is {found}; it must be {wanted}", name=name,
+        found=found or shown(value), wanted=wanted, hint="Nothing was sent.",
+    )  # fmt: skip
