@@ -151,6 +151,7 @@ def _report_json(report: Report) -> dict[str, Any]:
         "missing": _shown(report.missing), "orphans": _shown(report.orphans),
         "unreadable": [key.hex() for key in report.unreadable], "places": _shown(report.places),
         "markers": _shown(report.markers), "skipped": report.skipped,
+        "withheld": [{"intent": intent_text(each), "why": why} for each, why in report.withheld.items()],
     }  # fmt: skip
 
 

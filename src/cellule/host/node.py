@@ -23,7 +23,7 @@ from cellule.host.journal import Progress
 from cellule.host.limits import FAILED_REST_S, IDLE_S, LOOK_S, WORLDS_MAX
 from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.receipts import Rows
-from cellule.host.outbox.repair import repair
+from cellule.host.outbox.repair import Wanted, repair
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.own.ownership import Claim, Ownership
@@ -31,7 +31,6 @@ from cellule.host.own.wakes import Waker
 from cellule.host.run.commits import fenced
 from cellule.host.run.loader import Loader
 from cellule.host.run.world_runner import WorldRunner
-from cellule.kernel.items import Opening
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.snapshot import SnapshotJob
 from cellule.kernel.world import World
@@ -419,9 +418,9 @@ def lost_world(info: WorldInfo, why: Fenced) -> Unavailable:
     )  # fmt: skip
 
 
-async def _none() -> list[Opening]:
+async def _none() -> Wanted:
     """The open intents of a world that is gone."""
-    return []
+    return Wanted([])
 
 
 def _whole_snapshot(world: World) -> tuple[SnapshotJob, Cid]:

@@ -1,8 +1,8 @@
 """Hosts: where a URL leads, and the patterns by which a grant names hosts. There is one reading of both.
 
 The host that a grant is decided by is the host that is resolved, sent and verified, so what other programs
-read in other ways is refused, not guessed at: control characters, backslashes, numbers that stand for an
-address, names that two editions of IDNA spell differently.
+read in other ways is refused, not guessed at: control characters, backslashes, credentials before the host,
+numbers that stand for an address, names that two editions of IDNA spell differently.
 
 Rejected: `urllib.parse` for deciding and the HTTP client for sending. They disagree on such spellings.
 """
@@ -92,7 +92,12 @@ def split_url(url: str) -> Url:
 
 def host_of(url: Url) -> Host:
     """Where a URL leads; raises `BadHost`."""
-    found = _PLACE.fullmatch(url.authority.rpartition("@")[2])
+    before, _, place = url.authority.rpartition("@")
+    if url.scheme in PORTS and "@" in url.authority:
+        raise BadHost("it holds credentials: use an Authorization header with a secret")
+    if "@" in before:
+        raise BadHost("it holds more than one @, which is not read alike everywhere")
+    found = _PLACE.fullmatch(place)
     if found is None:
         raise BadHost("its host or port is not well formed")
     usual = PORTS.get(url.scheme)

@@ -317,7 +317,11 @@ async def test_a_server_the_grant_does_not_reach_is_not_asked(ask, grant, code):
     "params",
     [{"headers": {"Host": "inner"}}, {"headers": {"X-A": "a\r\nX-B: b"}}, {"headers": {"X-A": "ü"}},
      {"headers": {"ü": "a"}}, {"headers": {"X A": "a"}}, {"response_format": ResponseFormat("json_schema")},
-     {"extra": {"image": b"bytes"}}],
+     {"extra": {"image": b"bytes"}}, {"headers": {"X-A": "1", "x-a": "2"}},
+     {"headers": {"Idempotency-Key": "own"}},
+     {"headers": {"authorization": "Bearer other"}, "api_key": secret("openai")},
+     {"extra": {"model": "large"}}, {"extra": {"Model": "large"}}, {"extra": {"messages": []}},
+     {"extra": {"max_tokens": 9}}, {"extra": {"stream_options": {}}}, {"extra": {"base_url": "x"}}],
 )  # fmt: skip
 async def test_a_question_that_cannot_be_sent_is_refused(ask, params):
     async with OpenAiServer([Reply("ok")]) as server:

@@ -119,10 +119,15 @@ def test_the_same_key_of_two_worlds_is_two_messages_and_an_intent_is_always_one(
     assert message_id(make_attempt(key=intent)) == intent
 
 
-async def test_an_id_that_is_given_is_kept(publish, server):
-    await publish(headers={"Nats-Msg-Id": "mine"})
-    [(_, _, headers)] = await read(server, 1)
-    assert headers["Nats-Msg-Id"] == "mine"
+@pytest.mark.parametrize(
+    "headers",
+    [{"Nats-Msg-Id": "mine"}, {"nats-msg-ID": "mine"}, {"Nats-Expected-Stream": "x"}, {"A": "1", "a": "2"}],
+)
+async def test_no_header_says_what_the_request_says(publish, headers):
+    """Once a header took the place of the message id, by which attempts of one request are told."""
+    with pytest.raises(Failed) as refused:
+        await publish(headers=headers)
+    assert refused.value.code == "effects.publish_headers"
 
 
 async def test_many_attempts_share_one_connection(publish, server):

@@ -75,6 +75,9 @@ def test_a_url_leads_to_one_host(url, host):
     [
         "a.b",
         "http://a.b\\@c.d/",
+        "http://a.b@c.d/",
+        "https://user:word@c.d/",
+        "postgresql://me@a.b@c.d/db",
         "http://a\nb/",
         "http://a.b:99999/",
         "http://127.1/",

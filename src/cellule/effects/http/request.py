@@ -31,6 +31,7 @@ _OURS = frozenset({
     "connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection",
     "te", "trailer", "transfer-encoding", "upgrade",
 })  # fmt: skip
+KEY_HEADER = "idempotency-key"
 _PERSONAL = frozenset({"authorization", "cookie"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
@@ -51,8 +52,8 @@ class Outgoing:
 
 async def outgoing(params: HttpRequest, attempt: Attempt) -> Outgoing:
     """Check the params and fill in the secrets; `Failed` says what does not fit, never a value."""
-    method = params.method.upper()
-    if method not in METHODS:
+    method = params.method
+    if method not in METHODS:  # in capitals: what a rule has seen is what is sent
         raise _unfit(f"the method {params.method[:20]!r} is none of {', '.join(sorted(METHODS))}")
     if not 0 <= params.follow_redirects <= HTTP_REDIRECTS_MAX:
         raise _unfit(f"follow_redirects is not from 0 to {HTTP_REDIRECTS_MAX}")
@@ -65,7 +66,7 @@ async def outgoing(params: HttpRequest, attempt: Attempt) -> Outgoing:
     if kind:
         headers.setdefault("content-type", kind)
     if method not in SAFE_METHODS:
-        headers.setdefault("idempotency-key", attempt.key)
+        headers[KEY_HEADER] = attempt.key
     target = target_of(await _filled(split, params, attempt))
     shown = _with_query(split, params.query)
     return Outgoing(target, shown, method, headers, personal, content, is_secret)
@@ -98,13 +99,18 @@ def _joined(base: str, location: str) -> str:
 
 async def _headers(params: HttpRequest, attempt: Attempt) -> tuple[dict[str, str], frozenset[str]]:
     headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "cellule"}
-    personal = set(_PERSONAL)
+    personal, given_names = set(_PERSONAL), set[str]()
     for given, text in params.headers.items():
         name = given.lower()
         if not _TOKEN.fullmatch(name):
             raise _unfit(f"{given[:80]!r} cannot name a header")
         if name in _OURS:
             raise _unfit(f"the header {name} is set by the client alone")
+        if name == KEY_HEADER:
+            raise _unfit(f"the header {name} is the request's idempotency key: give it as key=...")
+        if name in given_names:
+            raise _unfit(f"the header {name} is given twice, in different cases")
+        given_names.add(name)
         value = await attempt.secrets.resolve(text)
         if not _VALUE.fullmatch(value):
             raise _unfit(f"the value of the header {name} holds control characters")

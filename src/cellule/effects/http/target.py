@@ -47,7 +47,7 @@ def split_url(url: str) -> Url:
         raise _bad_url(str(error)) from None
     if split.scheme not in PORTS:
         raise _bad_url("it does not begin with http:// or https://")
-    if "@" in split.authority:
+    if "@" in split.authority:  # `host_of` refuses it too; here it is said before secrets are filled in
         raise _bad_url("it holds credentials: use an Authorization header with a secret")
     if "$" in split.authority or "%" in split.authority:
         raise _bad_url("its host holds a template or percent-encoding")

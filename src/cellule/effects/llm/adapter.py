@@ -63,7 +63,10 @@ class TextNotes:
 
 
 PATH = "/chat/completions"
-_OURS = {"host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"}
+_OURS = {
+    "accept-encoding", "connection", "content-length", "content-type", "host", "idempotency-key",
+    "transfer-encoding",
+}  # fmt: skip
 
 
 class LlmAdapter:
@@ -124,6 +127,11 @@ class LlmAdapter:
 
 async def _headers(params: LlmGenerate, attempt: Attempt) -> dict[str, str]:
     headers: dict[str, str] = await attempt.secrets.resolve(params.headers)
+    names = [name.lower() for name in headers]
+    if len(set(names)) < len(names):
+        raise Failed("effects.llm_params", "A header is given twice, in different cases. Give it once.")
+    if params.api_key is not None and "authorization" in names:
+        raise Failed("effects.llm_params", "Give api_key or the header Authorization, not both.")
     for name, value in headers.items():
         if name.lower() in _OURS or not name.isascii() or not name.isprintable():
             raise Failed("effects.llm_params", f"The header {name!r} cannot be set. Leave it out.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from cellule.effects.llm.types import LlmGenerate, Message, ResponseFormat, Tool
 from cellule.effects.outcomes import Failed
 
@@ -26,10 +28,25 @@ def body_of(params: LlmGenerate) -> bytes:
         body["response_format"] = _format(params.response_format)
     if params.stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
+    _check_extra(params)
     try:
         return json.dumps({**body, **params.extra}, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise Failed("effects.llm_params", f"The request cannot be written as JSON: {error}.") from error
+
+
+def _check_extra(params: LlmGenerate) -> None:
+    """Nothing in `extra` stands for a field that has a name of its own: rules and grants see that one.
+
+    Some servers read names of fields whatever their case.
+    """
+    named = {*msgspec.structs.asdict(params), "stream_options"}
+    taken = sorted(name for name in params.extra if name.lower() in named)
+    if taken:
+        raise Failed(
+            "effects.llm_params",
+            f"extra holds {', '.join(taken)}, which is a field of the request itself. Give it there.",
+        )
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def check_subject(subject: str, attempt: Attempt) -> None:
 
 ACK_S = 5.0
 MESSAGE_ID = "Nats-Msg-Id"
+_OURS = frozenset({MESSAGE_ID.lower(), "nats-expected-stream"})
 _HEADER_NAME = re.compile(r"[!-9;-~]+")
 _HEADER_VALUE = re.compile(r"(\S([^\x00-\x1f\x7f]*\S)?)?")
 
@@ -124,8 +125,16 @@ class NatsAdapter:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """`Failed` when a header would not arrive as it is."""
+    """`Failed` when a header would not arrive as it is, or says what a part of the request says."""
+    names = [name.lower() for name in headers]
+    if len(set(names)) < len(names):
+        raise Failed("effects.publish_headers", "A header is given twice, in different cases. Give it once.")
     for name, value in headers.items():
+        if name.lower() in _OURS:
+            raise Failed(
+                "effects.publish_headers",
+                f"The header {name!r} is made from the request: give its key=... and stream=... instead.",
+            )
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             raise Failed(
                 "effects.publish_headers",

@@ -14,7 +14,7 @@ HEADERS_MAX = 100
 class EventPublish(msgspec.Struct, frozen=True, kw_only=True):
     """Publish a message to the stream that listens to `subject`; `stream` says which one that must be.
 
-    The header `Nats-Msg-Id` is made from the idempotency key unless it is given.
+    The header `Nats-Msg-Id` is made from the idempotency key.
     """
 
     subject: Annotated[str, Meta(min_length=1, max_length=500)]

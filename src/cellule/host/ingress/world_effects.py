@@ -17,7 +17,7 @@ from cellule.host.ingress.outcomes import Applied
 from cellule.host.journal import Progress
 from cellule.host.node import Node
 from cellule.host.outbox.receipts import Receipt
-from cellule.host.outbox.repair import Report, repair
+from cellule.host.outbox.repair import Report, Wanted, repair
 from cellule.host.outbox.rows import Stored, read_row, store_row
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import WorldInfo, read_head
@@ -202,10 +202,11 @@ class WorldEffects:
         """Make the outbox agree with the open intents."""
         cas = self._node.cas(self._info.universe)
 
-        async def openings() -> Any:
-            return await openings_of(self._opened, self._reader)
-
         now_ns = self._node.clock.now_ns()
+
+        async def openings() -> Wanted:
+            return Wanted(*await openings_of(self._opened, self._reader, now_ns))
+
         report = await repair(self._node.engine, cas, self._info.id, openings, now_ns, dry_run=dry_run)
         if self._node.pool is not None and not dry_run:
             self._node.pool.search()

@@ -2,7 +2,8 @@
 
 Rows change in the batches of frames and receipts, so there is nothing to repair unless rows were lost or
 copied: after an import, a fork, a damaged store, a lost node key. An open intent without row, and without a
-receipt in the inbox, gets its row again and is performed again, with the same key. Rows, places, markers of
+receipt in the inbox, gets its row again and is performed again, with the same key; but not if the grant that
+allowed it was withdrawn meanwhile: it stays without row, and the report says so. Rows, places, markers of
 intents that are not open are removed; so the end of a world is a repair with no intents at all.
 
 Every write expects what was read: beside a running pool a repair may lose, and says so as `skipped`.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from cellule.errors import Conflict, Corrupted, OutcomeUnknown, Rejected
@@ -38,7 +39,15 @@ from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode
 
-OpenIntents = Callable[[], Awaitable[Iterable[Opening]]]
+
+class Wanted(NamedTuple):
+    """The intents that are open and dispatched; for `withheld` ones, each with a reason, no row is made."""
+
+    openings: Iterable[Opening]
+    withheld: Mapping[bytes, str] = {}
+
+
+OpenIntents = Callable[[], Awaitable[Wanted]]
 
 
 @dataclass(slots=True)
@@ -52,12 +61,14 @@ class Report:
     unreadable: list[bytes] = field(default_factory=list)
     places: list[bytes] = field(default_factory=list)  # `at` rows that name no row, or not theirs
     markers: list[bytes] = field(default_factory=list)
+    withheld: dict[bytes, str] = field(default_factory=dict)  # without row, and not granted any more: why
     skipped: int = 0  # changes that somebody else was faster with
 
     @property
     def is_clean(self) -> bool:
         """Tell whether intents and rows agreed."""
-        return not (self.missing or self.orphans or self.unreadable or self.places or self.markers)
+        wrong = (self.missing, self.orphans, self.unreadable, self.places, self.markers, self.withheld)
+        return not any(wrong)
 
 
 async def repair(
@@ -70,11 +81,14 @@ async def repair(
     """
     found = await _Found.read(engine, cas.universe, world)
     answered = {intent async for intent in _answered(engine, cas.universe, world)}
-    wanted = {opening.intent: opening for opening in await openings()}
+    asked = await openings()
+    wanted = {opening.intent: opening for opening in asked.openings}
     report = Report(dry_run, len(wanted))
     changes = list(_changes(found, wanted, report))
-    missing = [each for intent, each in wanted.items() if intent not in found.rows and intent not in answered]
-    report.missing = [each.intent for each in missing]
+    lost = [intent for intent in wanted if intent not in found.rows and intent not in answered]
+    report.withheld = {intent: asked.withheld[intent] for intent in lost if intent in asked.withheld}
+    report.missing = [intent for intent in lost if intent not in asked.withheld]
+    missing = [wanted[intent] for intent in report.missing]
     if not dry_run:
         for batch in changes:
             report.skipped += not await _committed(engine, batch)

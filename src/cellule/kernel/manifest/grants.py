@@ -83,7 +83,11 @@ def _allow(fields: f.Fields, name: str) -> dict[str, tuple[str, ...]]:
         texts = [
             f.text_of(problems, at, each) for at, each in f.items_of(problems, below(place, path), patterns)
         ]
-        allowed[path] = tuple(sorted({each for each in texts if each is not None}))
+        first, dot, rest = path.partition(".")
+        name = f"{first}{dot}{rest.lower()}" if first == "headers" else path  # names of headers have no case
+        if name in allowed:
+            problems.add(below(place, path), "duplicate", f"{shown(path)} is named already", "Name it once.")
+        allowed[name] = tuple(sorted({each for each in texts if each is not None}))
     return dict(sorted(allowed.items()))
 
 

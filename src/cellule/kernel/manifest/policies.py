@@ -27,7 +27,7 @@ from cellule.values.schema.types import Schema
 VARIABLES: Final[Mapping[str, Schema]] = {
     "effect": t.record({
         "kind": t.Text(), "params": t.Any(), "priority": t.Int(), "cap_slot": t.Option(t.Text()),
-        "idempotency_key": t.Option(t.Text()),
+        "idempotency_key": t.Option(t.Text()), "host": t.Option(t.Text()),
     }),
     "module": t.record({"name": t.Text(), "kind": t.Text(), "style": t.Text()}),
     "cell": t.record({"key": t.Text()}),
@@ -51,7 +51,19 @@ SHIPPED: Final[Mapping[str, tuple[Rule, ...]]] = {
 
 def compile_rule(when: str) -> Expression:
     """The condition of a rule, ready to be asked; raises `Rejected` with the place of what is wrong."""
-    return compile_expression(when, VARIABLES, gives_bool=True)
+    rule = compile_expression(when, VARIABLES, gives_bool=True)
+    for path in rule.paths:
+        if path.root == "effect" and path.steps[:2] == ("params", "headers") and len(path.steps) > 2:
+            _check_header(path.steps[2])
+    return rule
+
+
+def _check_header(name: object) -> None:
+    if isinstance(name, str) and name != name.lower():
+        raise Rejected(
+            "kernel.rule_header", "the header {name} is seen in lower case", name=name,
+            hint=f"Write effect.params.headers[{name.lower()!r}].",
+        )  # fmt: skip
 
 
 def load_policy(scope: f.Scope, path: str, section: object) -> Policy:

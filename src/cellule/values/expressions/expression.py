@@ -44,6 +44,11 @@ class Expression:
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """What it reads of its arguments."""
+        return tuple(path for path, _ in self._slots if path is not None)
+
     def evaluate(self, arguments: Mapping[str, Any]) -> Any:
         """Return the value for `arguments`, plain values by name; raises `ExpressionFault`."""
         value = self._run(self._frame(arguments))

@@ -12,7 +12,7 @@ from cellule.errors import Rejected
 from cellule.host.ingress.inject import inject
 from cellule.host.outbox.listing import find_row, list_rows
 from cellule.host.outbox.receipts import Receipt
-from cellule.host.outbox.repair import repair
+from cellule.host.outbox.repair import Wanted, repair
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.testing import Fate, Fault, FaultPlan, FaultyEngine
@@ -21,9 +21,9 @@ from cellule.values.link import Link
 from tests.support.outbox import UNIVERSE, WORLD, OutboxWorld, check_left_nothing, opening
 
 
-async def repaired(bench, *openings, engine=None, dry_run=False):
+async def repaired(bench, *openings, engine=None, dry_run=False, withheld=None):
     async def wanted():
-        return openings
+        return Wanted(openings, withheld or {})
 
     cas = bench.cas(UNIVERSE)
     return await repair(engine or bench.engine, cas, WORLD, wanted, bench.clock.now_ns(), dry_run=dry_run)
@@ -226,5 +226,35 @@ def test_a_receipt_by_hand_that_makes_no_sense_is_refused(play, change, code):
             await inject(bench.engine, bench.key, bench.cas(UNIVERSE), WORLD, given, bench.entropy)
         assert caught.value.code == code
         assert bench.disk.dump() == {}
+
+    play(main)
+
+
+def test_an_intent_that_is_not_granted_any_more_gets_no_row(play):
+    """Once it got a row without grant, and might have reached any host."""
+
+    async def main(bench):
+        report = await repaired(
+            bench, opening(1), opening(2), withheld={opening(1).intent: "the grant is gone"}
+        )
+        assert report.withheld == {opening(1).intent: "the grant is gone"}
+        assert report.missing == [opening(2).intent]
+        assert not report.is_clean
+        [at] = await bench.engine.read([keys.effect_at(opening(1).intent)])
+        assert at is None
+        again = await repaired(bench, opening(1), opening(2), withheld={opening(1).intent: "gone"})
+        assert (again.missing, again.orphans) == ([], [])
+
+    play(main)
+
+
+def test_a_row_that_is_there_keeps_the_grant_it_was_written_with(play):
+    async def main(bench):
+        granted = opening(1)._replace(grant={"name": "api", "hosts": ["api.example"]})
+        await bench.world.open([granted], bench.clock.now_ns())
+        report = await repaired(bench, opening(1), withheld={opening(1).intent: "the grant is gone"})
+        assert report.is_clean
+        row = await find_row(bench.engine, bench.clock, opening(1).intent)
+        assert row.row.grant == {"name": "api", "hosts": ["api.example"]}
 
     play(main)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from cellule.errors import Rejected
 from cellule.host.read.effects.opened import IntentAt, OpenIntents
 from cellule.host.read.reader import Reader
+from cellule.kernel.decide.intents.gate import check_again
+from cellule.kernel.decide.requests import EffectRequest
 from cellule.kernel.items import Opening
 from cellule.kernel.manifest.model import EffectKind, Manifest
 from cellule.kernel.state.intent_id import intent_text
@@ -15,12 +18,48 @@ _UNDECLARED: Final = (5, 60_000_000_000, 1)
 """Priority, timeout and attempts of a kind that no manifest of the world declares any more."""
 
 
-async def openings_of(opened: OpenIntents, reader: Reader) -> list[Opening]:
-    """Every intent that an adapter has to perform, as its row says it."""
+class Openings(NamedTuple):
+    """Every intent that an adapter has to perform, as its row says it.
+
+    `withheld` are those whose grant does not give them any more, each with the reason: a row without the
+    limits that the intent was allowed under would let it reach anything.
+    """
+
+    openings: list[Opening]
+    withheld: dict[bytes, str]
+
+
+async def openings_of(opened: OpenIntents, reader: Reader, now_ns: int) -> Openings:
+    """The dispatched intents of a world."""
     manifest = await reader.manifest()
-    return [
-        await _opening(each, manifest, reader) async for each in opened.walk() if each.intent.status == OPEN
-    ]
+    found = Openings([], {})
+    async for each in opened.walk():
+        if each.intent.status != OPEN:
+            continue
+        opening = await _opening(each, manifest, reader)
+        found.openings.append(opening)
+        reason = await _withheld(each.intent, opening.params, manifest, reader, now_ns)
+        if reason:
+            found.withheld[opening.intent] = reason
+    return found
+
+
+async def _withheld(
+    intent: OpenIntent, params: bytes, manifest: Manifest, reader: Reader, now_ns: int
+) -> str:
+    """Why an intent that a grant allowed is not allowed by it now; empty where it is."""
+    effect = await _effect(intent, manifest, reader)
+    name = intent.extras.get("grant")
+    if name is None:
+        return f"{intent.kind} needs a grant now" if effect is not None and effect.needs_grant else ""
+    if effect is None:
+        return f"no manifest of the world declares {intent.kind} any more"
+    asked = EffectRequest(effect, params, intent.extras.get("slot"), intent.extras.get("key"))
+    try:
+        check_again(manifest.grants.get(name), asked, now_ns)
+    except Rejected as error:
+        return str(error)
+    return ""
 
 
 async def _opening(opened: IntentAt, manifest: Manifest, reader: Reader) -> Opening:

@@ -10,21 +10,20 @@ of one module can reach two hosts with two budgets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.eras import Compiled
+from cellule.kernel.decide.intents.params_view import Unclear, hosts_of, seen_params, shown_host
 from cellule.kernel.decide.requests import EffectRequest
 from cellule.kernel.journal.codes import ALLOW, DENY, PARK
 from cellule.kernel.journal.records import DecisionExtras
 from cellule.kernel.limits import APPROVALS_OPEN_MAX, CELL_INTENTS_MAX, ERROR_TEXT_MAX, TIMERS_OPEN_MAX
 from cellule.kernel.manifest.model import Grant, Module, Rule
 from cellule.kernel.state.intent_book import Book
-from cellule.values.cbor import decode_trusted
 from cellule.values.expressions import ExpressionFault
-from cellule.values.hosts import BadHost, Host, host_fits, host_of, split_url
-from cellule.values.link import Link
+from cellule.values.hosts import BadHost, host_fits
 
 
 class Verdict(NamedTuple):
@@ -63,7 +62,7 @@ def rule(
             _check_limits(book, who, asked)
         grant = _granted(era, who.module, asked)
         is_looked_at = grant is not None or bool(era.policy())  # most requests are governed by neither
-        params = plain(decode_trusted(asked.params)) if is_looked_at else None
+        params = _seen(asked) if is_looked_at else None
         if grant is not None:
             extras["grant"] = grant.name
             _check_grant(grant, asked, params, now_ns)
@@ -88,7 +87,7 @@ def check_again(grant: Grant | None, asked: EffectRequest, now_ns: int) -> None:
     try:
         if grant is None or asked.effect.kind not in grant.effects:
             raise _Refused("kernel.grant_gone", f"the grant of this {asked.effect.kind} is there no more")
-        _check_grant(grant, asked, plain(decode_trusted(asked.params)), now_ns)
+        _check_grant(grant, asked, _seen(asked), now_ns)
     except _Refused as refusal:
         raise _rejected(refusal) from refusal
 
@@ -108,13 +107,11 @@ def _rejected(refusal: _Refused) -> Rejected:
     return Rejected(refusal.code, "{why}", why=refusal.text, hint="Deploy a manifest that grants it.")
 
 
-def plain(value: Any) -> Any:
-    """Params as expressions and grants see them: a link is its text."""
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [plain(each) for each in value]
-    return str(value.cid) if isinstance(value, Link) else value
+def _seen(asked: EffectRequest) -> Any:
+    try:
+        return seen_params(asked.params)
+    except Unclear as unclear:
+        raise _Refused("kernel.params_unclear", str(unclear)) from unclear
 
 
 def shown_key(key: bytes) -> str:
@@ -168,9 +165,7 @@ def _check_grant(grant: Grant, asked: EffectRequest, params: Any, now_ns: int) -
         text = f"the params have {size} bytes; grant {grant.name} gives {grant.bytes_max}"
         raise _Refused("kernel.grant_size", text)
     if grant.hosts is not None:
-        host = _host(params)
-        if not host_fits(host, grant.hosts):
-            raise _Refused("kernel.grant_host", f"host {host} is not among those of grant {grant.name}")
+        _check_hosts(grant, params, grant.hosts)
     if grant.methods is not None:
         method = str(_at(params, "method") or _METHODS.get(asked.effect.kind, "GET")).upper()
         if method not in grant.methods:
@@ -182,15 +177,18 @@ def _check_grant(grant: Grant, asked: EffectRequest, params: Any, now_ns: int) -
             raise _Refused("kernel.grant_param", text)
 
 
-def _host(params: Any) -> Host | None:
-    """Where the request goes, as adapters read it; None where there is no URL that one would use."""
-    url = _at(params, "url") or _at(params, "base_url")
-    if not isinstance(url, str):
-        return None
+def _check_hosts(grant: Grant, params: Any, patterns: Sequence[str]) -> None:
+    """Every URL of the params leads where the grant allows, and there is one."""
     try:
-        return host_of(split_url(url))
-    except BadHost:
-        return None
+        hosts = hosts_of(params)
+    except BadHost as problem:
+        text = f"the URL leads to no host that grant {grant.name} could name: {problem}"
+        raise _Refused("kernel.grant_host", text) from problem
+    if not hosts:
+        raise _Refused("kernel.grant_host", f"grant {grant.name} names hosts, and the params have no URL")
+    for host in hosts:
+        if not host_fits(host, patterns):
+            raise _Refused("kernel.grant_host", f"host {host} is not among those of grant {grant.name}")
 
 
 _METHODS = {"llm.generate": "POST"}  # of kinds whose params do not say
@@ -271,7 +269,7 @@ def _arguments(
     return {
         "effect": {
             "kind": effect.kind, "params": params, "priority": effect.priority, "cap_slot": asked.slot,
-            "idempotency_key": asked.key,
+            "idempotency_key": asked.key, "host": shown_host(params),
         },
         "module": {"name": module.name, "kind": module.kind, "style": module.style},
         "cell": {"key": shown_key(who.key)},
