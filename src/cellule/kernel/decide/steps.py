@@ -296,6 +296,8 @@ class Stepper:
         """The result of a step that failed, by its module's policy; or that refused its event."""
         if isinstance(fault, StepRefusal):
             return self._unchanged(slot, REFUSED, fault.code, fault.text)
+        if fault.code == CODE_UNAVAILABLE:  # it says something about this machine, not about the step
+            return self._unchanged(slot, PARKED, CODE_UNAVAILABLE, recordable(fault.text))
         base = slot.cells.base
         module = self._eras.current.manifest.modules.get(base)
         skip = module is not None and module.failure == "skip"

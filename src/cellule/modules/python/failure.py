@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final
 
 MESSAGE_CHARS_MAX: Final = 1_000
-_INSTALLED: Final = "/site-packages/"
+_INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 # A class may put anything in place of an attribute, but not in place of these.
@@ -35,7 +35,7 @@ class Places:
 
     def name(self, filename: str) -> str | None:
         """The file's name for people, or None where it is not the author's."""
-        if not filename.startswith(self.prefix) or _INSTALLED in filename:
+        if not filename.startswith(self.prefix) or is_installed(filename):
             return None
         return filename.removeprefix(self.prefix) or "<input>"
 
@@ -60,6 +60,11 @@ def exception_text(error: BaseException, places: Places) -> str:
         message = f"its text cannot be read ({places.cleaned(type_name(broken))})"
     kind = places.cleaned(type_name(error))
     return (f"{kind}: {message}" if message else kind) + place_text(error, places)
+
+
+def is_installed(filename: str) -> bool:
+    """Whether a file is of an installed package."""
+    return any(part in filename for part in _INSTALLED)
 
 
 def type_name(error: BaseException) -> str:

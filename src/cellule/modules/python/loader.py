@@ -14,6 +14,7 @@ Rejected: modules outside of `sys.modules`. Dataclasses, msgspec and typing look
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import linecache
@@ -21,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from importlib import metadata
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -32,7 +34,8 @@ from typing import Any, Final
 from cellule.errors import CelluleError, Rejected
 from cellule.modules.python.boundary import is_interrupt
 from cellule.modules.python.bundle import Plan, module_path, python_version
-from cellule.modules.python.failure import Places, exception_text
+from cellule.modules.python.failure import Places, exception_text, innermost, is_installed
+from cellule.modules.python.imports import imports_of
 from cellule.values.cid import Cid
 
 _LOADING: Final[ContextVar[str]] = ContextVar("cellule_loading", default="")
@@ -82,6 +85,16 @@ class LoadedBundle:
         self._folders = {folder for path in self._sources for folder in _folders(path)}
         self._finder = _Finder(self)
         self._builtins = {**vars(builtins), "__import__": self._import}
+
+    @cached_property
+    def imports(self) -> frozenset[str]:
+        """The top-level modules that its files import and that are not the app's own."""
+        found: set[str] = set()
+        for path, source in self._sources.items():
+            name = path.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+            imported = imports_of(ast.parse(source), name, is_package=path.endswith("/__init__.py"))
+            found |= {each.module.partition(".")[0] for each in imported}
+        return frozenset(found - self._tops)
 
     def resolve(self, name: str) -> Any:
         """What `module:qualified.name` means here: in the bundle if the module is the app's."""
@@ -236,12 +249,32 @@ def load_function(loaded: LoadedBundle, entry: str) -> Callable[..., Any]:
     return found
 
 
+def is_missing(error: ImportError, places: Places) -> bool:
+    """Whether a step could not import what its code needs and this machine does not have.
+
+    That is a module of a package that the code imports, of the standard library, or one that an installed
+    package needs. A module of the app that is not there is a mistake of the app.
+    """
+    bundle = getattr(sys.modules.get(places.package), _LOADED, None)
+    name = getattr(error, "name", None)
+    if not isinstance(bundle, LoadedBundle) or type(name) is not str:
+        return False
+    importlib.invalidate_caches()  # so that it is found once it is installed
+    top = name.partition(".")[0]
+    if top == bundle.package:
+        return False
+    trace = innermost(error)
+    inside = trace is not None and is_installed(trace.tb_frame.f_code.co_filename)
+    return inside or top in bundle.imports or top in sys.stdlib_module_names
+
+
 def check_requirements(plan: Plan, *, any_version: bool = False) -> None:
     """Refuse a bundle whose distributions are missing here, or, unless told otherwise, of another version."""
     for name, wanted in sorted(plan.requires.items()):
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
+            importlib.invalidate_caches()  # so that it is found once it is installed
             found = "none"
         if found == "none" or (found != wanted and not any_version):
             raise Rejected(

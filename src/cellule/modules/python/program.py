@@ -22,12 +22,13 @@ from uuid import UUID
 from msgspec import convert
 
 from cellule.errors import CelluleError, Refused, Rejected
+from cellule.kernel.program import CODE_UNAVAILABLE, Emit, Output, StepFault, StepFunction, refusal
 from cellule.kernel.program import Context as KernelContext
-from cellule.kernel.program import Emit, Output, StepFault, StepFunction, refusal
 from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.context import Context, key_reader
 from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.interface import Interface, event_decoders, plain_events, state_codec
+from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests, check_keys
 from cellule.modules.python.signature import Signature
@@ -290,6 +291,8 @@ class PythonProgram:
         if phase == ENCODING and issubclass(kind, Rejected):
             return StepFault("modules.state_invalid", self._cleaned(f"the new state: {error}"))
         code = "modules.recursion" if issubclass(kind, RecursionError) else "modules.exception"
+        if issubclass(kind, ImportError) and is_missing(cast("ImportError", error), self._places):
+            code = CODE_UNAVAILABLE
         return StepFault(code, exception_text(error, self._places))
 
     def _cleaned(self, text: str) -> str:

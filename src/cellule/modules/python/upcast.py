@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
+from typing import cast
 
 from cellule.errors import CelluleError
 from cellule.kernel.manifest.model import Manifest, Upcaster
-from cellule.kernel.program import StepFault
+from cellule.kernel.program import CODE_UNAVAILABLE, StepFault
 from cellule.modules.python.boundary import Boundary
 from cellule.modules.python.failure import Places, exception_text
+from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import UpcasterSignature, shown_function
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
@@ -30,7 +32,9 @@ def upcast_function(
         what = f"upcaster {upcaster.old} -> {upcaster.new}: "
         if issubclass(type(error), CelluleError):
             return StepFault("modules.upcast_invalid", places.cleaned(f"{what}{error}"))
-        return StepFault("modules.upcast_failed", what + exception_text(error, places))
+        is_gone = issubclass(type(error), ImportError) and is_missing(cast("ImportError", error), places)
+        code = CODE_UNAVAILABLE if is_gone else "modules.upcast_failed"
+        return StepFault(code, what + exception_text(error, places))
 
     def upcast(data: bytes) -> bytes:
         watched = watchdog.slots.get(get_ident()) or watchdog.join()
