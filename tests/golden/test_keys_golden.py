@@ -56,6 +56,8 @@ def text(word):
         (keys.segment(U, W, 7), f"02770030{UU}30{WW}" + text("segments") + "1507"),
         (keys.snapshot(U, W, 7), f"02770030{UU}30{WW}" + text("snapshots") + "1507"),
         (keys.inbox(U, W, STAMP), f"02770030{UU}30{WW}" + "02696e626f7800" + "33" + STAMP.hex()),
+        (keys.aside(U, W, STAMP), f"02770030{UU}30{WW}" + text("aside") + "33" + STAMP.hex()),
+        (keys.world_trouble(U, W), f"02770030{UU}30{WW}" + text("trouble")),
         (keys.effect(63, -2, 10**18, CID), text("effects") + "153f" + "13fd" + "1c0de0b6b3a7640000" + CIDX),
         (keys.effect_at(CID), text("effects") + "02617400" + CIDX),
         (keys.effect_cancel(CID), text("effects") + "0263616e63656c00" + CIDX),

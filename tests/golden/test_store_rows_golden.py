@@ -7,6 +7,7 @@ from uuid import UUID
 from cellule.host.inbox.inbox import control_row, event_row
 from cellule.host.journal import Head, frame_rows
 from cellule.host.own.directory import baseline_of, baseline_row
+from cellule.host.trouble import Trouble
 from cellule.kernel.items import ControlItem, EventItem
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -77,3 +78,9 @@ async def test_a_long_value_travels_as_a_link():
     row = await event_row(EventItem("a/B@1", value, None, "one", explicit=True), cas)
     assert row["value"] == Link(cid_of(value))
     assert await cas.get(cid_of(value)) == value
+
+
+def test_what_an_owner_cannot_do_for_now():
+    assert Trouble(1, 2, "no room").row().hex() == (
+        "a463776879676e6f20726f6f6d647768617468736e617073686f7468617474656d707473026873696e63655f6e7301"
+    )

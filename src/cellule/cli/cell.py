@@ -175,6 +175,17 @@ async def resume(
 
 @app.command()
 @in_session
+async def halt(
+    session: Session, module: Annotated[str, typer.Argument(help="The cell's module.")],
+    key: Annotated[str, typer.Argument(help="The cell's key.")] = "", why: Why = "asked for",
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Stop one cell until it is resumed; its messages are kept."""
+    await _control(session, "cell.halt", module, key, why, timeout_s)
+
+
+@app.command()
+@in_session
 async def migrate(
     session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
     key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",

@@ -23,15 +23,20 @@ from cellule.cli.output import table
 from cellule.cli.probe import probe
 from cellule.cli.session import Session, in_session
 from cellule.errors import CelluleError, Corrupted
+from cellule.host.inbox.aside import list_aside
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.own.folder import FolderLock
 from cellule.host.read.journal_reader import JournalReader
 from cellule.host.run.loader import Loader
 from cellule.host.service import Cellule
+from cellule.host.trouble import read_trouble
+from cellule.store.engine import Engine
 from cellule.store.format import FORMAT_VERSION
 from cellule.store.store import DATABASE
+from cellule.values.schema.text_forms import time_text
 
 DISK_FREE_LEAST = 1_000_000_000  # bytes; below this the disk is called nearly full
+ITEMS_SHOWN = 1_000  # items set aside that are counted
 QUICK_BYTES_MAX = 256_000_000  # larger files are left to `cellule check`
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -130,9 +135,24 @@ def _quick(file: Path) -> Finding:
 async def _world(node: Cellule, info: WorldInfo, universe: str) -> Finding:
     name = f"{universe}/{info.name}"
     try:
-        return Finding(name, "ok", await _journal_end(node.node.loader, info))
+        text = await _journal_end(node.node.loader, info)
+        problems = await _problems(node.node.engine, info)
+        return Finding(name, "warn" if problems else "ok", "; ".join([text, *problems]))
     except CelluleError as error:
         return Finding.of_error(name, error)
+
+
+async def _problems(engine: Engine, info: WorldInfo) -> list[str]:
+    """What a person should look at although the world goes on."""
+    found = []
+    items = await list_aside(engine, info.universe, info.id, ITEMS_SHOWN)
+    if items:
+        count = f"{len(items)} or more" if len(items) == ITEMS_SHOWN else str(len(items))
+        found.append(f"items set aside: {count} (cellule item list)")
+    trouble = await read_trouble(engine, info.universe, info.id)
+    if trouble is not None:
+        found.append(f"no snapshot could be taken since {time_text(trouble.since_ns)}: {trouble.why}")
+    return found
 
 
 async def _journal_end(loader: Loader, info: WorldInfo) -> str:

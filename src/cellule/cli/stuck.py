@@ -7,14 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.effect_lines import effect_json, effect_line, letter_json
+from cellule.cli.item import item_json, item_table
 from cellule.cli.output import table
 from cellule.cli.session import Session, in_session, owner_of, renderer_of
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_list import Stopped, list_world
 from cellule.host.read.effects.model import EffectView
 from cellule.host.read.record_view import RecordRenderer
+from cellule.host.trouble import Trouble, read_trouble
 from cellule.kernel.state.rows import OPEN, PARKED
 from cellule.sources import SystemClock
+from cellule.values.schema.text_forms import time_text
 
 LATE_NS = 5_000_000_000  # an effect that is due for so long and not begun is shown
 
@@ -27,7 +30,7 @@ async def stuck(
         bool, typer.Option("--waiting", help="Also list effects that wait for a timer or their turn.")
     ] = False,
 ) -> None:  # fmt: skip
-    """List what is stuck, and why: cells, effects, dead letters, a paused world, a full inbox."""
+    """List what is stuck, and why: cells, items, effects, dead letters, a paused world, a full inbox."""
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -43,12 +46,30 @@ async def stuck(
                 {"module": base, "open": count, "held": held}
                 for base, (count, held) in sorted(listing.over_budget.items())
             ],
+            "snapshot": _trouble_json(
+                await read_trouble(node.node.engine, world.info.universe, world.info.id)
+            ),
+            "items": [item_json(each) for each in await world.items_aside(limit=limit)],
             "effects": [await effect_json(renderer, each) for each in effects],
             "dead_letters": [
                 await letter_json(renderer, each) for each in await world.dead_letters(limit=limit)
             ],
         }  # fmt: skip
         session.output.document(data, *_shown(data))
+
+
+def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
+    if trouble is None:
+        return None
+    return {"since": time_text(trouble.since_ns), "attempts": trouble.attempts, "why": trouble.why}
+
+
+def trouble_text(trouble: dict[str, Any]) -> str:
+    """That no snapshot can be taken, for people."""
+    return (
+        f"no snapshot could be taken since {trouble['since']}, {trouble['attempts']} attempts: "
+        f"{trouble['why']}\nthe world goes on, and the next start takes longer; it is tried again"
+    )
 
 
 async def _effects(world: WorldHandle, limit: int, *, waiting: bool) -> list[EffectView]:
@@ -87,6 +108,8 @@ def _shown(data: dict[str, Any]) -> list[Any]:
         shown.append(f"world {data['world']} is paused: cellule world resume {data['world']}")
     if data["inbox"] and data["owner"] is None:
         shown.append(f"{data['inbox']} items wait in the inbox and nobody owns the folder: start its node")
+    if data["snapshot"]:
+        shown.append(trouble_text(data["snapshot"]))
     if data["stopped"]:
         columns = ("module", "key", "status", "since", "queue", "text")
         rows = [[each[name] for name in columns] for each in data["stopped"]]
@@ -96,6 +119,9 @@ def _shown(data: dict[str, Any]) -> list[Any]:
         f"{each['module']} is over budget: {each['open']} effects are open, and {each['held']} cells wait"
         for each in data["over_budget"]
     ]
+    if data["items"]:
+        shown.append(item_table(data["items"]))
+        shown.append("after an upgrade: cellule item retry ID; to forget one: cellule item drop ID")
     if data["effects"]:
         shown += ["effects", *(effect_line(each) for each in data["effects"])]
         shown.append("decide: cellule effect approve|deny|cancel ID; try at once: cellule effect retry ID")

@@ -40,6 +40,15 @@ async def fetch_nodes(cas: Cas, cids: tuple[Cid, ...]) -> dict[Cid, bytes]:
     return found
 
 
+async def fetch_present(cas: Cas, cids: tuple[Cid, ...]) -> dict[Cid, bytes]:
+    """The same for a beat, which knows what a missing node means: those that are there."""
+    try:
+        return await fetch_nodes(cas, cids)
+    except Corrupted:
+        present = [cid for cid in cids if await cas.has(cid)]
+        return await fetch_nodes(cas, tuple(present))
+
+
 async def put_blocks(cas: Cas, blocks: Mapping[Cid, bytes]) -> None:
     """Put blocks whose CIDs are known; each under the codec its CID names."""
     dag = [data for cid, data in blocks.items() if cid.codec == "dag-cbor"]

@@ -46,7 +46,8 @@ SHOWN_MAX = 80  # characters of an argument that a refusal shows
 SNAPSHOT_TAIL_BYTES = 32_000_000  # a snapshot is taken when the tail is longer
 SNAPSHOT_CLOSE_BYTES = 1_000_000  # and at a clean close when it is longer than this
 SNAPSHOTS_KEPT = 2  # besides the first one, of the empty world
-SNAPSHOT_RETRY_S = 5.0  # pause after a snapshot could not be saved
+SNAPSHOT_RETRY_S = 5.0  # pause after a snapshot could not be written or saved; it doubles each time
+SNAPSHOT_RETRY_MOST_S = 600.0
 
 # Worlds on a node
 IDLE_S = 60.0  # a world without work is let go after this

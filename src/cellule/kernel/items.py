@@ -24,9 +24,12 @@ class Pace:
     burst: int
 
 
+QUIET = Pace(0, 0)  # the pace of a beat that only admits
+
+
 Verb = Literal[
-    "pause", "resume", "cell.resume", "cell.migrate", "deploy", "snapshot", "baseline", "effect.approve",
-    "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
+    "pause", "resume", "cell.resume", "cell.migrate", "cell.halt", "deploy", "snapshot", "baseline",
+    "effect.approve", "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ FORMAT_VERSION = 0  # format: stays 0 until forks and eras are done
 
 FRAME_BYTES_CLOSE = 2_000_000  # a beat steps no more once its frame is this long
 FRAME_BYTES_ADMIT = 1_000_000  # and admits no more once it is this long: the rest belongs to the steps
+FRAME_BYTES_MAX = 6_000_000  # no frame is longer: it has to fit a commit, with the rows beside it
 OUTPUT_BYTES_MAX = 1_000_000  # one step's state, events, reply and annotation together
 ABI_OUTPUT_BYTES_MAX = 4_000_000  # the envelope of a program's answer: its parts, their names and heads
 EVENT_BYTES_MAX = 1_000_000  # one event's value

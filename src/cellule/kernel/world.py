@@ -20,7 +20,7 @@ from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.fast.modules import FastModules
 from cellule.kernel.fast.ways import FastWays
 from cellule.kernel.index.live import Spill
-from cellule.kernel.items import Beat, EventItem, Item, Pace
+from cellule.kernel.items import QUIET, Beat, EventItem, Item, Pace
 from cellule.kernel.journal.frame import ENTROPY_BYTES, Frame, decode_frame
 from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.manifest.model import Manifest
@@ -29,7 +29,7 @@ from cellule.kernel.need import Need, Nodes, Pause
 from cellule.kernel.program import Programs
 from cellule.kernel.prove.replay import Replay, Witness
 from cellule.kernel.state.cells import Entry
-from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.state.snapshot import SnapshotJob, load_snapshot
 from cellule.values.cbor import encode
@@ -53,6 +53,7 @@ class World:
         self._fast = FastModules() if fast else None
         self._under_way: Generator[Need, None, Any] | None = None
         self._job: tuple[SnapshotJob, Generator[Need | Pause, None, Cid]] | None = None
+        self._beating: BeatRun | None = None
         self._poisoned: BaseException | None = None
 
     @classmethod
@@ -86,12 +87,23 @@ class World:
         """Begin to restore from a snapshot and the frames strictly above it."""
         return Restoring(snapshot, world_id, programs, pace, budget or Budget(), spill, fast=fast)
 
-    def beat(self, items: Sequence[Item], now_ns: int, entropy: bytes) -> Beat | Need:
-        """Do one beat; the same world, items, time and entropy always give the same bytes."""
+    def beat(self, items: Sequence[Item], now_ns: int, entropy: bytes, *, quiet: bool = False) -> Beat | Need:
+        """Do one beat; the same world, items, time and entropy always give the same bytes.
+
+        A `quiet` one admits items and does nothing else: no timer fires, and no cell steps.
+        """
         ensure(len(entropy) == ENTROPY_BYTES, "kernel.entropy", "a beat takes 16 bytes of entropy")
-        run = BeatRun(self.ledger, self.eras, self.stepper, self.pace, now_ns, entropy, self._short_ways)
+        pace = QUIET if quiet else self.pace
+        run = BeatRun(self.ledger, self.eras, self.stepper, pace, now_ns, entropy, self._short_ways)
+        self._beating = run
         answer: Beat | Need = self._start(run.run(items))
         return answer
+
+    @property
+    def failed_cell(self) -> Target | None:
+        """The cell whose step was under way when a beat failed; None where it was something else."""
+        slot = None if self._poisoned is None or self._beating is None else self._beating.stepping
+        return None if slot is None else (slot.cells.base, slot.key)
 
     def _short_ways(self, context: BeatContext) -> ShortWays:
         return GeneralWay(self.ledger.ring) if self._fast is None else FastWays(context, self._fast)
@@ -124,6 +136,12 @@ class World:
             self._job = None
             cid: Cid = stop.value
             return cid
+
+    def drop_snapshot(self) -> None:
+        """Give up the snapshot under way: nothing has changed, and the next one writes what it would have."""
+        if self._job is not None:
+            self._job[1].close()
+            self._job = None
 
     def _look(self, base: str, key: bytes) -> Generator[Need, None, Entry | None]:
         ledger = self.ledger

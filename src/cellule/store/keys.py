@@ -169,6 +169,11 @@ def world_baseline(universe: UUID, world: UUID) -> bytes:
     return world_prefix(universe, world) + b"\x02baseline\0"
 
 
+def world_trouble(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/trouble`: what the world's owner cannot do for now."""
+    return world_prefix(universe, world) + b"\x02trouble\0"
+
+
 def journal(universe: UUID, world: UUID, height: int) -> bytes:
     """`w/<universe>/<world>/journal/<height>`: a frame, by its last height."""
     return world_prefix(universe, world) + b"\x02journal\0" + pack(_whole("height", height))
@@ -243,6 +248,16 @@ def inbox_prefix_of(key: bytes) -> bytes | None:
 def inbox_stamp(key: bytes) -> Stamp:
     """Return the stamp an inbox key ends with."""
     return Stamp(key[-STAMP_BYTES:])
+
+
+def aside(universe: UUID, world: UUID, stamp: Stamp) -> bytes:
+    """`w/<universe>/<world>/aside/<stamp>`: an inbox item that its world could not take."""
+    return world_prefix(universe, world) + pack("aside", Position(stamp))
+
+
+def aside_range(universe: UUID, world: UUID) -> Range:
+    """All items of a world that were set aside, by the stamps they had."""
+    return prefix_range(world_prefix(universe, world) + pack("aside"))
 
 
 def effect(shard: int, priority: int, ready_ns: int, intent: bytes) -> bytes:

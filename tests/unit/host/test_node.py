@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from cellule.errors import Corrupted, Gone, Rejected, Unavailable
-from cellule.host.inbox.inbox import UNREADABLE
+from cellule.host.inbox.item_fields import UNREADABLE
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import RefusedRecord
 from cellule.store import keys

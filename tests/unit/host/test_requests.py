@@ -119,4 +119,4 @@ async def test_a_row_that_is_no_request_is_refused_in_the_journal(node, tally, w
     world = await node.world("w")
     row = {**Request("ann", "x", bytes(16)).row(), **wrong}
     await ask(node.node.engine, world.info, row)
-    assert (await first(world, RefusedRecord)).code == "routing.schema_unknown"
+    assert (await first(world, RefusedRecord)).code == "host.inbox_item"

@@ -23,7 +23,8 @@ from collections import deque
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cellule.errors import OutcomeUnknown, Rejected
+from cellule.errors import Corrupted, Fenced, OutcomeUnknown, Rejected, Unavailable
+from cellule.host.inbox.item_fields import item_of, refusal_of
 from cellule.host.inbox.local_receipts import LocalReceipts
 from cellule.host.inbox.requests import Request
 from cellule.host.inbox.sends import Sent
@@ -44,8 +45,6 @@ from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 from cellule.values.link import Link
-
-UNREADABLE = "inbox:unreadable"  # stands in a Refused record for the schema of a row that is no item
 
 
 class Row(NamedTuple):
@@ -167,17 +166,22 @@ class Inbox:
             self._gone.update(rows)
 
     async def _item(self, stored: bytes) -> Item | Request:
+        """What a row holds; whatever is wrong with it, the row alone is refused."""
+        row: Any = None
         try:
-            row: Any = decode(stored)
-            if row["kind"] == "receipt":
+            row = decode(stored)
+            kind = row.get("kind") if isinstance(row, dict) else None
+            if kind == "receipt":
                 return await self._receipt(row, stored)
-            if row["kind"] == "request":
+            if kind == "request":
                 return Request.of_row(row)
-            item = _item(row)
+            item = item_of(row)
             if isinstance(item, EventItem) and isinstance(item.value, Link):
                 item.value = await self._cas.get(item.value.cid)
-        except (Rejected, LookupError, TypeError, ValueError, AttributeError):
-            return EventItem(UNREADABLE, b"", durable=True)
+        except (Unavailable, Fenced):  # the store failed, and not the row
+            raise
+        except Exception as error:  # noqa: BLE001 - the row was written by somebody else
+            return refusal_of(row, error)
         return item
 
     async def _receipt(self, row: Any, stored: bytes) -> Item:
@@ -186,7 +190,14 @@ class Inbox:
             text = f"the receipt of {intent} is not signed by this node's key"
             return RefusalItem("receipt", "host.receipt_forged", text, intent)
         receipt = trusted_receipt(row)
-        value = await self._cas.get(receipt.value.cid) if isinstance(receipt.value, Link) else receipt.value
+        value: bytes | None
+        if isinstance(receipt.value, Link):
+            try:
+                value = await self._cas.get(receipt.value.cid)
+            except (Rejected, Corrupted):  # a receipt without its value: the intent ends as failed
+                value = None
+        else:
+            value = receipt.value
         return inbox_item(receipt, receipt.by, value)
 
 
@@ -250,21 +261,3 @@ def check_event_size(schema: str, value: bytes) -> None:
             schema=schema, size=len(value), most=EVENT_BYTES_MAX,
             hint="Put large data into a blob and send its link.",
         )  # fmt: skip
-
-
-def _item(row: Any) -> EventItem | ControlItem:
-    if row["kind"] == "control":
-        return ControlItem(row["verb"], row["who"], row["why"], row["arguments"], durable=True, id=row["id"])
-    if row["kind"] != "event":
-        raise ValueError(row["kind"])
-    schema: Any = row["schema"]
-    item = EventItem(
-        schema, row["value"], row.get("key"), row["id"], explicit=True,
-        expected_version=row.get("expected"), expected_born=row.get("expected_born"),
-        issued_ns=row.get("issued_ns"), correlation=row.get("correlation"), durable=True,
-    )  # fmt: skip
-    if not isinstance(schema, str) or not isinstance(item.value, bytes | Link):
-        raise TypeError(schema)
-    if not isinstance(item.id, bytes | str) or not isinstance(item.key, bytes | None):
-        raise TypeError(item.id)
-    return item

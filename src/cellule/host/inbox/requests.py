@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.errors import Unavailable
-from cellule.kernel.items import ControlItem
+from cellule.errors import CelluleError, Unavailable
+from cellule.kernel.items import ControlItem, RefusalItem
+from cellule.kernel.limits import ERROR_TEXT_MAX
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
@@ -51,15 +52,22 @@ class Request:
         arguments = {"height": height, "snapshot": Link(root), "request": self.id}
         return ControlItem("snapshot", self.who, self.why, arguments, durable=True)
 
+    def refusal(self, error: BaseException) -> RefusalItem:
+        """What is recorded where it cannot be done."""
+        code = error.code if isinstance(error, CelluleError) else "host.snapshot_failed"
+        return RefusalItem("control:snapshot", code, str(error)[:ERROR_TEXT_MAX], self.id)
+
 
 class Requests:
     """The requests under way in one hosted world.
 
-    `ask` begins a snapshot; `answer` gets the control that notes it and the key of the request's row.
+    `ask` begins a snapshot; `answer` gets what notes it and the key of the request's row.
     """
 
     def __init__(
-        self, ask: Callable[[], asyncio.Future[Taken]], answer: Callable[[ControlItem, bytes], None]
+        self,
+        ask: Callable[[], asyncio.Future[Taken]],
+        answer: Callable[[ControlItem | RefusalItem, bytes], None],
     ) -> None:
         self._ask = ask
         self._answer = answer
@@ -80,9 +88,9 @@ class Requests:
                 return
             if isinstance(error, Unavailable):
                 self.begin(request, key)
-            elif error is None:
-                self._under_way.discard(key)
-                self._answer(request.note(*taken.result()), key)
+                return
+            self._under_way.discard(key)
+            self._answer(request.refusal(error) if error else request.note(*taken.result()), key)
 
         self._under_way.add(key)
         self._ask().add_done_callback(done)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from cellule.errors import (
     CelluleError,
+    InvariantBroken,
     OutcomeUnknown,
     Parked,
     Refused,
@@ -177,3 +178,19 @@ def lost(sent: Sent, world: object, why: BaseException, *, submitted: bool) -> C
         "host.not_accepted", "world {world} did not take the event: {why}", world=world, why=why,
         hint="Nothing was changed: send it again.",
     )  # fmt: skip
+
+
+def ended_by(world: object, failure: BaseException | None) -> CelluleError:
+    """Why a world is no longer here, in our own words."""
+    if isinstance(failure, CelluleError):
+        return failure
+    if isinstance(failure, Exception):
+        broken = InvariantBroken(
+            "host.world_failed", "world {world} stopped by an error of Cellule itself: {why!r}",
+            world=world, why=failure,
+        )  # fmt: skip
+        broken.__cause__ = failure
+        return broken
+    return Unavailable(
+        "host.world_closed", "world {world} is not open here", world=world, hint="Open it again."
+    )

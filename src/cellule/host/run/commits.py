@@ -23,6 +23,7 @@ from cellule.kernel.items import BatchResult
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
+from cellule.values.cbor import encode
 from cellule.values.cid import Cid
 
 _NO_BLOCKS = Batch()
@@ -144,6 +145,21 @@ class Committer:
             await put_blocks(self._cas, large)
         parts = await self._cas.batch_parts({cid: blocks[cid] for cid in blocks if cid not in large})
         return Batch(expect=parts.expect, set=parts.set)
+
+    async def keep_aside(self, row: bytes, why: str, now_ns: int) -> None:
+        """Copy an inbox row to where a person finds it; the row itself goes with the record of its refusal.
+
+        Doing it twice is doing it once.
+        """
+        [stored] = await self._engine.read([row])
+        if stored is None:
+            return
+        kept = encode({"item": stored, "why": why, "at_ns": now_ns})
+        key = keys.aside(self._universe, self._world, keys.inbox_stamp(row))
+        try:
+            await self._engine.commit(Batch(expect={self._epoch_key: self._epoch}, set={key: kept}))
+        except Conflict as error:
+            raise fenced(self._world) from error
 
     async def _is_applied(self, head: Head, patience: StoreRetry) -> bool:
         """After an unclear outcome: True if this commit is there, False if it may be made again."""

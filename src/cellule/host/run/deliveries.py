@@ -58,6 +58,12 @@ class Deliveries:
             if height in slots:
                 sent.slots = (slots[height],)
 
+    def renew(self, ledger: Ledger) -> None:
+        """The world was restored: those who wait look at its cells now."""
+        self._ledger = ledger
+        for sent in self.open.values():
+            sent.slots = tuple(ledger.cells(slot.cells.base).slots.get(slot.key, slot) for slot in sent.slots)
+
     def complete(self, beat: Beat) -> list[Sent]:
         """Match the beat's steps; returns the events of earlier beats that are complete with it."""
         completed: list[Sent] = []

@@ -72,19 +72,26 @@ class Loader:
         hosted = WorldRunner(
             world, info.universe, committer, cas, inbox, snapshots, self.clock, self.entropy,
             stall_s=self.stall_s, dispatch=self.dispatch, is_valid=claim.is_valid,
+            restore=lambda: self._again(info, cas),
         )  # fmt: skip
         if not head.height:
             hosted.submit(Sent(World.started()))
         return hosted
 
+    async def _again(self, info: WorldInfo, cas: Cas) -> World:
+        """The world as its journal says, for its owner, who dropped it; it goes the general way."""
+        world, _, _ = await self.restore(info, cas, fast=False)
+        return world
+
     async def restore(
-        self, info: WorldInfo, cas: Cas, progress: Progress | None = None, upto: int | None = None
-    ) -> tuple[World, Head, int]:
+        self, info: WorldInfo, cas: Cas, progress: Progress | None = None, upto: int | None = None, *,
+        fast: bool = True,
+    ) -> tuple[World, Head, int]:  # fmt: skip
         """Restore to the head, or to the last whole beat at `upto`; also says how many bytes it read."""
         head, height, snapshot = await self._start(info, upto)
         spill = self.spill() if self.spill is not None else None
         restoring = World.restore(
-            snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, spill=spill
+            snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, spill=spill, fast=fast
         )
         opened = await drive(restoring.open(), restoring.nodes, cas)
         last = head.height if upto is None else min(upto, head.height)

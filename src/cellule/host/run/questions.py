@@ -32,6 +32,10 @@ class Questions:
         self._beats: list[tuple[int, asyncio.Future[None]]] = []
         self._rests: list[asyncio.Future[None]] = []
 
+    def renew(self, world: World) -> None:
+        """The world was restored: questions are put to it now."""
+        self._world = world
+
     @property
     def waiting(self) -> bool:
         """Tell whether there are questions to answer."""

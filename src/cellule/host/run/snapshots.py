@@ -5,26 +5,30 @@ A snapshot is due when the journal's tail since the last one is longer than the 
 baseline moves in one batch that expects the world's epoch, after every block is durable; restore then starts
 there. The newest `SNAPSHOTS_KEPT` stay, and the first.
 
-A snapshot only makes the next start faster: a store that cannot take one now is asked again later, and the
-world goes on.
+A snapshot only makes the next start faster: whatever keeps one from being written or saved, the world goes
+on, and it is tried again later, with growing pauses. A row tells everyone who looks (`host/trouble.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from cellule.errors import Conflict, Unavailable
+from cellule.errors import Conflict, Fenced, Unavailable
 from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.limits import (
     SNAPSHOT_CLOSE_BYTES,
+    SNAPSHOT_RETRY_MOST_S,
     SNAPSHOT_RETRY_S,
     SNAPSHOT_TAIL_BYTES,
     SNAPSHOTS_KEPT,
 )
 from cellule.host.own.directory import baseline_row
 from cellule.host.run.commits import fenced
+from cellule.host.trouble import Trouble
+from cellule.kernel.limits import ERROR_TEXT_MAX
 from cellule.kernel.need import Need, Pause
 from cellule.sources import Clock
 from cellule.store import keys
@@ -60,16 +64,18 @@ class Snapshots:
         self._root: Cid | None = None  # of the job, once it is complete
         self._asked_for: Need | Pause | None = None  # by the last slice, to be done before the next
         self._written = 0
+        self._owed = 0  # the tail that the snapshot under way is to shorten
         self._beat = 0
         self._retry_ns: int | None = None
+        self._trouble: Trouble | None = None
         self._asked: list[asyncio.Future[Taken]] = []
         self._promised: list[asyncio.Future[Taken]] = []
 
     @property
     def has_work(self) -> bool:
         """Tell whether there is something to do now: a slice to write, or a snapshot that was asked for."""
-        if self._job is None:
-            return bool(self._asked)
+        if self._job is None and not self._asked and not (self._trouble is not None and self._is_due):
+            return False
         return self.pause_s() is None
 
     def pause_s(self) -> float | None:
@@ -83,20 +89,39 @@ class Snapshots:
         """The journal grew by this many bytes."""
         self._tail += size
 
-    def ask(self) -> asyncio.Future[Taken]:
+    def ask(self, *, at_once: bool = True) -> asyncio.Future[Taken]:
         """Take one at the next beat boundary, due or not; the future has its height and root."""
         future: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
         self._asked.append(future)
+        if at_once:
+            self._retry_ns = None  # whoever wants it now is told if it fails again
         return future
 
     def abandon(self, error: BaseException) -> None:
         """The world ends: nobody gets the snapshot they asked for."""
         _refuse([*self._asked, *self._promised], error)
 
+    def renew(self) -> None:
+        """The world was restored: the snapshot under way was of the old one, and is begun again."""
+        if self._job is not None:
+            self._asked, self._promised = [*self._promised, *self._asked], []
+            self._retry_ns = None
+            self._forget()
+
+    def _forget(self) -> None:
+        """The snapshot under way counts no more."""
+        self._job = self._root = self._asked_for = None
+        self._tail += self._owed
+        self._owed = 0
+
+    @property
+    def _is_due(self) -> bool:
+        return bool(self._asked) or self._tail > max(self._trigger, self._state_bytes // 2)
+
     async def advance(self, hosted: WorldRunner) -> None:
         """Begin a snapshot that is due, or do the next bit of the one under way."""
         if self._job is None:
-            if not self._asked and self._tail <= max(self._trigger, self._state_bytes // 2):
+            if not self._is_due or self.pause_s() is not None:
                 return
             self._begin(hosted)
         if self.pause_s() is None:
@@ -105,8 +130,10 @@ class Snapshots:
     async def at_close(self, hosted: WorldRunner) -> None:
         """Finish, and take a last one if the tail is long enough to make the next start slower."""
         await self._finish(hosted)
-        if self._job is None and (self._asked or self._tail > SNAPSHOT_CLOSE_BYTES):
+        is_due = self._asked or self._tail > SNAPSHOT_CLOSE_BYTES
+        if self._job is None and is_due and self._trouble is None:
             self._begin(hosted)
+            await self._slice(hosted)
             await self._finish(hosted)
 
     async def _finish(self, hosted: WorldRunner) -> None:
@@ -115,23 +142,49 @@ class Snapshots:
 
     def _begin(self, hosted: WorldRunner) -> None:
         self._asked, self._promised = [], self._asked
+        self._owed = self._tail
         self._tail = self._written = 0
         self._beat = hosted.world.ledger.beat
-        self._job = hosted.world.snapshot()
 
     async def _slice(self, hosted: WorldRunner) -> None:
-        job = self._job
-        assert job is not None
         self._retry_ns = None
         try:
+            job = self._job = self._job or hosted.world.snapshot()
             if self._root is None:
                 await self._write(hosted.world)
             if self._root is not None:
                 await hosted.wait_durable(self._beat)
                 await self._save(job, self._root)
-        except Unavailable as error:
-            self._retry_ns = self._clock.monotonic_ns() + int(SNAPSHOT_RETRY_S * 1e9)
-            _refuse(self._promised, error)
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the world can do without
+            await self._failed(hosted, error)
+
+    async def _failed(self, hosted: WorldRunner, error: Exception) -> None:
+        """It cannot be written now: try again after a pause, from the start unless only the store failed."""
+        _refuse(self._promised, error)
+        trouble = self._trouble or Trouble(self._clock.now_ns(), 0, "")
+        attempts = trouble.attempts + 1
+        pause_s = SNAPSHOT_RETRY_S
+        if not isinstance(error, Unavailable):
+            pause_s = min(SNAPSHOT_RETRY_S * 2 ** min(attempts - 1, 20), SNAPSHOT_RETRY_MOST_S)
+            hosted.world.drop_snapshot()
+            self._forget()
+            if attempts == 1:
+                context = {"message": f"no snapshot of world {self._world}", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+        self._retry_ns = self._clock.monotonic_ns() + int(pause_s * 1e9)
+        self._trouble = Trouble(trouble.since_ns, attempts, str(error)[:ERROR_TEXT_MAX])
+        with suppress(Unavailable):
+            await self._tell(self._trouble)
+
+    async def _tell(self, trouble: Trouble) -> None:
+        expect = {keys.world_epoch(self._universe, self._world): self._epoch}
+        row = {keys.world_trouble(self._universe, self._world): trouble.row()}
+        try:
+            await self._engine.commit(Batch(expect=expect, set=row))
+        except Conflict as error:
+            raise fenced(self._world) from error
 
     async def _write(self, world: World) -> None:
         """Write one slice; nodes leave memory for the CAS on the way."""
@@ -157,13 +210,15 @@ class Snapshots:
             keys.snapshot(self._universe, self._world, job.height): bytes(root),
             keys.world_baseline(self._universe, self._world): baseline_row(job.height, root),
         }
-        outdated = await self._outdated(job.height)
+        outdated = [
+            *await self._outdated(job.height), keys.world_trouble(self._universe, self._world)
+        ]  # fmt: skip
         try:
             await self._engine.commit(Batch(expect={epoch: self._epoch}, set=rows, clear=outdated))
         except Conflict as error:
             raise fenced(self._world) from error
         self._state_bytes = self._written + sum(map(len, job.blocks.values()))
-        self._job = self._root = None
+        self._job = self._root = self._trouble = None
         job.saved()
         for future in self._promised:
             if not future.done():

@@ -3,23 +3,23 @@
 Sends and inbox rows join the next beat. While a commit is under way one finished beat may wait behind it and
 further items gather, so under load beats grow and commits are shared; alone, an event goes through at
 once. Work the world makes for itself (what steps emit) goes on meanwhile, within limits. Nothing is
-acknowledged, read or dispatched before it is durable, nor after this node has lost the world. `Fenced`,
-`Corrupted` and errors of the kernel end the world here; it can be opened again.
+acknowledged, read or dispatched before it is durable, nor after this node has lost the world. `Fenced`
+and `Corrupted` end the world here; what else the kernel may raise is contained (`containment.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import CelluleError, Fenced, InvariantBroken, Unavailable
-from cellule.host.cas_fetch import fetch_nodes
+from cellule.errors import CelluleError, Fenced, Unavailable
+from cellule.host.cas_fetch import fetch_present
 from cellule.host.inbox.inbox import Inbox, Taken
 from cellule.host.inbox.requests import Request, Requests
-from cellule.host.inbox.sends import Sent, lost, release_batch
+from cellule.host.inbox.sends import Sent, ended_by, lost, release_batch
 from cellule.host.journal import Head
 from cellule.host.limits import (
     BEAT_ITEMS_EARLY,
@@ -34,12 +34,13 @@ from cellule.host.limits import (
 from cellule.host.outbox.receipts import Rows
 from cellule.host.run.bell import Bell
 from cellule.host.run.commits import Committer, Finished, fenced
+from cellule.host.run.containment import Containment, is_contained
 from cellule.host.run.deliveries import Deliveries
 from cellule.host.run.outgoing import Dispatch, outgoing_of
 from cellule.host.run.questions import Question, Questions
 from cellule.host.run.snapshots import Snapshots
 from cellule.host.store_retry import StoreRetry
-from cellule.kernel.items import Beat, ControlItem
+from cellule.kernel.items import Beat, ControlItem, RefusalItem
 from cellule.kernel.need import Need
 from cellule.kernel.state.cell_pages import count_cells
 from cellule.kernel.state.cells import Entry
@@ -56,8 +57,11 @@ class WorldRunner:
         self, world: World, universe: UUID, committer: Committer, cas: Cas, inbox: Inbox,
         snapshots: Snapshots, clock: Clock, entropy: Entropy, *, stall_s: float = STALL_S,
         dispatch: Dispatch | None = None, is_valid: Callable[[], bool] = lambda: True,
+        restore: Callable[[], Awaitable[World]] | None = None,
     ) -> None:  # fmt: skip
         self.world = world
+        self._restore = restore
+        self._containment = Containment()
         self.universe = universe
         self._committer = committer
         self._cas = cas
@@ -80,7 +84,7 @@ class WorldRunner:
         self._beats_ready = Bell()
         self._room = asyncio.Event()
         self._questions = Questions(world, self._fetch)
-        self._requests = Requests(snapshots.ask, self._answer)
+        self._requests = Requests(lambda: snapshots.ask(at_once=False), self._answer)
         self._wake_ns: int | None = None
         self._more = True
         self._closing = False
@@ -156,8 +160,7 @@ class WorldRunner:
 
     async def find(self, dedupe_key: bytes) -> int | None:
         """The height at which an id was admitted, if it is still remembered; durable."""
-        ledger = self.world.ledger
-        seen = await self.ask(lambda: ledger.dedupe.find(dedupe_key, ledger.nodes))
+        seen = await self.ask(lambda: self.world.ledger.find_id(dedupe_key))
         return None if seen is None else int(seen.height)
 
     async def ask(self, question: Question) -> Any:
@@ -218,7 +221,7 @@ class WorldRunner:
             failure = group.exceptions[0]
         except asyncio.CancelledError as error:
             failure = error
-        self._end(self._reason(failure))
+        self._end(ended_by(self.world.world_id, failure))
         if failure is not None and not isinstance(failure, Exception):
             raise failure
 
@@ -283,15 +286,16 @@ class WorldRunner:
         return full or not self._more
 
     async def _fetch(self, need: Need) -> dict[Cid, bytes]:
-        return await self._reading.call(lambda: fetch_nodes(self._cas, need.cids))
+        return await self._reading.call(lambda: fetch_present(self._cas, need.cids))
 
     async def _beat(self) -> None:
         rows: dict[int, bytes] = {}
         sents: list[Sent] = []
         ready: bytes | None = None
         if not self._is_crowded():
-            most = BEAT_ITEMS_MAX if self._flying or self._finished else BEAT_ITEMS_EARLY
-            if self._inbox.has_items:
+            usual = BEAT_ITEMS_MAX if self._flying or self._finished else BEAT_ITEMS_EARLY
+            most = self._containment.items_max(usual)
+            if most and self._inbox.has_items:
                 taken = await self._take_inbox(most)
                 ready = taken.ready
                 rows = {id(row.sent): row.key for row in taken.rows}
@@ -304,12 +308,24 @@ class WorldRunner:
                 sents.append(direct.popleft())
         self._beating = sents
         self.idle_since_ns = self._clock.monotonic_ns()
-        items = [sent.item for sent in sents]
-        answer = self.world.beat(items, self._clock.now_ns(), self._entropy.bytes(16))
+        try:
+            beat = await self._decide([sent.item for sent in sents])
+        except Exception as error:
+            if self._restore is None or not is_contained(error):
+                raise
+            await self._containment.failed(self, error, sents, rows)
+            self._beating = []
+            return
+        self._account(beat, sents, rows, ready)
+        self._containment.passed(len(sents))
+        self._beating = []
+
+    async def _decide(self, items: list[Any], *, quiet: bool = False) -> Beat:
+        now_ns, entropy = self._clock.now_ns(), self._entropy.bytes(16)
+        answer = self.world.beat(items, now_ns, entropy, quiet=quiet)
         while isinstance(answer, Need):
             answer = self.world.resume(await self._fetch(answer))
-        self._account(answer, sents, rows, ready)
-        self._beating = []
+        return answer
 
     async def _take_inbox(self, limit: int) -> Taken:
         """Items for the beat; requests are begun, and the inbox is not empty until they are answered."""
@@ -322,7 +338,7 @@ class WorldRunner:
                 rows.append(row)
         return Taken(rows, None if self._requests.waiting else taken.ready)
 
-    def _answer(self, note: ControlItem, key: bytes) -> None:
+    def _answer(self, note: ControlItem | RefusalItem, key: bytes) -> None:
         """A request is done: what notes it takes the place of its row."""
         self._inbox.put_back(Sent(note), key)
         self._work.ring()
@@ -355,6 +371,40 @@ class WorldRunner:
             else:
                 self._direct.appendleft(sent)
         return ready
+
+    # After a beat that failed, for `containment.py`
+
+    async def renew(self) -> None:
+        """Restore the world once all its beats are durable; it goes on from there, the general way."""
+        assert self._restore is not None
+        while self._finished or self._flying:
+            self._room.clear()
+            await self._room.wait()
+        _close_scratch(self.world)
+        self.world = world = await self._reading.call(self._restore)
+        self._deliveries.renew(world.ledger)
+        self._questions.renew(world)
+        self._snapshots.renew()
+        self._newest, self._more = self._committer.head, True
+
+    async def beat_quietly(self, sents: list[Sent], rows: dict[int, bytes]) -> None:
+        """Do a beat that admits these and does nothing else."""
+        beat = await self._decide([sent.item for sent in sents], quiet=True)
+        self._account(beat, sents, rows, None)
+
+    def put_back(self, sents: list[Sent], rows: dict[int, bytes]) -> None:
+        """Items of a beat that failed go back in line, in their order."""
+        self._put_back(sents, rows, None)
+        self._beating = []
+
+    def drop_row(self, row: bytes) -> None:
+        """Clear an inbox row without a record."""
+        self._finished.append(Finished(None, self._newest, {}, [], inbox=[row]))
+        self._beats_ready.ring()
+
+    async def keep_aside(self, row: bytes, why: str) -> None:
+        """Keep what an inbox row holds for a person."""
+        await self._writing.call(lambda: self._committer.keep_aside(row, why, self._clock.now_ns()))
 
     # Committing
 
@@ -438,22 +488,6 @@ class WorldRunner:
         for sent in (*self._beating, *self._deliveries.open.values()):
             sent.fail(lost(sent, world, error, submitted=submitted))
 
-    def _reason(self, failure: BaseException | None) -> CelluleError:
-        """Why the world is no longer here, in our own words."""
-        if isinstance(failure, CelluleError):
-            return failure
-        if isinstance(failure, Exception):
-            broken = InvariantBroken(
-                "host.world_failed", "world {world} stopped by an error of Cellule itself: {why!r}",
-                world=self.world.world_id, why=failure,
-            )  # fmt: skip
-            broken.__cause__ = failure
-            return broken
-        return Unavailable(
-            "host.world_closed", "world {world} is not open here", world=self.world.world_id,
-            hint="Open it again.",
-        )  # fmt: skip
-
     def _end(self, error: CelluleError) -> None:
         if self.ended is not None:
             return
@@ -466,9 +500,14 @@ class WorldRunner:
         self._requests.close()
         self._snapshots.abandon(error)
         self._room.set()
-        close_scratch = getattr(self.world.ledger.spill, "close", None)
-        if close_scratch is not None:
-            close_scratch()
+        _close_scratch(self.world)
 
     def _gone(self) -> CelluleError:
-        return self.ended or self._reason(None)
+        return self.ended or ended_by(self.world.world_id, None)
+
+
+def _close_scratch(world: World) -> None:
+    """Let go of the file that a world spilled to."""
+    close = getattr(world.ledger.spill, "close", None)
+    if close is not None:
+        close()

@@ -63,7 +63,7 @@ class Admission:
             if self._writer.size >= FRAME_BYTES_ADMIT:
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
-            item = items[start]
+            item: Any = items[start]
             if isinstance(item, ControlItem):
                 self.outcomes.append((yield from controls.perform(self._context, item)))
                 start += 1
@@ -81,6 +81,10 @@ class Admission:
                     yield from settling.expect(self._context, items[start:])
                     expected = True
                 self.outcomes.append((yield from settling.admit(self._context, item)))
+                start += 1
+                continue
+            if not isinstance(item, EventItem | tuple):
+                self.outcomes.append(_no_item(item))
                 start += 1
                 continue
             stop = start
@@ -224,6 +228,11 @@ class Admission:
 def _expected(item: EventItem, key: bytes | None) -> Expected | None:
     version = item.expected_version
     return None if version is None else Expected(version, item.expected_born, key)
+
+
+def _no_item(item: object) -> RefusedItem:
+    kind = type(item).__name__
+    return RefusedItem(Rejected("kernel.item_unknown", "a beat takes items, not a {kind}", kind=kind), 0)
 
 
 def _event_extras(item: EventItem) -> EventExtras:

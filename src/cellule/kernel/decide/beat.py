@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
+from cellule.errors import ensure
 from cellule.kernel.decide import schedules
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
@@ -20,7 +21,9 @@ from cellule.kernel.decide.short_ways import ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import LATER, Beat, Item, Pace
 from cellule.kernel.journal.writer import FrameWriter
+from cellule.kernel.limits import FRAME_BYTES_MAX
 from cellule.kernel.need import Need
+from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.ledger import Ledger
 from cellule.values.cid import cid_of
 
@@ -52,7 +55,7 @@ class BeatRun:
         if pending:
             yield from ledger.slots(target for _, targets in pending for target in targets)
         due: list[schedules.Due] = []
-        if not ledger.paused:
+        if not ledger.paused and context.pace.quota:
             due = yield from expiry.run_due(context)
         ledger.deliver_pending()
         for each in due:
@@ -69,8 +72,17 @@ class BeatRun:
         frame = self._writer.encode(
             ledger.beat, self._now_ns, context.entropy, context.pace.quota, context.pace.burst, ledger.frame
         )
+        ensure(
+            len(frame) <= FRAME_BYTES_MAX, "kernel.frame_size",
+            "the frame has {size} bytes; a commit takes {most}", size=len(frame), most=FRAME_BYTES_MAX,
+        )  # fmt: skip
         ledger.settle(self._writer.next_height() - 1)
         return (yield from self._result(frame))
+
+    @property
+    def stepping(self) -> Slot | None:
+        """The slot whose step is under way, where the general way takes it."""
+        return self._rounds.stepping
 
     def _result(self, frame: bytes | None) -> Generator[Need, None, Beat]:
         ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes

@@ -79,10 +79,8 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
         case "resume":
             outcome = _record(context, item, {})
             context.ledger.pause(is_paused=False)
-        case "cell.resume":
-            outcome = yield from _resume(context, item)
-        case "cell.migrate":
-            outcome = yield from _migrate(context, item)
+        case "cell.resume" | "cell.migrate" | "cell.halt":
+            outcome = yield from _CELL_VERBS[item.verb](context, item)
         case "deploy":
             outcome = yield from _deploy(context, item)
         case "snapshot" | "baseline":
@@ -114,6 +112,23 @@ def _resume(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
     admitted = _record(context, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
     for slot in slots:
         step_changes.release(context.ledger, slot)
+    return admitted
+
+
+def _halt(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+    """Stop one cell that has messages or a state, until it is resumed; its queue stays as it is."""
+    target = (
+        _text(item.arguments.get("module"), "module"), _bytes(item.arguments.get("key"), "key")
+    )  # fmt: skip
+    yield from context.ledger.slots([target])
+    slot = context.ledger.cells(target[0]).slot(target[1])
+    if slot.stopped or (slot.entry is None and not slot.queue):
+        raise Rejected(
+            "kernel.cannot_halt", "cell {module}/{key} {why}", module=target[0], key=target[1],
+            why="is stopped already" if slot.stopped else "is not there",
+        )  # fmt: skip
+    admitted = _record(context, item, {"cells": [list(target)]})
+    step_changes.halt(context.ledger, slot, admitted.height, context.eras.current.number, item.why)
     return admitted
 
 
@@ -231,3 +246,6 @@ def _bytes(value: Any, field: str) -> bytes:
     if not isinstance(value, bytes):
         raise Rejected("kernel.argument", "the control needs `{field}`, bytes", field=field)
     return value
+
+
+_CELL_VERBS = {"cell.resume": _resume, "cell.migrate": _migrate, "cell.halt": _halt}

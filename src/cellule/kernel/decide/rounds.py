@@ -24,11 +24,12 @@ from cellule.kernel.state.cells import Slot
 class Rounds:
     """The steps of one beat; `steps` has a row for each, in the order of `items.Stepped`."""
 
-    __slots__ = ("_context", "_writing", "asking", "steps")
+    __slots__ = ("_context", "_writing", "asking", "stepping", "steps")
 
     def __init__(self, context: BeatContext) -> None:
         self._context = context
         self.asking: Asking | None = None
+        self.stepping: Slot | None = None  # whose step is under way, for whoever has to tell what failed
         self.steps: list[StepRow] = []
         self._writing = Writing(context, self.steps)
 
@@ -52,6 +53,7 @@ class Rounds:
                 if not slot.loaded:
                     yield from self._load_ring()
                 if not is_taken(slot):
+                    self.stepping = slot
                     yield from self.take(slot)
                 if self.asking is not None:
                     yield from self.ask()

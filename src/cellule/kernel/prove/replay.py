@@ -279,6 +279,12 @@ class Replay:
         elif verb == "cell.resume" or verb == "cell.migrate":
             for base, key in arguments["cells"]:
                 step_changes.release(ledger, self._slot(base, key))
+        elif verb == "cell.halt":
+            [(base, key)] = arguments["cells"]
+            slot = self._slot(base, key)
+            if slot.stopped:
+                self._contradicts("the halted cell was stopped before")
+            step_changes.halt(ledger, slot, self._height, len(ledger.eras) - 1, record.why)
         elif verb == "deploy":
             for base in arguments.get("under", ()):
                 if base not in ledger.book.over:

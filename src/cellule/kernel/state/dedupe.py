@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Generator, Mapping
+from collections.abc import Container, Generator, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -182,10 +182,10 @@ class Dedupe:
             "open": opened,
         }
 
-    def forget_saved(self) -> None:
-        """Drop the arrays of buckets that are durable in the CAS; their filters stay."""
+    def forget_saved(self, saved: Container[Cid]) -> None:
+        """Drop the arrays of buckets that are among the saved blocks; their filters stay."""
         for bucket in self.closed:
-            if bucket.bucket_cid is not None:
+            if bucket.bucket_cid in saved:
                 bucket.data = None
 
     def check(self, nodes: Nodes) -> Generator[Need, None, None]:

@@ -31,7 +31,7 @@ from cellule.kernel.state.cells import (
     Message,
     Slot,
 )  # fmt: skip
-from cellule.kernel.state.dedupe import Dedupe
+from cellule.kernel.state.dedupe import Dedupe, Seen
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.module_cells import Budget, Cells
 from cellule.kernel.state.rows import (
@@ -80,6 +80,7 @@ class Ledger:
     stopped: OrderedIndex[StoppedRow] = field(init=False)
     dead_letters: OrderedIndex[DeadLetter] = field(init=False)
     sealed: list[Cid] = field(default_factory=list)  # chunks of logs, kept in reach until a snapshot
+    unsaved: list[Any] = field(default_factory=list)  # snapshots that were begun and are not saved
     active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once
 
     def __post_init__(self) -> None:
@@ -236,6 +237,10 @@ class Ledger:
         """Stop taking steps, or go on."""
         self.paused = is_paused
 
+    def find_id(self, key: bytes) -> Generator[Need, None, Seen | None]:
+        """The event that was admitted with an id, if it is still remembered."""
+        return self.dedupe.find(key, self.nodes)
+
     def remember_id(self, key: bytes, height: int, check: int) -> None:
         """An event with an id that can be presented again was admitted at `height`."""
         ensure(
@@ -302,6 +307,17 @@ class Ledger:
             self.held.setdefault(base, deque()).append(slot)
         else:
             self.ring.append(slot)
+
+    def leave(self, slot: Slot) -> None:
+        """A slot with messages may not run any more: it leaves the ring, or those that are held."""
+        base = slot.cells.base
+        held = self.held.get(base, ())
+        if slot in held:
+            self.held[base].remove(slot)
+            if not self.held[base]:
+                del self.held[base]
+        else:
+            self.ring.remove(slot)
 
     def deliver_pending(self) -> None:
         """What the previous beat emitted reaches the queues."""

@@ -57,7 +57,16 @@ class SnapshotJob:
         self.height = ledger.height
         self.blocks: dict[Cid, bytes] = {}
         self._sealed, ledger.sealed = ledger.sealed, []
+        for job in ledger.unsaved:  # this one may link blocks that were made for it
+            self.blocks.update(job.blocks)
+            self._sealed += job.sealed
+        ledger.unsaved.append(self)
         self._fixed = self._freeze()
+
+    @property
+    def sealed(self) -> list[Cid]:
+        """Chunks of logs that stay in reach until it is saved."""
+        return self._sealed
 
     def _freeze(self) -> dict[str, Any]:
         """Fix everything small now, and freeze the layers that are written in slices."""
@@ -107,9 +116,12 @@ class SnapshotJob:
 
     def saved(self) -> None:
         """The blocks, and the frames below, are durable: what was kept in memory for them may go."""
-        self._ledger.nodes.unpin(self.blocks)
-        self._ledger.nodes.unpin(self._sealed)
-        self._ledger.dedupe.forget_saved()
+        ledger = self._ledger
+        ledger.nodes.unpin(self.blocks)
+        ledger.nodes.unpin(self._sealed)
+        ledger.dedupe.forget_saved(self.blocks)
+        if self in ledger.unsaved:  # and those before it, whose blocks it has
+            del ledger.unsaved[: ledger.unsaved.index(self) + 1]
 
     def _module(self, cells: Cells) -> Generator[Need | Pause, None, Cid | None]:
         root, blocks = yield from cells.live.materialise(SLICE_NODES)

@@ -87,6 +87,19 @@ def _stop(ledger: Ledger, slot: Slot, height: int, era: int, since: dict[str, An
     ledger.stopped.insert(pair_key(height, 0), StoppedRow(slot.cells.base, slot.key, since["status"]))
 
 
+def halt(ledger: Ledger, slot: Slot, height: int, era: int, why: str) -> None:
+    """Stop a cell by the control at `height`: it keeps its queue, and leaves the ring."""
+    ensure(not slot.stopped, "kernel.halted_twice", "cell {key} is stopped already", key=slot.key)
+    entry = slot.entry or ghost(era, ledger.now_ns)
+    since = {"status": "halted", "since": height, "code": "kernel.cell_halted", "text": why}
+    slot.entry = entry.changed(extras={**(entry.extras or {}), **since})
+    slot.stopped = True
+    ledger.stopped.insert(pair_key(height, 0), StoppedRow(slot.cells.base, slot.key, "halted"))
+    if slot.queue:
+        ledger.leave(slot)
+    ledger.touch(slot)
+
+
 def release(ledger: Ledger, slot: Slot) -> None:
     """Let a stopped cell run again from the front of its queue."""
     entry = slot.entry
