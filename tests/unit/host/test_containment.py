@@ -156,9 +156,9 @@ async def test_the_sender_of_a_refused_row_is_told(opened, tally):
         with pytest.raises(Rejected, match=r"manifest .* cannot be read"):
             await far.control("deploy", who="me", why="", manifest=Link(cid_of(b"\x01")))
         [row] = await rows_of(node, world, [event(id="mine", expected="3")])
-        height, _ = await far._reader.await_event("mine", 0, row)
+        height, _ = await far.reader.await_event("mine", 0, row)
         with pytest.raises(Rejected, match=r"expected must be a whole number from 0, not '3'"):
-            await far._reader.steps_of(height)
+            await far.reader.steps_of(height)
 
 
 @in_virtual_time

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cellule.errors import Conflict, Fenced, OutcomeUnknown, Unavailable
 from cellule.host.cas_fetch import put_blocks
-from cellule.host.inbox.sends import Sent
+from cellule.host.inbox.sends import Sent, release_batch
 from cellule.host.journal import Head, frame_rows
 from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
 from cellule.host.run.outgoing import Outgoing
@@ -56,6 +56,21 @@ class Finished:
         self.size = len(self.frame or b"") + sum(map(len, self.blocks.values()))
         if self.outgoing is not None:
             self.size += self.outgoing.size
+
+    def release(self) -> None:
+        """It is durable: tell those who wait for it."""
+        if self.batch is not None and self.batch.records is not None:
+            release_batch(self.batch, self.settled)
+            self.settled = []
+        for sent in self.settled:
+            if sent.left >= 0:  # a refused item is nowhere
+                sent.durable = True
+            if sent.left <= 0:
+                sent.finished = True
+            sent.wake()
+        for sent in self.completed:
+            sent.finished = True
+            sent.wake()
 
 
 class Committer:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from cellule.errors import Unavailable
+from cellule.kernel.index.live import Spill
 
 
 class FileSpill:
@@ -64,3 +65,10 @@ class FileSpill:
         self._file = file
         weakref.finalize(self, file.close)
         return file
+
+
+def close_spill(spill: Spill | None) -> None:
+    """Let go of what a world spilled to, if it has a file."""
+    close = getattr(spill, "close", None)
+    if close is not None:
+        close()

@@ -19,7 +19,7 @@ from cellule.errors import CelluleError, Fenced, Unavailable
 from cellule.host.cas_fetch import fetch_present
 from cellule.host.inbox.inbox import Inbox, Taken
 from cellule.host.inbox.requests import Request, Requests
-from cellule.host.inbox.sends import Sent, ended_by, lost, release_batch
+from cellule.host.inbox.sends import Sent, ended_by, lost
 from cellule.host.journal import Head
 from cellule.host.limits import (
     BEAT_ITEMS_EARLY,
@@ -39,6 +39,7 @@ from cellule.host.run.deliveries import Deliveries
 from cellule.host.run.outgoing import Dispatch, outgoing_of
 from cellule.host.run.questions import Question, Questions
 from cellule.host.run.snapshots import Snapshots
+from cellule.host.run.spill import close_spill
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import Beat, ControlItem, RefusalItem
 from cellule.kernel.need import Need
@@ -380,7 +381,7 @@ class WorldRunner:
         while self._finished or self._flying:
             self._room.clear()
             await self._room.wait()
-        _close_scratch(self.world)
+        close_spill(self.world.ledger.spill)
         self.world = world = await self._reading.call(self._restore)
         self._deliveries.renew(world.ledger)
         self._questions.renew(world)
@@ -442,18 +443,7 @@ class WorldRunner:
             self._snapshots.count(finished.size)
         if finished.outgoing is not None and self._dispatch is not None:
             self._dispatch(finished.outgoing)
-        if finished.batch is not None and finished.batch.records is not None:
-            release_batch(finished.batch, finished.settled)
-            finished.settled = []
-        for sent in finished.settled:
-            if sent.left >= 0:  # a refused item is nowhere
-                sent.durable = True
-            if sent.left <= 0:
-                sent.finished = True
-            sent.wake()
-        for sent in finished.completed:
-            sent.finished = True
-            sent.wake()
+        finished.release()
         self._questions.release(finished.head.beat)
 
     # Trouble, and the end
@@ -500,14 +490,7 @@ class WorldRunner:
         self._requests.close()
         self._snapshots.abandon(error)
         self._room.set()
-        _close_scratch(self.world)
+        close_spill(self.world.ledger.spill)
 
     def _gone(self) -> CelluleError:
         return self.ended or ended_by(self.world.world_id, None)
-
-
-def _close_scratch(world: World) -> None:
-    """Let go of the file that a world spilled to."""
-    close = getattr(world.ledger.spill, "close", None)
-    if close is not None:
-        close()
