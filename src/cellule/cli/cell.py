@@ -178,10 +178,10 @@ async def resume(
 async def halt(
     session: Session, module: Annotated[str, typer.Argument(help="The cell's module.")],
     key: Annotated[str, typer.Argument(help="The cell's key.")] = "", why: Why = "asked for",
-    timeout_s: Timeout = 30.0,
+    id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Stop one cell until it is resumed; its messages are kept."""
-    await _control(session, "cell.halt", module, key, why, timeout_s)
+    await _control(session, "cell.halt", module, key, why, timeout_s, id)
 
 
 @app.command()
