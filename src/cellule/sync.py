@@ -21,7 +21,6 @@ from cellule import assembly
 from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
-from cellule.host.inbox.aside import ItemAside
 from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
@@ -480,18 +479,6 @@ class SyncWorld(Facade[WorldHandle]):
     def repair_effects(self, *, dry_run: bool = False) -> Report:
         """Compare open effects with the outbox, and make them agree."""
         return self._thread.call(lambda: self._inner.repair_effects(dry_run=dry_run))
-
-    def items_aside(self, *, limit: int = 100) -> list[ItemAside]:
-        """Inbox items that the world could not take and set aside, oldest first."""
-        return self._thread.call(lambda: self._inner.items_aside(limit=limit))
-
-    def retry_item(self, item: str) -> None:
-        """Put an item that was set aside into the inbox again."""
-        return self._thread.call(lambda: self._inner.retry_item(item))
-
-    def drop_item(self, item: str) -> None:
-        """Forget an item that was set aside."""
-        return self._thread.call(lambda: self._inner.drop_item(item))
 
     def schedules(self) -> list[ScheduleView]:
         """The schedules of the manifest, and when each is next due."""

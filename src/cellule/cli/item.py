@@ -8,12 +8,19 @@ import typer
 
 from cellule.cli.output import table
 from cellule.cli.session import Session, in_session
-from cellule.host.inbox.aside import ItemAside
+from cellule.host.inbox.aside import ItemAside, drop_aside, list_aside, retry_aside
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.service import Cellule
 from cellule.values.schema.text_forms import time_text
 
 app = typer.Typer(help="Items that a world could not take and set aside.", no_args_is_help=True)
 
 ItemId = Annotated[str, typer.Argument(help="The item's id, as `item list` shows it.")]
+
+
+async def items_of(node: Cellule, world: WorldHandle, limit: int) -> list[ItemAside]:
+    """The oldest items of a world that were set aside."""
+    return await list_aside(node.node.engine, world.info.universe, world.info.id, limit)
 
 
 def item_json(item: ItemAside) -> dict[str, Any]:
@@ -40,7 +47,7 @@ async def list_items(
     """List the items that the world could not take, with the reason."""
     async with session.reading() as node:
         world = await session.world(node)
-        items = [item_json(each) for each in await world.items_aside(limit=limit)]
+        items = [item_json(each) for each in await items_of(node, world, limit)]
         shown = [item_table(items)] if items else ["nothing is set aside"]
         session.output.document({"world": world.name, "items": items}, *shown)
 
@@ -51,7 +58,8 @@ async def retry(session: Session, item: ItemId) -> None:
     """Put an item into the world's inbox again, after an upgrade; it is applied once at most."""
     async with session.reading() as node:
         world = await session.world(node)
-        await world.retry_item(item)
+        info, bell_id = world.info, node.node.entropy.bytes(16)
+        await retry_aside(node.node.engine, info.universe, info.id, item, bell_id)
         session.output.document({"world": world.name, "retried": item}, f"item {item} is in the inbox again")
 
 
@@ -61,5 +69,5 @@ async def drop(session: Session, item: ItemId) -> None:
     """Forget an item for good; that it was refused stays in the journal."""
     async with session.reading() as node:
         world = await session.world(node)
-        await world.drop_item(item)
+        await drop_aside(node.node.engine, world.info.universe, world.info.id, item)
         session.output.document({"world": world.name, "dropped": item}, f"item {item} is gone")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.effect_lines import effect_json, effect_line, letter_json
-from cellule.cli.item import item_json, item_table
+from cellule.cli.item import item_json, item_table, items_of
 from cellule.cli.output import table
 from cellule.cli.session import Session, in_session, owner_of, renderer_of
 from cellule.host.ingress.handles import WorldHandle
@@ -49,7 +49,7 @@ async def stuck(
             "snapshot": _trouble_json(
                 await read_trouble(node.node.engine, world.info.universe, world.info.id)
             ),
-            "items": [item_json(each) for each in await world.items_aside(limit=limit)],
+            "items": [item_json(each) for each in await items_of(node, world, limit)],
             "effects": [await effect_json(renderer, each) for each in effects],
             "dead_letters": [
                 await letter_json(renderer, each) for each in await world.dead_letters(limit=limit)

@@ -23,7 +23,7 @@ LIST_MAX = 1_000
 class ItemAside(NamedTuple):
     """An inbox item that its world could not take: a schema, `control:<verb>` or `receipt`, and why."""
 
-    id: str  # what `retry_item` and `drop_item` take
+    id: str  # the stamp that its row had, in hex
     name: str
     event_id: str | bytes | None
     why: str

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from cellule.errors import CelluleError, Gone, Rejected
 from cellule.host.codecs import WorldCodecs
-from cellule.host.inbox.aside import ItemAside, drop_aside, list_aside, retry_aside
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
 from cellule.host.ingress.arguments import (
@@ -355,21 +354,6 @@ class WorldHandle:
     async def repair_effects(self, *, dry_run: bool = False) -> Report:
         """Compare open effects with the outbox, and make them agree."""
         return await self._effects.repair(dry_run=dry_run)
-
-    # Items that the world could not take
-
-    async def items_aside(self, *, limit: int = 100) -> list[ItemAside]:
-        """Inbox items that the world could not take and set aside, oldest first."""
-        return await list_aside(self._node.engine, self.info.universe, self.id, limit)
-
-    async def retry_item(self, item: str) -> None:
-        """Put an item that was set aside into the inbox again."""
-        bell_id = self._node.entropy.bytes(16)
-        await retry_aside(self._node.engine, self.info.universe, self.id, item, bell_id)
-
-    async def drop_item(self, item: str) -> None:
-        """Forget an item that was set aside."""
-        await drop_aside(self._node.engine, self.info.universe, self.id, item)
 
     # Schedules
 
