@@ -164,6 +164,7 @@ class Museum:
             elif isinstance(answer, bytes):
                 root = answer
         self.cas.update(job.blocks)
+        job.saved()
         job.root = root
         return job
 
