@@ -2,7 +2,9 @@
 
 The app's own files are those of the function's top-level package, and those beside it in the same folder; the
 standard library is everywhere; whatever else is imported must belong to an installed distribution, which is
-recorded with its version. Nothing is imported or run to find out: the answer depends on the files alone.
+recorded with its version. An import inside a function counts if the entry may reach that function
+(`reach.py`): a command or a report beside a reducer does not make its libraries the reducer's. Nothing is
+imported or run to find out: the answer depends on the files alone.
 
 Rejected: walking `sys.modules`. It depends on what the process happened to import before.
 """
@@ -25,7 +27,9 @@ from cellule.errors import Rejected
 from cellule.modules.python.bundle import Bundle, make_bundle, module_path
 from cellule.modules.python.failure import Places
 from cellule.modules.python.imports import Imported, imports_of
+from cellule.modules.python.reach import reached_names
 from cellule.modules.python.signature import shown_function
+from cellule.modules.python.symbols import App, Symbols
 
 RUNTIME: Final = frozenset({"cellule", "msgspec"})
 """Distributions that are always there, in the version of the runtime."""
@@ -41,14 +45,16 @@ def bundle(function: Callable[..., Any], *, include: Iterable[str] = ()) -> Bund
     collection.add(home.module, Imported(home.module, (), 1, optional=False), "the entry")
     for name in include:
         collection.add(name, Imported(name, (), 0, optional=False), "include")
+    collection.add_reached(App(home.module, function.__qualname__))
     return make_bundle(f"{home.module}:{function.__qualname__}", collection.sources, collection.requires)
 
 
 def bundle_file(entry: str, root: Path) -> Bundle:
     """Bundle an entry such as `shop.orders:order` by the files of a folder, without importing it."""
-    module = entry.partition(":")[0]
+    module, _, name = entry.partition(":")
     collection = _Collection(root, module.partition(".")[0], _Installed())
     collection.add(module, Imported(module, (), 1, optional=False), f"the entry {entry}")
+    collection.add_reached(App(module, name))
     return make_bundle(entry, collection.sources, collection.requires)
 
 
@@ -106,6 +112,18 @@ class _Collection:
     installed: _Installed
     sources: dict[str, bytes] = field(default_factory=dict)
     requires: dict[str, str] = field(default_factory=dict)
+    later: list[tuple[App, Imported, str]] = field(default_factory=list)  # imports inside definitions
+
+    def add_reached(self, entry: App) -> None:
+        """Take what is imported inside functions that may run with the entry."""
+        while self.later:
+            reached = reached_names(Symbols(self.sources), entry)
+            taken = [each for each in self.later if each[0] in reached]
+            if not taken:
+                return
+            self.later = [each for each in self.later if each[0] not in reached]
+            for _, imported, where in taken:
+                self.add(imported.module, imported, where)
 
     def add(self, module: str, imported: Imported, where: str) -> None:
         """Take a module and, transitively, what it imports."""
@@ -122,7 +140,13 @@ class _Collection:
                 _missing(name, imported, where)
             for each in found:
                 if each is not None:
-                    waiting += [(next_.module, next_, each[1]) for next_ in each[0]]
+                    waiting += self._now(*each)
+
+    def _now(self, imports: list[Imported], path: str) -> list[tuple[str, Imported, str]]:
+        """The imports of a file that run when it is loaded; the others are looked at later."""
+        name = path.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+        self.later += [(App(name, each.inside), each, path) for each in imports if each.inside is not None]
+        return [(each.module, each, path) for each in imports if each.inside is None]
 
     def _is_own(self, name: str, where: str) -> bool:
         top = name.partition(".")[0]

@@ -20,10 +20,11 @@ from typing import Final
 
 from cellule.errors import Rejected
 from cellule.modules.python.bundle import Bundle
+from cellule.modules.python.reach import reach
 from cellule.modules.python.rules import INSTEAD, Finding
 from cellule.modules.python.scan import Scan
 from cellule.modules.python.scopes import set_fields
-from cellule.modules.python.symbols import App, SourceFile, Symbols
+from cellule.modules.python.symbols import App, Symbols
 
 _ALLOW: Final = re.compile(r"#\s*cellule:\s*allow\s+([a-z]+(?:\s*,\s*[a-z]+)*)\s*[-:(]*\s*(.*)")
 SHOWN_MAX: Final = 20
@@ -48,7 +49,7 @@ def find_hazards(stored: Bundle) -> list[Finding]:
     """Every place the entry reaches that breaks a rule and is not allowed to."""
     symbols = Symbols(stored.sources)
     module, _, name = stored.plan.entry.partition(":")
-    reached = _reach(symbols, App(module, name))
+    reached = reach(symbols, App(module, name))
     findings: set[Finding] = set()
     classes = [node for _, node in reached if isinstance(node, ast.ClassDef)]
     fields = set_fields(classes)
@@ -59,36 +60,6 @@ def find_hazards(stored: Bundle) -> list[Finding]:
     allowed = {file.path: allowances(file.text) for file in symbols.files.values()}
     kept = {(each.path, each.line, each.rule): each for each in sorted(findings, reverse=True)}
     return [each for _, each in sorted(kept.items()) if not _is_allowed(each, allowed[each.path])]
-
-
-def _reach(symbols: Symbols, entry: App) -> list[tuple[SourceFile, ast.AST]]:
-    """All definitions of the app that the entry leads to."""
-    seen: set[App] = set()
-    waiting = [entry]
-    found: list[tuple[SourceFile, ast.AST]] = []
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        file = symbols.files[name.module]
-        for node in file.definitions.get(name.symbol, ()):
-            if is_adapter(node):
-                continue
-            found.append((file, node))
-            scan = Scan(symbols, file, frozenset())
-            scan.walk(node)
-            waiting.extend(scan.reached)
-    return found
-
-
-def is_adapter(node: ast.AST) -> bool:
-    """Whether this is an adapter: a reducer that calls it makes a request, and its code runs elsewhere."""
-    if not isinstance(node, ast.AsyncFunctionDef):
-        return False
-    called = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-    names = [each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in called]
-    return "adapter" in names
 
 
 def allowances(text: str) -> dict[int, set[str]]:

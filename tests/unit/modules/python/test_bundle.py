@@ -33,10 +33,10 @@ def test_a_bundle_holds_the_file_and_all_own_files_it_imports(import_app):
             "shop/__init__.py": "from shop.version import NUMBER",
             "shop/version.py": "NUMBER = 1",
             "shop/entry.py": "from . import rates\nfrom .deep.inner import x\nimport shop.late_name as late\n"
-            + PLAIN,
+            + PLAIN.replace("state or 0", "state or x()"),
             "shop/rates.py": "import json, msgspec\nfrom datetime import datetime\n",
             "shop/deep/__init__.py": "",
-            "shop/deep/inner.py": "x = 1\ndef later():\n    from beside import y\n    return y\n",
+            "shop/deep/inner.py": "def x():\n    from beside import y\n    return y\n",
             "shop/late_name.py": "",
             "shop/unused.py": "",
             "beside.py": "y = 2",
@@ -103,6 +103,51 @@ except ImportError:
     assert list(found.plan.files) == ["app.py"]
 
 
+UNREACHED = {
+    "a function": "def report():\n    import not_there\n",
+    "a method": "class Report:\n    def make(self):\n        import not_there\n",
+    "inside both": "class K:\n    def make(self):\n        def inner():\n            from not_there import x\n",
+    "a function of a function": "def outer():\n    return report()\ndef report():\n    import not_there\n",
+    "an adapter": "def adapter(f): return f\n@adapter\nasync def call(p):\n    import not_there\n",
+    "another reducer": "def reducer(f): return f\n@reducer\ndef other(s, e):\n    import not_there\n",
+    "the main program": "if __name__ == '__main__':\n    import not_there\n    count(None, None)\n",
+    "a type": "def report():\n    import shop_web\n",
+}
+
+
+@pytest.mark.parametrize("name", UNREACHED)
+def test_what_the_entry_never_reaches_is_not_bundled(import_app, name):
+    """A library that only a report beside the reducer needs refused the whole app where it was missing."""
+    files = {"app.py": PLAIN + UNREACHED[name], "shop_web.py": "import not_there\n"}
+    found = bundle(import_app(files, "app").count)
+    assert sorted(found.plan.files) == ["app.py"]
+    assert found.plan.requires == {}
+
+
+REACHED = {
+    "a function": ("def later():\n    import other\n", "later()"),
+    "through another": ("def first():\n    later()\ndef later():\n    import other\n", "first()"),
+    "a table": ("def later():\n    import other\nTABLE = {1: later}\n", "TABLE[1]()"),
+    "a method": ("class K:\n    def later(self):\n        import other\n", "K().later()"),
+    "an heir": ("class K: pass\nclass L(K):\n    def later(self):\n        import other\n", "K()"),
+    "a registered function": ("K = []\n@K.append\ndef later():\n    import other\n", "0"),
+    "at the top level": ("def later():\n    import other\nX = [later] and 1\n", "0"),
+    "a class body": ("class K:\n    import other\n", "0"),
+    "through an import": ("def later():\n    from middle import run\n    run()\n", "later()"),
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_whatever_may_run_with_the_entry_is_bundled(import_app, name):
+    above, expression = REACHED[name]
+    files = {
+        "app.py": above + PLAIN.replace("state or 0", f"state or {expression} or 0"),
+        "other.py": "", "middle.py": "def run():\n    import other\ndef no():\n    import not_there\n",
+    }  # fmt: skip
+    found = bundle(import_app(files, "app").count)
+    assert "other.py" in found.plan.files
+
+
 def test_modules_imported_by_other_means_can_be_named(import_app):
     files = {"shop/__init__.py": "", "shop/a.py": PLAIN, "shop/plugin.py": ""}
     module = import_app(files, "shop.a")
@@ -146,7 +191,8 @@ def test_a_namespace_folder_is_part_of_the_app(import_app):
 )
 def test_an_import_that_cannot_be_bundled_is_named(import_app, files, module, code, words):
     entry = module.replace(".", "/") + ".py"
-    found = import_app({**files, entry: files[entry] + PLAIN}, module)
+    plain = PLAIN.replace("state or 0", "state or later()")
+    found = import_app({**files, entry: files[entry] + plain}, module)
     with pytest.raises(Rejected) as caught:
         bundle(found.count)
     assert caught.value.code == f"modules.{code}"

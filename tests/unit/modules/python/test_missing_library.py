@@ -11,6 +11,7 @@ from cellule.kernel.journal.codes import HALTED, OK, PARKED
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EmittedRecord
 from cellule.modules.python import PythonPrograms, describe, manifest_document
+from cellule.testing import World
 from tests.support.kernel_world import KernelWorld
 
 MODELS = """
@@ -140,3 +141,38 @@ def test_a_module_of_the_app_that_is_not_there_is_a_mistake_of_the_app(library, 
 def test_an_import_error_that_the_code_raises_is_an_exception(library, world_of):
     world, _ = world_of(LAZY.replace("import abacus", "raise ImportError('mine')"))
     assert hit(world) == [(HALTED, "modules.exception")]
+
+
+APP = """
+import msgspec
+from cellule import App
+
+app = App("reports")
+
+@app.event(key="name")
+class Hit(msgspec.Struct, frozen=True):
+    name: str
+
+class Count(msgspec.Struct):
+    total: int
+
+@app.reducer
+def tally(state: Count | None, event: Hit) -> Count:
+    return Count(1 + (state.total if state else 0))
+
+def report():
+    import a_library_for_pictures
+    return a_library_for_pictures.draw()
+
+if __name__ == "__main__":
+    import a_web_server
+    a_web_server.run(app)
+"""
+
+
+def test_an_app_runs_without_the_libraries_of_what_stands_beside_its_reducers(import_app):
+    reports = import_app({"reports_app.py": APP}, "reports_app")
+    world = World(reports.app)
+    world.send(reports.Hit("a"))
+    assert world.state(reports.tally, "a") == reports.Count(1)
+    world.assert_replays()
