@@ -106,7 +106,7 @@ except ImportError:
 UNREACHED = {
     "a function": "def report():\n    import not_there\n",
     "a method": "class Report:\n    def make(self):\n        import not_there\n",
-    "inside both": "class K:\n    def make(self):\n        def inner():\n            from not_there import x\n",
+    "inside both": "class K:\n    def make(self):\n        def inner():\n            import not_there\n",
     "a function of a function": "def outer():\n    return report()\ndef report():\n    import not_there\n",
     "an adapter": "def adapter(f): return f\n@adapter\nasync def call(p):\n    import not_there\n",
     "another reducer": "def reducer(f): return f\n@reducer\ndef other(s, e):\n    import not_there\n",
