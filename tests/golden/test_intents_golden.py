@@ -37,7 +37,10 @@ POLICY = {"rules": [
     {"name": "ask", "when": 'effect.kind == "bank.charge" && effect.params.amount > 10',
      "then": "require_approval", "reason": "over 10", "expires_ns": HOUR},
 ]}  # fmt: skip
-TILL = {"till": {"effects": ["bank.charge"], "budget": {"count": 50, "period_ns": HOUR}}}
+TILL = {
+    "till": {"effects": ["bank.charge"], "budget": {"count": 50, "period_ns": HOUR}},
+    "cells": {"effects": ["timer.set"], "budget": {"count": 50, "period_ns": HOUR, "by": "cell"}},
+}
 
 
 class Museum:
@@ -45,7 +48,7 @@ class Museum:
 
     def __init__(self) -> None:
         options = {
-            "order": {"open_max": 2, "cap_slots": {"pay": "till"}},
+            "order": {"open_max": 2, "cap_slots": {"pay": "till", "nap": "cells"}},
             "policy": POLICY,
             "capabilities": TILL,
         }
@@ -102,7 +105,9 @@ def script(museum: Museum) -> None:
     show("one waits for the other in the snapshot", bank.ask(*twice, order="h"))
     show("paused, so that the snapshot has cells with messages", control("pause"))
     show("held in the snapshot", bank.charge(1, order="k"))
-    more = document(**{**museum.options, "order": {"open_max": 9, "cap_slots": {"pay": "till"}}})
+    more = document(
+        **{**museum.options, "order": {"open_max": 9, "cap_slots": {"pay": "till", "nap": "cells"}}}
+    )
     museum.held = bank.world.snapshot()
     show("deployed with a higher limit, and without the schedule", bank.world.deploy(more))
 
@@ -167,7 +172,7 @@ def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
             fields[type(record)] |= set(record.extras)
     assert fields[IntentRecord] == {"key", "slot"}
     assert fields[DecisionRecord] == {
-        "rule", "grant", "period", "due_ns", "code", "text", "same", "over", "control",
+        "rule", "grant", "period", "spender", "due_ns", "code", "text", "same", "over", "control",
     }  # fmt: skip
     assert fields[ReceiptRecord] == {
         "fired", "by", "attempts", "exhausted", "who", "why", "code", "text", "under", "control", "depth",

@@ -259,20 +259,22 @@ class App:
     def grant(
         self, name: str, *, effects: Iterable[Listed], hosts: Iterable[str] | None = None,
         methods: Iterable[str] | None = None, allow: Mapping[str, Iterable[str]] | None = None,
-        bytes_max: int | None = None, budget: Budget | None = None, expires: datetime | None = None,
-        private: bool = False,
+        bytes_max: int | None = None, budget: Budget | None = None, budget_by: str | None = None,
+        expires: datetime | None = None, private: bool = False,
     ) -> DeclaredGrant:  # fmt: skip
         """Declare what reducers that have this grant may do; what is left out is not restricted.
 
-        `allow` names texts or patterns with `*` for fields of the params; `budget` is a count and a period;
-        `private` lets it reach private addresses. Name it at reducers: `grants=["stripe"]`.
+        `allow` names texts or patterns with `*` for fields of the params; `budget` is a count and a period,
+        for the world, for each cell (`budget_by="cell"`) or each value of a field of the params
+        (`budget_by="tenant"`); `private` lets it reach private addresses. Name it at reducers:
+        `grants=["stripe"]`.
         """
         parts = {
             "hosts": _listed(hosts), "methods": _listed(methods), "bytes_max": bytes_max,
             "allow": None if allow is None else {path: _listed(each) for path, each in allow.items()},
             "private": private or None,
         }  # fmt: skip
-        found = self._effect_declarations.add_grant(name, effects, budget, expires, parts)
+        found = self._effect_declarations.add_grant(name, effects, budget, budget_by, expires, parts)
         self._built.clear()
         return found
 

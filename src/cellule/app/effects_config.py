@@ -82,8 +82,8 @@ class EffectDeclarations:
         self.adapters[adapter.kind] = adapter
 
     def add_grant(
-        self, name: str, effects: Iterable[Listed], budget: Budget | None, expires: datetime | None,
-        parts: Mapping[str, Any],
+        self, name: str, effects: Iterable[Listed], budget: Budget | None, by: str | None,
+        expires: datetime | None, parts: Mapping[str, Any],
     ) -> DeclaredGrant:  # fmt: skip
         """Declare a grant; `parts` are what stands in the manifest as it is given."""
         listed = check_listed("App.grant", effects)
@@ -92,11 +92,13 @@ class EffectDeclarations:
             raise bad_option(
                 "App.grant", "effects", effects, "at least one: a grant of nothing grants nothing"
             )
+        if by is not None and budget is None:
+            raise bad_option("App.grant", "budget_by", by, "it beside budget=(100, timedelta(hours=1))")
         if name in self.grants:
             raise taken(f"the grant {name!r}", "declared", "declared again")
         entry = {
             **parts,
-            "budget": None if budget is None else _budget(budget),
+            "budget": None if budget is None else _budget(budget, by),
             "expires_ns": None if expires is None else time_ns("App.grant", "expires", expires),
         }
         found = DeclaredGrant(name, listed, {key: part for key, part in entry.items() if part is not None})
@@ -197,10 +199,13 @@ def _check_choices(parts: Mapping[str, Any]) -> None:
             raise bad_option("App.schedule", option, parts.get(option), " or ".join(map(repr, choices)))
 
 
-def _budget(given: object) -> dict[str, int]:
+def _budget(given: object, by: object) -> dict[str, int | str]:
     if not isinstance(given, tuple) or len(given) != 2 or type(given[0]) is not int or given[0] < 1:
         raise bad_option("App.grant", "budget", given, "a number and a time: (100, timedelta(hours=1))")
-    return {"count": given[0], "period_ns": duration_ns("App.grant", "budget", given[1])}
+    if by is not None and (not isinstance(by, str) or not by):
+        raise bad_option("App.grant", "budget_by", by, '"cell", or a field of the params: "tenant"')
+    counted: dict[str, int | str] = {} if by is None else {"by": by}
+    return {"count": given[0], "period_ns": duration_ns("App.grant", "budget", given[1]), **counted}
 
 
 def _shown(effect: EffectLike) -> str:

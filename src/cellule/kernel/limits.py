@@ -27,6 +27,7 @@ STEP_CANCELS_MAX = 1_000  # keys of earlier requests that one step may cancel
 CELL_INTENTS_MAX = 1_000  # open intents of one cell; further requests are denied
 APPROVALS_OPEN_MAX = 100_000  # parked intents of a world; further ones are denied
 TIMERS_OPEN_MAX = 10_000_000  # timers that steps have set and that have not fired; further ones are denied
+BUDGET_SPENDERS_MAX = 100_000  # cells or values that a grant's budget counts apart, in one period
 WAITERS_MAX = 100  # open intents that may wait for one idempotency key
 HELD_RELEASE_MAX = 1_000  # cells a beat brings back when their module is below its limit again
 IDEMPOTENCY_FORGET_PER_ADD = 2  # old idempotency keys forgotten for each new one

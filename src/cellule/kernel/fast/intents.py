@@ -28,6 +28,7 @@ from cellule.kernel.limits import FRAME_BYTES_ADMIT, OUTPUT_BYTES_MAX, PARAMS_IN
 from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.program import CheckedRequest
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
+from cellule.kernel.state.intent_changes import spend
 from cellule.kernel.state.intent_id import intent_digest, intent_text
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import OPEN, OpenIntent
@@ -133,7 +134,7 @@ def _govern(
     kept.update(own)
     kept.update((name, value) for name, value in extras.items() if name in ("grant", "rule"))
     if "period" in extras:
-        context.ledger.book.spend(extras["grant"], extras["period"])
+        spend(context.ledger, extras)
     grant = context.eras.current.manifest.grants.get(extras.get("grant", ""))
     return None if grant is None else grant.as_data()
 

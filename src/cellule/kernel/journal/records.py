@@ -164,6 +164,7 @@ class DecisionExtras(TypedDict, total=False):
     rule: Text
     grant: Text
     period: Count
+    spender: Bytes
     due_ns: Count
     code: Text
     text: Text

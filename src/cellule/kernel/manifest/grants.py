@@ -20,6 +20,9 @@ from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
 from cellule.values.schema.registry import Schemas
 
+BY_CELL: Final = "cell"
+"""A budget of each cell; any other text is a path into the params."""
+
 _is_method = re.compile(r"[A-Z]+", re.ASCII).fullmatch
 
 
@@ -36,7 +39,12 @@ def load_grants(scope: f.Scope, path: str, section: object) -> dict[str, Grant]:
             _check_path(fields, pattern, found["effects"])
         budget = found["budget"]
         if budget is not None:
-            found["budget"] = None if None in budget.values() else GrantBudget(*budget.values())
+            known = budget["count"] is not None and budget["period_ns"] is not None
+            found["budget"] = (
+                GrantBudget(budget["count"], budget["period_ns"], budget["by"]) if known else None
+            )
+            if budget["by"] not in (None, BY_CELL):
+                _check_path(fields, budget["by"], found["effects"], "budget", "by", is_counted=True)
         grants[name] = Grant(name, **found)
     return dict(sorted(grants.items()))
 
@@ -97,35 +105,40 @@ _GRANT: Final[f.Table] = {
     "methods": _texts("methods", _method, "Write GET, POST and the like."),
     "allow": _allow,
     "bytes_max": f.whole(1, BYTES_MAX_MAX),
-    "budget": f.entry(("count", "period_ns"), count=f.whole(1, COUNT_MAX), period_ns=f.positive),
+    "budget": f.entry(("count", "period_ns"), count=f.whole(1, COUNT_MAX), period_ns=f.positive, by=f.text),
     "expires_ns": f.positive,
     "private": f.flag,
 }
 
 
-def _check_path(fields: f.Fields, path: str, effects: tuple[str, ...]) -> None:
-    """A path has to lead to text in the params of at least one effect of the grant."""
+def _check_path(
+    fields: f.Fields, path: str, effects: tuple[str, ...], part: str = "allow", last: str = "", *,
+    is_counted: bool = False,
+) -> None:  # fmt: skip
+    """A path has to lead to text, or to what can be counted, in the params of an effect of the grant."""
     kinds, schemas = fields.scope.kinds or {}, fields.scope.schemas
     params = [t.Ref(kinds[kind].params) for kind in effects]
-    if params and not any(_leads_to_text(each, schemas, path.split(".")) for each in params):
+    fits = (t.Text, t.Int, t.Uuid, t.Bytes) if is_counted else (t.Text,)
+    if params and not any(_leads_to(each, schemas, path.split("."), fits) for each in params):
+        wanted = "text, number or id" if is_counted else "text"
         fields.note(
-            "allow", "grant_path", f"{shown(path)} leads to no text in the params of {', '.join(effects)}",
-            "Name a field of the params, such as url or to.name.", at=below(fields.at("allow"), path),
+            part, "grant_path", f"{shown(path)} leads to no {wanted} in the params of {', '.join(effects)}",
+            "Name a field of the params, such as url or to.name.", at=below(fields.at(part), last or path),
         )  # fmt: skip
 
 
-def _leads_to_text(schema: t.Schema, schemas: Schemas, steps: list[str]) -> bool:
-    """Tell whether a path may find text in a value; what is not typed may hold anything."""
+def _leads_to(schema: t.Schema, schemas: Schemas, steps: list[str], fits: tuple[type, ...]) -> bool:
+    """Tell whether a path may find such a value; what is not typed may hold anything."""
     schema = schemas.resolve(schema)
     while isinstance(schema, t.Option):
         schema = schemas.resolve(schema.item)
     if isinstance(schema, t.Any):
         return True
     if not steps:
-        return isinstance(schema, t.Text) or (isinstance(schema, t.Enum) and schema.is_text)
+        return isinstance(schema, fits) or (isinstance(schema, t.Enum) and schema.is_text)
     if isinstance(schema, t.Map) and schemas.is_text_keyed(schema):
-        return _leads_to_text(schema.value, schemas, steps[1:])
+        return _leads_to(schema.value, schemas, steps[1:], fits)
     if not isinstance(schema, t.Record):
         return False
     field = dict(schema.fields).get(steps[0])
-    return field is not None and _leads_to_text(field, schemas, steps[1:])
+    return field is not None and _leads_to(field, schemas, steps[1:], fits)

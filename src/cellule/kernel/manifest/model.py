@@ -78,10 +78,11 @@ class EffectKind:
 
 
 class GrantBudget(NamedTuple):
-    """So many intents in every period."""
+    """So many intents in every period: of the world, or `by` each cell, or by each value of a param."""
 
     intents: int
     period_ns: int
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,8 @@ def plain(entry: Any, *left_out: str) -> dict[str, Any]:
         if value is None or value == default or name in left_out:
             continue
         if isinstance(value, GrantBudget):
-            value = {"count": value.intents, "period_ns": value.period_ns}
+            by = {} if value.by is None else {"by": value.by}
+            value = {"count": value.intents, "period_ns": value.period_ns, **by}
         elif isinstance(value, tuple):
             value = list(value)
         elif isinstance(value, dict):

@@ -8,6 +8,7 @@ manifest or decides; what was decided comes in as the fields of a record.
     ages        (since_ns, height) -> the hash of that key: for forgetting
     counts      open intents of each module that adapters have; `over` are the modules at their limit
     spent       of each grant with a budget: the period, and how many intents it gave in it
+    spent_by    of each grant whose budget counts by something: the period, and a count for each hash of that
     schedules   name -> ScheduleRow
 
 Rejected: counting open intents by walking them. A limit is asked at every request.
@@ -40,7 +41,10 @@ from cellule.kernel.state.rows import (
 class Book:
     """All that is kept of intents and schedules."""
 
-    __slots__ = ("ages", "counts", "keys", "open", "over", "parked", "schedules", "spent", "timers")
+    __slots__ = (
+        "ages", "counts", "keys", "open", "over", "parked", "schedules", "spent", "spent_by",
+        "timers",
+    )  # fmt: skip
 
     def __init__(self, nodes: Nodes) -> None:
         self.open: OrderedIndex[OpenIntent] = OrderedIndex(None, nodes, unpack=unpack_intent)
@@ -49,6 +53,7 @@ class Book:
         self.counts: dict[str, int] = {}
         self.over: set[str] = set()
         self.spent: dict[str, tuple[int, int]] = {}
+        self.spent_by: dict[str, tuple[int, dict[bytes, int]]] = {}
         self.schedules: dict[str, ScheduleRow] = {}
         self.parked = 0
         self.timers = 0
@@ -106,6 +111,17 @@ class Book:
         """How many intents a grant gave in this period."""
         last, count = self.spent.get(grant, (period, 0))
         return count if last == period else 0
+
+    def spend_by(self, grant: str, period: int, spender: bytes) -> None:
+        """One more intent of a grant in this period, counted for a spender; those of other periods go."""
+        counts = self.spenders(grant, period)
+        counts[spender] = counts.get(spender, 0) + 1
+        self.spent_by[grant] = (period, counts)
+
+    def spenders(self, grant: str, period: int) -> dict[bytes, int]:
+        """How many intents a grant gave in this period, by spender."""
+        last, counts = self.spent_by.get(grant, (period, {}))
+        return counts if last == period else {}
 
     # Idempotency keys
 

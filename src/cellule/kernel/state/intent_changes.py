@@ -67,12 +67,20 @@ def decided(
     ledger.book.add(intent.height, opened)
     ledger.attach(slot, intent.born, intent.height)
     if "period" in extras:
-        ledger.book.spend(extras["grant"], extras["period"])
+        spend(ledger, extras)
     if "key" in kept:
         yield from _keyed(ledger, intent, verdict, kept)
     if extras.get("over"):
         yield from ledger.hold(intent.base)
     return opened
+
+
+def spend(ledger: Ledger, extras: Mapping[str, Any]) -> None:
+    """Count an allowed intent in the budget of its grant."""
+    if "spender" in extras:
+        ledger.book.spend_by(extras["grant"], extras["period"], extras["spender"])
+    else:
+        ledger.book.spend(extras["grant"], extras["period"])
 
 
 def _arm(ledger: Ledger, what: str, base: str, key: bytes, height: int, due_ns: int) -> bytes:

@@ -56,6 +56,11 @@ def idempotency_hash(base: str, kind: str, key: str) -> bytes:
     return sha256(encode([base, kind, key])).digest()[:KEY_BYTES]
 
 
+def spender_hash(spender: Any) -> bytes:
+    """How the world remembers for what a grant's budget counts: a cell, or a value of the params."""
+    return sha256(encode(spender)).digest()[:KEY_BYTES]
+
+
 def params_digest(stored: Any) -> bytes:
     """What tells the params of two requests with one idempotency key apart, from how a record stores them."""
     params = value_of(stored)

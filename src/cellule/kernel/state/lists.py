@@ -5,6 +5,7 @@
     held        (n, 0) -> [module, key]: by module, first to run first
     open        module -> [open intents, whether it is at its limit]
     spent       grant -> [period, count]
+    spent_by    hash of grant and spender -> [grant, spender, period, count]
     schedules   name -> [fingerprint, due_ns, paused]
 
 They are fixed when a snapshot begins, and made into chunks in slices; opening a world reads them whole. What
@@ -20,6 +21,7 @@ from cellule.errors import Corrupted
 from cellule.kernel.index import pair_key, pair_of, scan_all
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.cells import Message, message_of, message_value, pack_message
+from cellule.kernel.state.intent_id import spender_hash
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import ScheduleRow
 from cellule.kernel.state.snapshot_schema import (
@@ -29,6 +31,7 @@ from cellule.kernel.state.snapshot_schema import (
     is_open,
     is_schedule,
     is_spent,
+    is_spent_by,
 )
 from cellule.values.cid import Cid
 
@@ -40,6 +43,7 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "held": is_cell,
     "open": is_open,
     "spent": is_spent,
+    "spent_by": is_spent_by,
     "schedules": is_schedule,
 }
 _BY_NAME: Final = frozenset(("open", "spent", "schedules"))
@@ -67,6 +71,11 @@ def save(ledger: Ledger) -> dict[str, Rows]:
             for name in book.counts.keys() | book.over
         },
         "spent": {name.encode(): list(spent) for name, spent in book.spent.items()},
+        "spent_by": {
+            spender_hash([grant, spender]): [grant, spender, period, count]
+            for grant, (period, counts) in book.spent_by.items()
+            for spender, count in counts.items()
+        },
         "schedules": {name.encode(): row for name, row in book.schedules.items()},
     }
 
@@ -113,6 +122,9 @@ def load(name: str, rows: Rows, ledger: Ledger) -> None:
             book.over = {key.decode() for key, (_, is_over) in rows.items() if is_over}
         case "spent":
             book.spent = {key.decode(): (period, count) for key, (period, count) in rows.items()}
+        case "spent_by":
+            for grant, spender, period, count in rows.values():
+                book.spent_by.setdefault(grant, (period, {}))[1][spender] = count
         case _:
             book.schedules = {key.decode(): ScheduleRow(*row) for key, row in rows.items()}
 

@@ -7,8 +7,8 @@ beats go on in new layers. Nothing in a snapshot names the world: parent and chi
      now_ns, paused, pending, ready, schedules, stopped, timers, and, null until it is used: heartbeat}
 
 `eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; every list is an index, [root, count]
-or null. `idempotency` = {ages, keys} and `budgets` = {open, parked, spent, timers} hold two each. `frame` is
-the digest of the frame at `height`. What the rows are stands in `lists.py` and `intent_book.py`.
+or null. `idempotency` = {ages, keys} and `budgets` = {open, parked, spent, spent_by, timers} hold some each.
+`frame` is the digest of the frame at `height`. What the rows are stands in `lists.py` and `intent_book.py`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class SnapshotJob:
         whole = {**self._fixed, "modules": modules}
         for name in ("pending", "ready", "held", "schedules"):
             whole[name] = yield from self._list(name)
-        for name in ("open", "spent"):
+        for name in ("open", "spent", "spent_by"):
             whole["budgets"][name] = yield from self._list(name)
         for name in ("timers", "stopped"):
             whole[name] = yield from self._ordered(getattr(ledger, name))

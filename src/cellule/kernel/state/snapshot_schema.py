@@ -199,6 +199,14 @@ def is_spent(value: Any) -> bool:
     return _is_list(value, is_count) and len(value) == 2
 
 
+def is_spent_by(value: Any) -> bool:
+    """Tell whether this is [grant, spender, period, count]."""
+    return (
+        isinstance(value, list) and len(value) == 4 and type(value[0]) is str and is_place(value[1])
+        and is_count(value[2]) and is_count(value[3])
+    )  # fmt: skip
+
+
 def is_schedule(value: Any) -> bool:
     """Tell whether this is [fingerprint, due_ns, paused]."""
     return (
@@ -209,9 +217,9 @@ def is_schedule(value: Any) -> bool:
 
 def _is_budgets(value: Any) -> bool:
     return (
-        isinstance(value, dict) and set(value) == {"open", "parked", "spent", "timers"}
+        isinstance(value, dict) and set(value) == {"open", "parked", "spent", "spent_by", "timers"}
         and is_count(value["parked"]) and is_count(value["timers"])
-        and _is_index(value["open"]) and _is_index(value["spent"])
+        and all(_is_index(value[name]) for name in ("open", "spent", "spent_by"))
     )  # fmt: skip
 
 

@@ -6,6 +6,9 @@ import pytest
 
 from cellule.kernel.decide.intents.gate import text_fits
 from cellule.kernel.journal.codes import VerdictCode
+from cellule.kernel.journal.records import DecisionRecord
+from tests.support.kernel_bank import PROGRAMS, Bank, document
+from tests.support.kernel_world import KernelWorld
 
 HOUR = 3_600 * 1_000_000_000
 GRANTED = {"cap_slots": {"pay": "stripe"}}
@@ -73,6 +76,56 @@ def test_a_budget_is_spent_by_period_and_survives_a_restore(make_bank):
     assert denied(bank) == "kernel.grant_budget"
     bank.world.advance(HOUR)
     assert bank.charge().opened
+
+
+def by_budget(by, count=1):
+    return grant(budget={"count": count, "period_ns": HOUR, "by": by})
+
+
+def test_a_budget_by_cell_counts_for_each_cell(make_bank):
+    bank = make_bank(order=GRANTED, capabilities=by_budget("cell", 2))
+    for name in "ab":
+        assert all(bank.charge(order=name).opened for _ in range(2))
+    bank.restore_in_place()
+    for name in "ab":
+        assert bank.charge(order=name).opened == []
+        bank.world.settle()
+        assert bank.last(name)[1]["code"] == "kernel.grant_budget"
+    assert bank.charge(order="c").opened
+    bank.world.advance(HOUR)
+    assert bank.charge(order="a").opened
+    assert len(bank.book.spent_by["stripe"][1]) == 1  # those of the hour before are gone
+
+
+def test_a_budget_by_a_field_counts_for_each_value(make_bank):
+    bank = make_bank(order=GRANTED, capabilities=by_budget("pad"))
+    assert bank.charge(pad="tenant 1", order="a").opened
+    assert bank.charge(pad="tenant 2", order="a").opened
+    assert denied(bank, pad="tenant 1") == "kernel.grant_budget"
+    assert denied(bank) == "kernel.grant_budget"  # it has no such field to count by
+    [decision, *_] = [record for record in bank.records() if isinstance(record, DecisionRecord)]
+    assert len(decision.extras["spender"]) == 16
+
+
+def test_a_budget_counts_a_named_number_of_spenders_apart(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.intents.gate.BUDGET_SPENDERS_MAX", 1)
+    bank = make_bank(order=GRANTED, capabilities=by_budget("cell", 5))
+    assert bank.charge(order="a").opened
+    assert bank.charge(order="b").opened == []
+    assert bank.charge(order="a").opened
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_both_ways_count_alike(fast):
+    def run(is_fast):
+        document_ = document(order=GRANTED, capabilities=by_budget("cell", 2))
+        bank = Bank(KernelWorld(document_, PROGRAMS, fast=is_fast))
+        for name in "abaabb":
+            bank.charge(order=name, slot="pay")
+        bank.world.snapshot()
+        return bank.world.frames, bank.world.snapshots[-1]
+
+    assert run(fast) == run(not fast)
 
 
 def test_a_slot_whose_grant_lacks_the_kind_is_denied(make_bank):

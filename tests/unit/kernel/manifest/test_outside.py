@@ -115,7 +115,7 @@ def test_a_grant_is_kept_in_its_normal_form(paying):
     grant = load_manifest(paying).grants["stripe"]
     assert grant == Grant(
         "stripe", ("payments.charge",), ("*", "*.a.org", "b.example.org:443", "c.org:*"), ("POST",),
-        {"card": ("mc-*", "visa-*")}, 100, (3, MINUTE_NS), 9, True,
+        {"card": ("mc-*", "visa-*")}, 100, (3, MINUTE_NS, None), 9, True,
     )  # fmt: skip
     assert grant.as_data() == {
         "name": "stripe", "effects": ["payments.charge"], "hosts": list(grant.hosts), "methods": ["POST"],

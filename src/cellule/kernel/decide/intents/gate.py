@@ -19,9 +19,17 @@ from cellule.kernel.decide.intents.params_view import Unclear, hosts_of, seen_pa
 from cellule.kernel.decide.requests import EffectRequest
 from cellule.kernel.journal.codes import ALLOW, DENY, PARK
 from cellule.kernel.journal.records import DecisionExtras
-from cellule.kernel.limits import APPROVALS_OPEN_MAX, CELL_INTENTS_MAX, ERROR_TEXT_MAX, TIMERS_OPEN_MAX
-from cellule.kernel.manifest.model import Grant, Module, Rule
+from cellule.kernel.limits import (
+    APPROVALS_OPEN_MAX,
+    BUDGET_SPENDERS_MAX,
+    CELL_INTENTS_MAX,
+    ERROR_TEXT_MAX,
+    TIMERS_OPEN_MAX,
+)
+from cellule.kernel.manifest.grants import BY_CELL
+from cellule.kernel.manifest.model import Grant, GrantBudget, Module, Rule
 from cellule.kernel.state.intent_book import Book
+from cellule.kernel.state.intent_id import spender_hash
 from cellule.values.expressions import ExpressionFault
 from cellule.values.hosts import BadHost, host_fits
 
@@ -67,12 +75,13 @@ def rule(
             extras["grant"] = grant.name
             _check_grant(grant, asked, params, now_ns)
             if grant.budget is not None and not repeats:
-                extras["period"] = _check_budget(book, grant, now_ns)
+                _check_budget(book, grant, _spender(grant.budget, who, params), now_ns, extras)
         verdict = _judge(era, who, asked, params, grant, now_ns, extras)
         if verdict == PARK and not repeats and book.parked >= APPROVALS_OPEN_MAX:
             raise _Refused("kernel.approvals_full", f"{book.parked} intents wait for approvals already")
     except _Refused as refusal:
         extras.pop("period", None)
+        extras.pop("spender", None)
         extras.pop("due_ns", None)
         text = refusal.text if len(refusal.text) <= ERROR_TEXT_MAX else refusal.text[:ERROR_TEXT_MAX]
         return Verdict(DENY, {**extras, "code": refusal.code, "text": text})
@@ -220,14 +229,38 @@ def _at(params: Any, path: str) -> Any:
     return found
 
 
-def _check_budget(book: Book, grant: Grant, now_ns: int) -> int:
-    assert grant.budget is not None
-    count, period_ns = grant.budget
-    period = now_ns // period_ns
-    if book.spent_in(grant.name, period) >= count:
-        text = f"grant {grant.name} gives {count} in {period_ns / 1e9:g} s, and they are spent"
+def _spender(budget: GrantBudget, who: Requester, params: Any) -> Any:
+    """For what a budget counts: None for the world, else a cell or a value of the params."""
+    if budget.by is None:
+        return None
+    if budget.by == BY_CELL:
+        return [who.module.base, who.key]
+    found = _at(params, budget.by)
+    if found is None or isinstance(found, dict | list):
+        text = f"the budget counts by {budget.by}, and the params have no such value"
         raise _Refused("kernel.grant_budget", text)
-    return period
+    return [budget.by, found]
+
+
+def _check_budget(book: Book, grant: Grant, spender: Any, now_ns: int, extras: DecisionExtras) -> None:
+    """Say in which period, and for which spender, the request is counted."""
+    assert grant.budget is not None
+    count, period_ns, by = grant.budget
+    period = now_ns // period_ns
+    if spender is None:
+        spent = book.spent_in(grant.name, period)
+    else:
+        counts, place = book.spenders(grant.name, period), spender_hash(spender)
+        spent = counts.get(place, 0)
+        if not spent and len(counts) >= BUDGET_SPENDERS_MAX:
+            text = f"grant {grant.name} counts by {by}, and {len(counts)} of them spent something already"
+            raise _Refused("kernel.grant_budget", text)
+        extras["spender"] = place
+    if spent >= count:
+        each = "" if by is None else f" for each {by}"
+        text = f"grant {grant.name} gives {count}{each} in {period_ns / 1e9:g} s, and they are spent"
+        raise _Refused("kernel.grant_budget", text)
+    extras["period"] = period
 
 
 def _judge(
