@@ -178,6 +178,8 @@ class Built:
     def base(self, reducer: Reducer) -> str:
         """The name of a reducer's module without version: what its cells belong to."""
         if isinstance(reducer, str):
+            if reducer in self._by_base:
+                return reducer  # as the host names it: for every cell of a list
             names = {each.name: base for base, each in self._by_base.items()}
             return names[_resolve(reducer, self.namespace, names, "reducer")]
         base = self._by_function.get(reducer)
