@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: setup lock fmt check test sim crash bench bench-record bench-plots run ci clean
+.PHONY: setup lock fmt check test sim crash mutants bench bench-record bench-plots run ci clean
 
 setup: $(READY)
 
@@ -33,6 +33,9 @@ sim: setup
 
 crash: setup
 	CELLULE_CRASH=full $(PYTEST) -n auto tests/crash
+
+mutants: setup
+	$(BIN)/python tools/mutants.py
 
 bench: setup
 	$(BIN)/python -m bench

@@ -1,0 +1,333 @@
+"""Plant defects in the kernel, one at a time, and see whether a test fails.
+
+    python tools/mutants.py [--count 300] [--seed 1] [--jobs 2] [--only decide/timers.py] [--json FILE]
+
+A defect is one small change of the source: another comparison, a constant off by one, a statement left out.
+The sample is drawn by the seed from all places of the rooms below, so a run can be repeated. Each defect is
+put into a copy of the package, and the tests that execute its line run against that copy until one fails;
+which tests those are was recorded by a run with coverage first. A defect that no test executes counts as not
+caught, as does one that all of them pass. One that runs into the time limit is caught.
+
+`tools/mutants.toml` lists the survivors that change nothing anybody can see, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNEL = "src/cellule/kernel"
+ROOMS = ("state", "decide", "fast", "prove")
+TESTS = ("tests/unit/kernel", "tests/golden", "tests/properties")
+EXPLAINED = ROOT / "tools" / "mutants.toml"
+DATA = ROOT / ".mutants.coverage"
+PYTEST = ("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider")
+TESTS_MAX = 60  # of those that execute a line, the quickest
+LIMIT_S = 120
+CAUGHT_MIN = 0.95
+
+_COMPARED = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+}
+_ADDED = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "+"), ast.FloorDiv: ("//", "*")}
+
+
+class Mutant(NamedTuple):
+    """One change: `before` at an offset of a file becomes `after`."""
+
+    file: str  # below the kernel
+    line: int
+    start: int
+    before: str
+    after: str
+
+    @property
+    def name(self) -> str:
+        """How it is named in lists: it stays the same while the line does."""
+        return f"{self.file}:{self.line} {' '.join(self.before.split())} -> {self.after}"
+
+
+# Where defects can be planted
+
+
+class Source:
+    """One file, and the changes that can be made in it."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self._file = file
+        self._text = text
+        self._starts = [0]
+        for line in text.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+
+    def mutants(self) -> Iterator[Mutant]:
+        """All changes."""
+        for node in walked(ast.parse(self._text)):
+            yield from self._operators(node)
+            yield from self._values(node)
+            yield from self._statements(node)
+
+    def _operators(self, node: ast.AST) -> Iterator[Mutant]:
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                for op, (first, second) in zip(ops, pairwise([left, *comparators]), strict=True):
+                    yield from self._between(first, second, *_COMPARED[type(op)])
+            case ast.BoolOp(op=boolean, values=values):
+                words = ("and", "or") if isinstance(boolean, ast.And) else ("or", "and")
+                for first, second in pairwise(values):
+                    yield from self._between(first, second, *words)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ADDED and not is_text(left, right):
+                yield from self._between(left, right, *_ADDED[type(op)])
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                yield self._whole(node, f"({self._text[slice(*self._span(operand))]})")
+
+    def _values(self, node: ast.AST) -> Iterator[Mutant]:
+        match node:
+            case ast.Constant(value=bool() as value):
+                yield self._whole(node, str(not value))
+            case ast.Constant(value=int() as number):
+                yield self._whole(node, str(number + 1))
+
+    def _statements(self, node: ast.AST) -> Iterator[Mutant]:
+        match node:
+            case ast.Expr(value=ast.Call()) | ast.AugAssign():
+                yield self._whole(node, "pass")
+            case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+                yield self._whole(node, "pass")
+
+    def _whole(self, node: ast.AST, after: str) -> Mutant:
+        begin, end = self._span(node)
+        return Mutant(self._file, self._line(begin), begin, self._text[begin:end], after)
+
+    def _between(self, left: ast.AST, right: ast.AST, before: str, after: str) -> Iterator[Mutant]:
+        """The operator between two operands."""
+        found = self._text.find(before, self._span(left)[1], self._span(right)[0])
+        if found >= 0:
+            yield Mutant(self._file, self._line(found), found, before, after)
+
+    def _span(self, node: Any) -> tuple[int, int]:
+        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+
+    def _at(self, line: int, column: int) -> int:
+        """An offset in characters; the tree counts columns in bytes."""
+        start, end = self._starts[line - 1], self._starts[line]
+        return start + len(self._text[start:end].encode()[:column].decode())
+
+    def _line(self, offset: int) -> int:
+        return self._text.count("\n", 0, offset) + 1
+
+
+def walked(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes in which a defect would be one of logic: no annotations, messages or imports."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "decorator_list", "bases"):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, ast.AST) or isinstance(each, ast.Raise | ast.Import | ast.ImportFrom):
+                continue
+            if isinstance(each, ast.Expr) and (isinstance(each.value, ast.Constant) or is_ensure(each.value)):
+                continue
+            if isinstance(each, ast.JoinedStr) or is_type_checking(each):
+                continue
+            yield each
+            yield from walked(each)
+
+
+def is_ensure(node: ast.AST) -> bool:
+    """Whether this is a check of ours: its opposite is not a defect of the world."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ensure"
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    """Whether this is for type checkers only."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def is_text(*nodes: ast.AST) -> bool:
+    """Whether one of these is a text."""
+    return any(isinstance(each, ast.JoinedStr | ast.Constant) and not is_number(each) for each in nodes)
+
+
+def is_number(node: ast.AST) -> bool:
+    """Whether this is a number."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def all_mutants(only: str | None = None) -> list[Mutant]:
+    """Every change that can be made in the rooms."""
+    found: list[Mutant] = []
+    for room in ROOMS:
+        for path in sorted((ROOT / KERNEL / room).rglob("*.py")):
+            name = str(path.relative_to(ROOT / KERNEL))
+            if only is None or only in name:
+                found += Source(name, path.read_text()).mutants()
+    return found
+
+
+# Which tests execute a line
+
+
+def record() -> None:
+    """Run the tests once with coverage, one context a test."""
+    settings = ROOT / ".mutants.coveragerc"
+    settings.write_text(f"[run]\ndata_file = {DATA}\nsource = {KERNEL}\ndynamic_context = test_function\n")
+    command = [
+        sys.executable,
+        "-m",
+        "coverage",
+        "run",
+        "--rcfile",
+        str(settings),
+        *PYTEST,
+        "--timeout",
+        "900",
+    ]
+    subprocess.run([*command, *TESTS], cwd=ROOT, check=True)  # noqa: S603 - our own command
+    settings.unlink()
+
+
+def tests_by_line() -> dict[str, dict[int, list[str]]]:
+    """The tests that execute each line of each file, as pytest names them."""
+    from coverage import CoverageData
+
+    data = CoverageData(str(DATA))
+    data.read()
+    found: dict[str, dict[int, list[str]]] = {}
+    for file in data.measured_files():
+        lines = {line: sorted(filter(None, map(node_id, contexts)))
+                 for line, contexts in data.contexts_by_lineno(file).items()}  # fmt: skip
+        found[str(Path(file).relative_to(ROOT / KERNEL))] = lines
+    return found
+
+
+def node_id(context: str) -> str | None:
+    """`tests.unit.kernel.test_beats.TestX.test_y` as pytest names it."""
+    parts = context.split(".")
+    for at in range(len(parts), 0, -1):
+        path = Path(*parts[:at]).with_suffix(".py")
+        if (ROOT / path).is_file():
+            return "::".join([str(path), *parts[at:]])
+    return None
+
+
+# Planting one
+
+
+class Place:
+    """A copy of the package in which one defect at a time is planted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source = folder / "src"
+        shutil.copytree(ROOT / "src", self.source)
+
+    def try_one(self, mutant: Mutant, tests: list[str]) -> str:
+        """What became of it: caught, survived, not executed, or timeout."""
+        if not tests:
+            return "not executed"
+        path = self.source / "cellule" / "kernel" / mutant.file
+        text = path.read_text()
+        assert text[mutant.start :].startswith(mutant.before)
+        path.write_text(text[: mutant.start] + mutant.after + text[mutant.start + len(mutant.before) :])
+        try:
+            return self._run(tests)
+        finally:
+            path.write_text(text)
+
+    def _run(self, tests: list[str]) -> str:
+        command = [sys.executable, *PYTEST, "-x", *tests[:TESTS_MAX]]
+        environment = {**os.environ, "PYTHONPATH": str(self.source), "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(  # noqa: S603 - our own command
+                command, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        return "survived" if done.returncode == 0 else "caught"
+
+
+def main() -> int:
+    """Draw, plant, report; 0 if enough were caught."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", help="files whose names hold this")
+    parser.add_argument("--json", type=Path, help="write every outcome there")
+    parser.add_argument("--keep", action="store_true", help="use the coverage that an earlier run recorded")
+    given = parser.parse_args()
+    if not given.keep or not DATA.exists():
+        record()
+    return report(run(draw(given.count, given.seed, given.only), given.jobs), given.json)
+
+
+def draw(count: int, seed: int, only: str | None = None) -> list[Mutant]:
+    """A sample, the same for the same seed and source."""
+    found = all_mutants(only)
+    return random.Random(seed).sample(found, min(count, len(found)))  # noqa: S311 - no secret
+
+
+def run(chosen: list[Mutant], jobs: int) -> list[tuple[Mutant, str]]:
+    """Try all of them, some at once."""
+    known = tests_by_line()
+    places: SimpleQueue[Place] = SimpleQueue()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        for number in range(jobs):
+            places.put(Place(Path(folder) / str(number)))
+
+        def try_one(mutant: Mutant) -> str:
+            place = places.get()
+            try:
+                outcome = place.try_one(mutant, known.get(mutant.file, {}).get(mutant.line, []))
+            finally:
+                places.put(place)
+            print(f"{time.monotonic() - began:7.1f} s  {outcome:12} {mutant.name}", flush=True)
+            return outcome
+
+        return list(zip(chosen, pool.map(try_one, chosen), strict=True))
+
+
+def report(outcomes: list[tuple[Mutant, str]], file: Path | None) -> int:
+    """Say how many were caught, and list the others with their reasons."""
+    explained = tomllib.loads(EXPLAINED.read_text())["same"] if EXPLAINED.exists() else {}
+    left = [(mutant.name, outcome) for mutant, outcome in outcomes if outcome in ("survived", "not executed")]
+    same = [name for name, _ in left if name in explained]
+    counted = len(outcomes) - len(same)
+    rate = 1 - (len(left) - len(same)) / counted if counted else 1.0
+    if file is not None:
+        file.write_text(json.dumps([[mutant.name, outcome] for mutant, outcome in outcomes], indent=1) + "\n")
+    for name, outcome in left:
+        print(f"{outcome:12} {name}  {explained.get(name, '')}")
+    print(dict(Counter(outcome for _, outcome in outcomes)))
+    print(f"{rate:.1%} of {counted} defects were caught; {len(same)} more change nothing")
+    return 0 if rate >= CAUGHT_MIN else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
