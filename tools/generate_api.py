@@ -39,6 +39,7 @@ HANDLES = {
     "Cellule": "cellule.host.service",
     "WorldHandle": "cellule.host.ingress.handles",
     "CellHandle": "cellule.host.ingress.cell_handle",
+    "Operator": "cellule.host.ingress.operator",
     "Sent": "cellule.host.inbox.sends",
     "Applied": "cellule.host.ingress.outcomes",
     "CellView": "cellule.host.ingress.outcomes",

@@ -54,6 +54,7 @@ SUBJECTS = (
         frozenset({"types", "follower", "reader", "wait_reason"}),
     ),
     Subject("cellule.host.ingress.cell_handle", "CellHandle", "SyncCell"),
+    Subject("cellule.host.ingress.operator", "Operator", "SyncOperator"),
     Subject(
         "cellule.host.inbox.sends", "Sent", "SyncSent",
         frozenset({"item", "laid", "left", "rows", "slots", "waiters", "wake", "fail", "stopped_slot"}),

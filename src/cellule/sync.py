@@ -25,6 +25,7 @@ from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.handles import R, WorldHandle
+from cellule.host.ingress.operator import Module, Operator
 from cellule.host.ingress.outcomes import Applied, CellView
 from cellule.host.journal import Head, Progress
 from cellule.host.limits import HISTORY_MAX
@@ -304,6 +305,10 @@ class SyncWorld(Facade[WorldHandle]):
         """
         return self._thread.call(lambda: self._inner.control(verb, who=who, why=why, id=id, **arguments))
 
+    def operator(self, who: str) -> SyncOperator:
+        """What a person does to cells and dead letters, journaled by this name: `world.operator("ada")`."""
+        return SyncOperator(self._thread, self._inner.operator(who))
+
     def wait_applied(self, id: Id, *, timeout: float | None = None) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""
         return self._thread.call(lambda: self._inner.wait_applied(id, timeout=timeout))
@@ -547,6 +552,58 @@ class SyncCell(Facade[CellHandle[S]], Generic[S]):
     def history(self, *, limit: int = HISTORY_MAX) -> list[Version[S]]:
         """The cell's steps, newest first."""
         return self._thread.call(lambda: self._inner.history(limit=limit))
+
+
+class SyncOperator(Facade[Operator]):
+    """A person at work on one world, by name.
+
+    The synchronous form of `cellule.host.ingress.operator.Operator`.
+    """
+
+    __slots__ = ()
+
+    def resume(
+        self, module: Module | None = None, key: Any = None, *, why: str, id: Id | None = None
+    ) -> Applied[Any]:
+        """Let stopped cells try their first event again: one, a module's, or all."""
+        return self._thread.call(lambda: self._inner.resume(module, key, why=why, id=id))
+
+    def migrate(
+        self, module: Module | None = None, key: Any = None, *, why: str, id: Id | None = None
+    ) -> Applied[Any]:
+        """Move cells to the newest code: one, or those of a module or of all that wait for it."""
+        return self._thread.call(lambda: self._inner.migrate(module, key, why=why, id=id))
+
+    def drop(
+        self,
+        module: Module,
+        key: Any = None,
+        *,
+        why: str,
+        count: int = 1,
+        message: int | None = None,
+        id: Id | None = None,
+    ) -> Applied[Any]:
+        """Take the first event out of a stopped cell's queue, and let the cell go on with the next one.
+
+        Without a key, of every stopped cell of the module. `count` takes more of one cell; `message`, the
+        height of an event, takes it only while it is the first. Whoever waits for a dropped event is told.
+        """
+        return self._thread.call(
+            lambda: self._inner.drop(module, key, why=why, count=count, message=message, id=id)
+        )
+
+    def delete(self, module: Module, *keys: Any, why: str) -> list[Applied[Any]]:
+        """Delete cells; their open effects are abandoned, and events that wait for them find no state."""
+        return self._thread.call(lambda: self._inner.delete(module, *keys, why=why))
+
+    def redrive(self, *letters: int, why: str) -> list[Applied[Any]]:
+        """Let dead letters happen again, by their heights: events and effects alike."""
+        return self._thread.call(lambda: self._inner.redrive(*letters, why=why))
+
+    def dismiss(self, *letters: int, why: str) -> list[Applied[Any]]:
+        """Let dead letters go for good, by their heights."""
+        return self._thread.call(lambda: self._inner.dismiss(*letters, why=why))
 
 
 class SyncSent(Facade[Sent]):

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import ControlItem, EventItem, Pace
 from cellule.kernel.journal.codes import Kind, Status
 from cellule.kernel.journal.records import (
@@ -24,7 +25,7 @@ from cellule.kernel.journal.records import (
 )
 from cellule.kernel.journal.table import BY_CLASS, KINDS
 from cellule.kernel.manifest.load import load_manifest
-from cellule.kernel.need import Need
+from cellule.kernel.need import Need, drive
 from cellule.kernel.program import StepFault, refusal
 from cellule.kernel.prove.check import Position, check_frames
 from cellule.kernel.state import dedupe
@@ -168,6 +169,11 @@ class Museum:
         job.root = root
         return job
 
+    def letter(self) -> int:
+        """The height of the newest dead letter."""
+        letters = self.world.ledger.dead_letters
+        return pair_of(drive(letters.scan(b"", None, 100), self.world.ledger.nodes, self.fetch)[-1][0])[0]
+
     def fetch(self, cids):
         return {cid: self.cas[cid] for cid in cids if cid in self.cas}
 
@@ -190,6 +196,11 @@ def script(museum: Museum) -> SnapshotJob:
     beat("a halted step and a skipped one that timed out", do("a", "fail"))
     beat("a message waits behind a halted one", do("a", "add"))
     beat("a resumed cell halts again", control("cell.resume", module="gold/Coin", key=b"a"))
+    beat("a message that a person drops", control("cell.drop", module="gold/Coin", key=b"a"))
+    beat("a cell that a person deletes", control("cell.delete", module="gold/Coin", key=b"a"))
+    beat("a dead letter redriven", control("letter.redrive", letter=museum.letter()))
+    beat("it fails again")
+    beat("a dead letter dismissed", control("letter.dismiss", letter=museum.letter()))
     beat("a long state as a block", do("c", "grow"))
     beat("a state and a reply with links", do("c", "link"))
     beat("a deleted cell", do("b", "delete"))

@@ -15,9 +15,9 @@ from cellule.cli.cell_versions import history_json, version_line
 from cellule.cli.controls import Id, Timeout, Why, perform_on
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
-from cellule.cli.lines import record_line
+from cellule.cli.lines import cell_text, record_line
 from cellule.cli.output import facts
-from cellule.cli.session import Session, cell_of, in_session, renderer_of, until_interrupted
+from cellule.cli.session import Session, cell_of, in_session, operator, renderer_of, until_interrupted, within
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.cell_handle import CellHandle
@@ -29,6 +29,7 @@ from cellule.host.read.cell_list import PAGE_MAX, START, list_world
 from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import Record, StepRecord
+from cellule.kernel.limits import DROP_PER_CONTROL_MAX
 from cellule.values.schema.text_forms import time_of_text, time_text
 
 app = typer.Typer(help="Cells: one instance of a module per key.", no_args_is_help=True)
@@ -195,6 +196,43 @@ async def migrate(
     await _control(session, "cell.migrate", module, key, why, timeout_s, id)
 
 
+@app.command()
+@in_session
+async def drop(
+    session: Session, module: Module,
+    key: Annotated[str, typer.Argument(help="This cell only; else every stopped cell of the module.")] = "",
+    count: Annotated[
+        int, typer.Option(help="So many events of one cell.", min=1, max=DROP_PER_CONTROL_MAX)
+    ] = 1,
+    why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Take the first event out of a stopped cell's queue; the cell goes on with the next one."""
+    extra = {"count": count} if count > 1 else {}
+    await _control(session, "cell.drop", module, key, why, timeout_s, id, **extra)
+
+
+@app.command()
+@in_session
+async def delete(
+    session: Session, module: Module,
+    keys: Annotated[list[str] | None, typer.Argument(help="Cells, by their keys.")] = None,
+    why: Why = "asked for", timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Delete cells: their states are gone, their open effects are abandoned."""
+    async with session.working() as node:
+        world = await session.world(node)
+        manifest = await renderer_of(world).manifest()
+        if not keys and manifest.modules[StoredCodecs(manifest).module(module)].key is not None:
+            raise usage("cell delete needs the keys of cells", hint="See them with `cellule cell list`.")
+        named = [cell_of(manifest, module, key) for key in keys or [""]]
+        async with within(timeout_s, "the outcome of cell delete"):
+            done = await world.operator(operator()).delete(named[0][0], *(key for _, key in named), why=why)
+        cells = [{"module": base, "key": shown} for (base, _), shown in zip(named, keys or [""], strict=True)]
+        data = {"world": world.name, "cells": cells, "heights": [each.height for each in done]}
+        shown = ", ".join(map(cell_text, cells[:20]))
+        session.output.document(data, f"cell delete in world {world.name}: {shown}")
+
+
 def _steps_of(cell: CellHandle[Any]) -> Callable[[int, Record], bool]:
     def is_step(_height: int, record: Record) -> bool:
         return isinstance(record, StepRecord) and (record.module, record.key) == (cell.module, cell.key)
@@ -212,11 +250,18 @@ def _write(output: Path, text: str) -> None:
 
 
 async def _control(
-    session: Session, verb: Verb, module: str | None, key: str, why: str, timeout_s: float, id: str | None
+    session: Session,
+    verb: Verb,
+    module: str | None,
+    key: str,
+    why: str,
+    timeout_s: float,
+    id: str | None,
+    **extra: Any,
 ) -> None:
     async with session.working() as node:
         world = await session.world(node)
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, Any] = {**extra}
         if module is not None:
             manifest = await renderer_of(world).manifest()
             arguments["module"] = StoredCodecs(manifest).module(module)

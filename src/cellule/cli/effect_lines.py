@@ -55,6 +55,13 @@ async def letter_json(renderer: RecordRenderer, letter: Letter) -> dict[str, Any
     return {name: value for name, value in data.items() if value is not None}
 
 
+def letter_line(letter: dict[str, Any]) -> Text:
+    """One dead letter for people: what was given up, where, and why."""
+    what = letter.get("event") or letter.get("kind")
+    line = Text(f"{letter['height']:>8}  {what} of {cell_text(letter)}")
+    return line.append(f"\n{'':>10}{letter['text']} [{letter['code']}]", style="red")
+
+
 def effect_line(effect: dict[str, Any]) -> Text:
     """One effect for people: where it stands, its id on a line of its own to be copied, and why it waits."""
     line = Text(f"{effect['height']:>8}  ")

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import cellule
-from cellule.cli import cell, effect, event, item, journal, receipt, schedule, secret, universe, world
+from cellule.cli import cell, effect, event, item, journal, letter, receipt, schedule, secret, universe, world
 from cellule.cli.backup import backup, restore
 from cellule.cli.bench import bench
 from cellule.cli.check import check
@@ -77,6 +77,7 @@ app.add_typer(cell.app, name="cell")
 app.add_typer(event.app, name="event")
 app.add_typer(journal.app, name="journal")
 app.add_typer(effect.app, name="effect")
+app.add_typer(letter.app, name="letter")
 app.add_typer(receipt.app, name="receipt")
 app.add_typer(item.app, name="item")
 app.add_typer(schedule.app, name="schedule")

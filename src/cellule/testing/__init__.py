@@ -18,7 +18,7 @@ from cellule.testing.simulation import Node, Simulation, seeds_wanted, simulate
 from cellule.testing.wire import Wire
 
 if TYPE_CHECKING:
-    from cellule.testing.answers import Cell, Events, Failure, Sent, Version
+    from cellule.testing.answers import Cell, Events, Failure, Letter, Sent, Version
     from cellule.testing.app_simulation import AppRun, simulate_app
     from cellule.testing.attempts import new_attempt
     from cellule.testing.effects import Intent, Intents
@@ -40,6 +40,7 @@ __all__ = [
     "FaultyEngine",
     "Intent",
     "Intents",
+    "Letter",
     "ManualClock",
     "Node",
     "Recording",
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "cellule.testing.answers": ("Cell", "Events", "Failure", "Sent", "Version"),
+    "cellule.testing.answers": ("Cell", "Events", "Failure", "Letter", "Sent", "Version"),
     "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
     "cellule.testing.attempts": ("new_attempt",),
     "cellule.testing.effects": ("Intent", "Intents"),

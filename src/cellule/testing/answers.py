@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from cellule.errors import Parked, Refused, StepFailed, VersionConflict
-from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
+from cellule.kernel.journal.codes import CONFLICT, DELETED, DROPPED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.testing.journal_view import StepRow
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S")
 
-SentStatus = Literal["applied", "refused", "failed", "conflict", "parked", "waiting"]
+SentStatus = Literal["applied", "refused", "failed", "dropped", "conflict", "parked", "waiting"]
 CellStatus = Literal["absent", "waiting", "queued", "halted", "needs migration", "needs code"]
 
 
@@ -43,8 +43,24 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter: the `event` whose step failed and was skipped, or the `kind` of a failed effect."""
+
+    height: int
+    reducer: str
+    key: Any
+    code: str
+    text: str
+    event: Any
+    kind: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Version(Generic[S]):
-    """One step of a cell's history; `state` is None where the step deleted the cell."""
+    """One step of a cell's history; `state` is None where the step deleted the cell.
+
+    `event` is None where a person deleted it.
+    """
 
     version: int
     state: S | None
@@ -91,6 +107,8 @@ class Sent:
             return "conflict"
         if REFUSED in found:
             return "refused"
+        if DROPPED in found:
+            return "dropped"
         if PARKED in found:
             return "parked"
         targets = self._chronicle.journal.event(self.height).targets
@@ -274,7 +292,7 @@ class Cell(Generic[S]):
         return [
             Version(
                 step.version, None if step.state is None else past.state(self._base, step.era, step.state),
-                past.event(step.cause), past.reply(step), past.ann(step), step.height,
+                past.cause(step), past.reply(step), past.ann(step), step.height,
                 past.time(step.now_ns),
             )
             for step in past.journal.history((self._base, self._key))

@@ -21,8 +21,9 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import drive
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.log_state import joined
+from cellule.kernel.state.rows import DeadLetter
 from cellule.kernel.state.wait_reasons import Reason
-from cellule.testing.answers import Events, Failure
+from cellule.testing.answers import Events, Failure, Letter
 from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
 from cellule.testing.memory_host import MemoryHost
 from cellule.testing.waits import Waits
@@ -49,6 +50,10 @@ class Chronicle:
         """The event at that height."""
         return self._event(self.journal.event(height))
 
+    def cause(self, step: StepRow) -> Any:
+        """The event that a step handled; None where a person deleted the cell."""
+        return self.event(step.cause) if self.journal.has_event(step.cause) else None
+
     def emitted(self, causes: Collection[int] | None = None) -> Events:
         """What steps emitted, all or those at certain heights; not what Cellule itself has to say."""
         rows = self.journal.emitted()
@@ -69,6 +74,17 @@ class Chronicle:
     def refusal(self, step: StepRow) -> Refused:
         """A refusal, as whoever sent the event gets it."""
         return Refused(step.text, code=step.code, cell=self.shown(step.cell), height=step.height)
+
+    def letters(self) -> list[Letter]:
+        """Every dead letter."""
+        return [self._letter(height, row) for height, row in self._host.letters()]
+
+    def _letter(self, height: int, row: DeadLetter) -> Letter:
+        key = self.key(row.module, row.key)
+        if not row.is_effect:
+            event = self._decoded(row.message.schema, row.message.value)
+            return Letter(height, row.module, key, row.code, row.text, event, None)
+        return Letter(height, row.module, key, row.code, row.text, None, row.letter["kind"])
 
     def failure(self, step: StepRow) -> Failure:
         """A failed step."""
@@ -172,7 +188,12 @@ class Chronicle:
         return EPOCH + timedelta(microseconds=now_ns // 1_000)
 
     def _event(self, row: EventRow) -> Any:
+        return self._decoded(row.schema, row.value)
+
+    def _decoded(self, schema: str, value: bytes | Link) -> Any:
+        if isinstance(value, Link):
+            value = self._host.fetch([value.cid])[value.cid]
         for built in reversed(self._builds):
-            if row.schema in built.forms.names or row.schema in built.forms.receipts:
-                return built.decode_event(row.schema, row.value)
-        return decode_trusted(row.value)
+            if schema in built.forms.names or schema in built.forms.receipts:
+                return built.decode_event(schema, value)
+        return decode_trusted(value)

@@ -109,6 +109,11 @@ class JournalView:
         self._catch_up()
         return self._events[height]
 
+    def has_event(self, height: int) -> bool:
+        """Tell whether an event stands at that height."""
+        self._catch_up()
+        return height in self._events
+
     def sent(self) -> list[EventRow]:
         """All events from the outside."""
         self._catch_up()

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import InvariantBroken, StepFailed
+from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Beat, Item
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need, Nodes, Pause, drive
@@ -21,7 +22,7 @@ from cellule.kernel.prove.check import Position, check_frames, check_snapshot, r
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.state.cell_pages import page_of_cells
 from cellule.kernel.state.cells import Entry
-from cellule.kernel.state.rows import OpenIntent
+from cellule.kernel.state.rows import DeadLetter, OpenIntent
 from cellule.kernel.state.wait_reasons import Reason, reasons_in
 from cellule.kernel.world import World as Kernel
 from cellule.testing.entropy import SeededEntropy
@@ -32,6 +33,7 @@ SNAPSHOTS_KEPT_MAX = 8
 BEATS_MAX = 100_000
 INTENTS_PAGE = 1_000
 CELLS_PAGE = 1_000
+LETTERS_MAX = 10_000  # dead letters that a test sees
 
 
 class MemoryHost:
@@ -132,6 +134,12 @@ class MemoryHost:
         """What a cell waits for; nothing where there is none."""
         ledger = self._kernel.ledger
         return drive(reasons_in(ledger, base, key), ledger.nodes, self.fetch) or ()
+
+    def letters(self) -> list[tuple[int, DeadLetter]]:
+        """The dead letters, oldest first, with their heights."""
+        ledger = self._kernel.ledger
+        rows = drive(ledger.dead_letters.scan(b"", None, LETTERS_MAX), ledger.nodes, self.fetch)
+        return [(pair_of(key)[0], letter) for key, letter in rows]
 
     def _beat(self, items: Sequence[Item]) -> Beat:
         answer = self._kernel.beat(items, self.now_ns, self._entropy.bytes(16))

@@ -28,7 +28,7 @@ from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, It
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
 from cellule.kernel.state.cells import Entry
 from cellule.modules.python import check_not_loading
-from cellule.testing.answers import Cell, Events, Failure, Sent
+from cellule.testing.answers import Cell, Events, Failure, Letter, Sent
 from cellule.testing.app_programs import AppPrograms
 from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
@@ -229,6 +229,30 @@ class World:
     def resume(self, reducer: Reducer | None = None, key: Any = None) -> None:
         """Let halted cells run again: one, those of a reducer, or all."""
         self._control("cell.resume", self._named(reducer, key))
+
+    def drop(self, reducer: Reducer, key: Any = None, *, count: int = 1) -> None:
+        """Take the first events out of a halted cell's queue, or one of each halted cell of a reducer."""
+        self._control("cell.drop", {**self._named(reducer, key), "count": count})
+
+    def delete(self, reducer: Reducer, key: Any = None) -> None:
+        """Delete a cell, as an operator would; what waits for it finds no state."""
+        found = {"key": b"", **self._named(reducer, key)}
+        self._control("cell.delete", found)
+
+    @property
+    def letters(self) -> list[Letter]:
+        """The dead letters, oldest first."""
+        return self.chronicle.letters()
+
+    def redrive(self, *letters: Letter) -> None:
+        """Let dead letters happen again: an event goes to its cell, an effect is requested once more."""
+        for letter in letters:
+            self._control("letter.redrive", {"letter": letter.height})
+
+    def dismiss(self, *letters: Letter) -> None:
+        """Let dead letters go for good."""
+        for letter in letters:
+            self._control("letter.dismiss", {"letter": letter.height})
 
     def migrate(self, reducer: Reducer | None = None, key: Any = None) -> None:
         """Move cells to the newest era: one, or those of a reducer or of all that wait for it."""

@@ -240,3 +240,56 @@ def test_an_expression_that_fails_on_cells_is_told(shop: Cellule) -> None:
     assert "column 1" in error["message"]
     assert "'totl'" in error["message"]
     assert shop("cell", "list", "--where", "true", "--json", code=2).error["code"] == "cli.usage"
+
+
+@pytest.fixture(params=["stopped", "running"])
+def either(request: pytest.FixtureRequest) -> Cellule:
+    """The same command on a folder that nobody owns, and on one that another process works on."""
+    return request.getfixturevalue("shop" if request.param == "stopped" else "running")
+
+
+BAD = ("event", "send", "Paid", '{"order_id": "o9", "amount": 1}')
+
+
+def test_an_event_is_dropped_and_its_cell_goes_on(either: Cellule) -> None:
+    assert either(*BAD, "--json", code=5).error["kind"] == "StepFailed"
+    either("event", "send", "Placed", '{"order_id": "o9", "total": 4}', "--id", "placed", code=5)
+    dropped = either("cell", "drop", "order", "o9", "--why", "never ordered", "--json").json
+    assert (dropped["verb"], dropped["why"]) == ("cell.drop", "never ordered")
+    assert either("cell", "show", "order", "o9", "--json").json["state"]["total"] == 4
+    assert either("cell", "drop", "order", "o9", "--json", code=1).error["code"] == "kernel.not_stopped"
+    chain = either("why", "placed", "--effects").out
+    assert "shop/order/o9 ok v1" in chain
+
+
+def test_first_events_of_all_halted_cells_of_a_module_are_dropped(shop: Cellule) -> None:
+    for key in ("x1", "x2"):
+        shop("event", "send", "Paid", json.dumps({"order_id": key, "amount": 1}), code=5)
+    cells = shop("cell", "drop", "order", "--json").json["cells"]
+    assert [each["key"] for each in cells] == ["x1", "x2"]
+    assert shop("stuck", "--json").json["stopped"] == []
+
+
+def test_cells_are_deleted_by_their_keys(either: Cellule) -> None:
+    told = either("cell", "delete", "order", "o1", "o2", "--why", "a test account", "--json").json
+    assert (len(told["heights"]), [each["key"] for each in told["cells"]]) == (2, ["o1", "o2"])
+    assert either("cell", "show", "order", "o1", "--json", code=1).error["code"] == "cli.no_cell"
+    either("cell", "delete", "parcels")
+    assert either("cell", "delete", "order", "--json", code=2).error["code"] == "cli.usage"
+    assert either("cell", "delete", "order", "o1", "--json", code=1).error["code"] == "kernel.no_cell"
+
+
+def test_dead_letters_are_listed_redriven_and_dismissed(either: Cellule) -> None:
+    for name in ("d1", "d2", "d3"):
+        either("event", "send", "Dropped", json.dumps({"name": name}), code=5)
+    letters = either("letter", "list", "--module", "fragile", "--json").json["letters"]
+    assert [each["key"] for each in letters] == ["d1", "d2", "d3"]
+    assert "it broke" in either("letter", "list").out
+    redriven = either("letter", "redrive", str(letters[0]["height"]), "--why", "try again", "--json").json
+    assert redriven["letters"] == [letters[0]["height"]]
+    either("letter", "dismiss", str(letters[1]["height"]))
+    assert either("letter", "dismiss", "1", "--json", code=1).error["code"] == "kernel.no_letter"
+    assert either("letter", "redrive", "--json", code=2).error["code"] == "cli.usage"
+    either("letter", "dismiss", "--all", "--module", "fragile")
+    either("letter", "dismiss", "--all")
+    assert either("letter", "list", "--json").json["letters"] == []

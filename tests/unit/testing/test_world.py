@@ -273,6 +273,42 @@ def test_a_halted_cell_keeps_its_queue_until_it_is_resumed(make_world):
     assert waiting.status == "waiting"
 
 
+def test_a_halted_cell_goes_on_when_its_first_event_is_dropped(world):
+    bad = world.send(Broken("a"))
+    behind = world.send(Added("a", 3))
+    world.drop(total, "a")
+    assert (bad.status, behind.status, world.state(total, "a")) == ("dropped", "applied", Total(3))
+    with pytest.raises(StepFailed, match="dropped by test"):
+        bad.check()
+
+
+def test_a_cell_is_deleted_by_hand(world):
+    world.send(Added("a", 3))
+    world.delete(total, "a")
+    assert not world.cell(total, "a").exists
+    assert [(step.version, step.event, step.state) for step in world.cell(total, "a").history()] == [
+        (1, Added("a", 3), Total(3)),
+        (2, None, None),
+    ]
+    world.send(Added("a", 1))
+    assert world.state(total, "a") == Total(1)
+
+
+def test_dead_letters_are_at_hand_and_can_be_redriven_and_dismissed(make_world):
+    world = make_world(make_app(failure="skip"), live=True, guard=False)
+    world.send(Broken("a", "once"))
+    [letter] = world.letters
+    assert (letter.reducer, letter.key, letter.event) == ("test/total", "a", Broken("a", "once"))
+    assert "RuntimeError: once" in letter.text
+    world.redrive(letter)
+    [again] = world.letters
+    assert again.height > letter.height
+    world.dismiss(again)
+    assert world.letters == []
+    with pytest.raises(Rejected, match="there is no dead letter"):
+        world.dismiss(again)
+
+
 def test_all_halted_cells_of_a_reducer_or_of_the_world_are_resumed_together(world):
     for name in "abc":
         world.send(Broken(name))

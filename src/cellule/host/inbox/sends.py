@@ -23,7 +23,7 @@ from cellule.errors import (
 )
 from cellule.host.codecs import readable
 from cellule.kernel.items import BatchResult, Stepped, StepRow
-from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, PARKED, REFUSED, SKIPPED
+from cellule.kernel.journal.codes import CONFLICT, DELETED, DROPPED, HALTED, PARKED, REFUSED, SKIPPED
 from cellule.kernel.state.cells import Slot
 
 Wait = Literal["durable", "applied", "reply"]
@@ -142,6 +142,12 @@ def check_steps(height: int, steps: Iterable[Stepped]) -> None:
         if step.status == REFUSED:
             cell = f"{step.module}/{readable(step.key)}" if step.key else step.module
             raise Refused(step.text, code=step.code, cell=cell, height=step.height)
+        if step.status == DROPPED:
+            raise StepFailed(
+                step.code, "the event at height {cause} never reached {module}/{key}: it was {text}",
+                cause=height, module=step.module, key=readable(step.key), height=step.height, text=step.text,
+                hint="Send it again with another id if it should happen after all.",
+            )  # fmt: skip
         if step.status in (HALTED, SKIPPED):
             raise StepFailed(
                 step.code, "the step of {module}/{key} at height {height} failed: {text}",

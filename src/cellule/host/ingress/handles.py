@@ -28,6 +28,7 @@ from cellule.host.ingress.arguments import (
     check_who_and_why,
 )
 from cellule.host.ingress.cell_handle import CellHandle, S
+from cellule.host.ingress.operator import Operator
 from cellule.host.ingress.outcomes import Applied, check_reply_type
 from cellule.host.ingress.remote import Remote, check_reply
 from cellule.host.ingress.waits import idle_timed_out, send_timed_out, within
@@ -183,6 +184,10 @@ class WorldHandle:
         With an `id` it may be asked for again after `OutcomeUnknown`: it is done once, and answered again.
         """
         return await self._controlled(verb, who=who, why=why, id=id, **arguments)
+
+    def operator(self, who: str) -> Operator:
+        """What a person does to cells and dead letters, journaled by this name: `world.operator("ada")`."""
+        return Operator(who, lambda: self.types, self._controlled)
 
     async def wait_applied(self, id: Id, *, timeout: float | None = None) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""

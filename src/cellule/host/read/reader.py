@@ -24,7 +24,7 @@ from cellule.host.read.journal_reader import JournalReader
 from cellule.host.read.states import StateReader
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import Stepped
-from cellule.kernel.journal.codes import OK, Status
+from cellule.kernel.journal.codes import HALTED, OK, PARKED, Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
     ControlRecord,
@@ -183,7 +183,7 @@ class Reader:
     # Outcomes
 
     async def steps_of(self, height: int) -> tuple[list[Stepped], Parking | None]:
-        """The steps of the event at `height`, one per cell it went to; waits for those still to come.
+        """The newest step of each cell the event at `height` went to; waits for those still to come.
 
         Where one cannot come, because its cell is stopped or the world paused, it says so instead.
         """
@@ -193,21 +193,23 @@ class Reader:
         if isinstance(record, RefusedRecord):
             raise _refusal(record)
         missing = set(record.targets) if isinstance(record, EventRecord) else set()
-        steps: list[Stepped] = []
+        newest: dict[tuple[str, bytes], Stepped] = {}
         start = height
         while missing:
             async for frame in self.journal.frames(start, head.height):
                 start = frame.header.last + 1
                 for step in steps_in(frame, height):
-                    missing.discard((step.module, step.key))
-                    steps.append(step)
+                    newest[step.module, step.key] = step
+                    if step.status not in (HALTED, PARKED):  # which may come to another end later
+                        missing.discard((step.module, step.key))
                 if not missing:
-                    return steps, None
-            parking = await self._parking(missing, height)
-            if parking is not None:
-                return steps, parking
-            head = await self.next_head(head)
-        return steps, None
+                    break
+            if missing:
+                parking = await self._parking(missing, height)
+                if parking is not None:
+                    return list(newest.values()), parking
+                head = await self.next_head(head)
+        return list(newest.values()), None
 
     async def _parking(self, cells: set[tuple[str, bytes]], height: int) -> Parking | None:
         """Why the first of these cells that keeps the event at `height` does not run, if it does not."""

@@ -87,7 +87,9 @@ class BeatRun:
     def _result(self, frame: bytes | None) -> Generator[Need, None, Beat]:
         ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes
         batch = None if outcomes else self._context.short.result()
-        cid = None
+        cid, steps = None, self._rounds.steps
+        if self._context.removed:
+            steps = [*self._context.removed, *steps]
         if frame is not None:
             cid = cid_of(frame)
             ledger.end_frame(cid.digest)
@@ -95,6 +97,6 @@ class BeatRun:
         more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
-            self._rounds.steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),
+            steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),
             self._context.opened, self._context.closed,
         )  # fmt: skip

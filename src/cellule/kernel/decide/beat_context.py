@@ -12,7 +12,7 @@ from typing import Any
 from cellule.kernel.decide.eras import Compiled, Eras
 from cellule.kernel.decide.short_ways import ShortWays
 from cellule.kernel.decide.steps import Stepper
-from cellule.kernel.items import Opening, Pace
+from cellule.kernel.items import Opening, Pace, StepRow
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import EffectKind
@@ -39,6 +39,7 @@ class BeatContext:
     short: ShortWays = field(init=False)
     opened: list[Opening] = field(default_factory=list)  # for the host to dispatch once the frame is durable
     closed: list[bytes] = field(default_factory=list)  # dispatched ones that were settled without an adapter
+    removed: list[StepRow] = field(default_factory=list)  # messages that people took out of queues
 
     @property
     def world(self) -> bytes:

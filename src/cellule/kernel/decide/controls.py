@@ -7,10 +7,11 @@ so that replay repeats the outcome and not the search.
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.decide import schedules
+from cellule.kernel.decide import removals, schedules
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import operate as operating
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, Outcome, RefusedItem, record_id
@@ -23,7 +24,7 @@ from cellule.kernel.journal.records import (
     RefusedRecord,
     SnapshotRecord,
 )
-from cellule.kernel.limits import RESUME_PER_CONTROL_MAX
+from cellule.kernel.limits import DROP_PER_CONTROL_MAX, RESUME_PER_CONTROL_MAX
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
@@ -73,14 +74,13 @@ def _perform_once(context: BeatContext, item: ControlItem, key: bytes) -> Genera
 
 def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
     match item.verb:
-        case "pause":
+        case "pause" | "resume":
             outcome = _record(context, item, {})
-            context.ledger.pause(is_paused=True)
-        case "resume":
-            outcome = _record(context, item, {})
-            context.ledger.pause(is_paused=False)
+            context.ledger.pause(is_paused=item.verb == "pause")
         case "cell.resume" | "cell.migrate" | "cell.halt":
             outcome = yield from _CELL_VERBS[item.verb](context, item)
+        case "cell.drop" | "cell.delete" | "letter.redrive" | "letter.dismiss":
+            outcome = yield from _remove(context, item)
         case "deploy":
             outcome = yield from _deploy(context, item)
         case "snapshot" | "baseline":
@@ -107,6 +107,27 @@ def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Ad
     return Admitted(context.writer.add(record, size))
 
 
+def _remove(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+    recorded = partial(_record, context, item)
+    match item.verb:
+        case "cell.drop":
+            stopped = yield from _stopped(context, item, None, DROP_PER_CONTROL_MAX)
+            slots = [slot for slot in stopped if slot.queue]
+            if stopped and not slots and "key" in item.arguments:
+                raise Rejected(
+                    "kernel.queue_empty", "no message waits at cell {module}/{key}",
+                    module=stopped[0].cells.base, key=stopped[0].key, hint="Let it go on with `cell resume`.",
+                )  # fmt: skip
+            return removals.drop(context, item, slots, recorded)
+        case "cell.delete":
+            slot = yield from context.slot(*_target(item))
+            return (yield from removals.delete(context, slot, recorded))
+        case "letter.redrive":
+            return (yield from removals.redrive(context, item, recorded))
+        case _:
+            return (yield from removals.dismiss(context, item, recorded))
+
+
 def _resume(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
     slots = yield from _stopped(context, item, None)
     admitted = _record(context, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
@@ -117,11 +138,8 @@ def _resume(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
 
 def _halt(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
     """Stop one cell that has messages or a state, until it is resumed; its queue stays as it is."""
-    target = (
-        _text(item.arguments.get("module"), "module"), _bytes(item.arguments.get("key"), "key")
-    )  # fmt: skip
-    yield from context.ledger.slots([target])
-    slot = context.ledger.cells(target[0]).slot(target[1])
+    target = _target(item)
+    slot = yield from context.slot(*target)
     if slot.stopped or (slot.entry is None and not slot.queue):
         raise Rejected(
             "kernel.cannot_halt", "cell {module}/{key} {why}", module=target[0], key=target[1],
@@ -132,14 +150,15 @@ def _halt(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admi
     return admitted
 
 
-def _stopped(context: BeatContext, item: ControlItem, only: str | None) -> Generator[Need, None, list[Slot]]:
+def _stopped(
+    context: BeatContext, item: ControlItem, only: str | None, limit: int = RESUME_PER_CONTROL_MAX
+) -> Generator[Need, None, list[Slot]]:
     """The stopped cells a control names: one by module and key, a module's, or all."""
     ledger = context.ledger
     module, key = item.arguments.get("module"), item.arguments.get("key")
     if key is not None:
-        target = (_text(module, "module"), _bytes(key, "key"))
-        yield from ledger.slots([target])
-        slot = ledger.cells(target[0]).slot(target[1])
+        target = _target(item)
+        slot = yield from context.slot(*target)
         if not slot.stopped:
             raise Rejected(
                 "kernel.not_stopped", "cell {module}/{key} is not stopped", module=target[0], key=target[1]
@@ -150,7 +169,7 @@ def _stopped(context: BeatContext, item: ControlItem, only: str | None) -> Gener
         (row.module, row.key)
         for _, row in page
         if (module is None or row.module == module) and (only is None or row.status == only)
-    ]
+    ][:limit]
     yield from ledger.slots(targets)
     return [ledger.cells(base).slot(cell_key) for base, cell_key in targets]
 
@@ -187,9 +206,8 @@ def _migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
 def _cells_to_migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, list[Slot]]:
     if item.arguments.get("key") is None:
         return (yield from _stopped(context, item, "needs migration"))
-    target = (_text(item.arguments.get("module"), "module"), _bytes(item.arguments["key"], "key"))
-    yield from context.ledger.slots([target])
-    slot = context.ledger.cells(target[0]).slot(target[1])
+    target = _target(item)
+    slot = yield from context.slot(*target)
     if slot.entry is None:
         raise Rejected("kernel.no_cell", "there is no cell {module}/{key}", module=target[0], key=target[1])
     return [slot]
@@ -234,6 +252,11 @@ def _note(context: BeatContext, item: ControlItem) -> Admitted:
     record = SnapshotRecord if item.verb == "snapshot" else BaselineRecord
     context.writer.add(record(admitted.height, height, link), 40)
     return admitted
+
+
+def _target(item: ControlItem) -> Target:
+    """The one cell that a control names."""
+    return _text(item.arguments.get("module"), "module"), _bytes(item.arguments.get("key"), "key")
 
 
 def _text(value: Any, field: str) -> str:

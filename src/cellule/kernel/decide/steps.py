@@ -97,7 +97,7 @@ class Stepper:
         message = slot.queue[0]
         entry = slot.entry
         version = entry.version if entry is not None else 0
-        if message.expected is not None and (conflict := _conflict(message, entry, version)):
+        if message.expected is not None and (conflict := conflict_of(message, entry, version)):
             return self._unchanged(slot, CONFLICT, *conflict)
         try:
             call = yield from self._resolve(slot, message)
@@ -322,7 +322,7 @@ class Stepper:
         return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
 
 
-def _conflict(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:
+def conflict_of(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:
     """Why a message is not for the cell as it is: an event of another version, a receipt of another life."""
     if isinstance(message.expected, Expected):
         wanted, born = message.expected.version, message.expected.born

@@ -43,6 +43,7 @@ class Status(IntEnum):
     CONFLICT = 4  # the cell was at another version than expected; the message is consumed
     PARKED = 5  # the cell cannot take the message in its era; the queue waits for a migration
     REFUSED = 6  # the step refused the message, for a reason of its own; the message is consumed
+    DROPPED = 7  # a person took the message out of the queue of a stopped cell
 
 
 OK: Final = 0
@@ -52,6 +53,7 @@ SKIPPED: Final = 3
 CONFLICT: Final = 4
 PARKED: Final = 5
 REFUSED: Final = 6
+DROPPED: Final = 7
 
 
 class VerdictCode(IntEnum):

@@ -110,7 +110,8 @@ class StepExtras(TypedDict, total=False):
     """`code` and `text`: why it failed; `log`: `state` holds entries that a log appends.
 
     `size`: that of a state that is a link, so that a restore need not read it; `cancels`: the keys of what it
-    takes back.
+    takes back. `control`: the height of the Control by which a person ended the message or the cell; no code
+    ran.
     """
 
     ann: Stored
@@ -121,6 +122,7 @@ class StepExtras(TypedDict, total=False):
     timed_out: Flag
     size: Count
     cancels: Texts
+    control: Count
 
 
 class StepRecord(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.index.keys import pair_key, pair_of
-from cellule.kernel.journal.codes import DELETED, OK, Status
+from cellule.kernel.journal.codes import DELETED, DROPPED, OK, Status
 from cellule.kernel.journal.fields import RetentionTimer, ScheduleTimer
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
@@ -173,9 +173,15 @@ class Replay:
             message = Message(self._height, EVENT_MESSAGE, record.schema, value, record.depth, None)
             self._ledger.emit(message, [*record.targets])
 
-    def _step(self, record: StepRecord) -> Generator[Need, None, None]:
-        ledger, status, era, extras = self._ledger, record.status, record.era, record.extras
+    def _step(self, record: StepRecord) -> Generator[Need, None, None] | None:
         slot = self._slot(record.module, record.key)
+        if "control" in record.extras:
+            self._removed(record, slot)
+            return None
+        return self._stepped(record, slot)
+
+    def _stepped(self, record: StepRecord, slot: Slot) -> Generator[Need, None, None]:
+        ledger, status, era, extras = self._ledger, record.status, record.era, record.extras
         if not ledger.ring or ledger.ring[0] is not slot:
             self._contradicts(
                 f"the step is of {record.module} {record.key.hex()}, which is not the next to run"
@@ -210,6 +216,35 @@ class Replay:
         step_changes.step_done(
             ledger, slot, self._height, OK, record.version, record.born, era, state, size, kept
         )
+
+    def _removed(self, record: StepRecord, slot: Slot) -> None:
+        """A person ended a message or a cell."""
+        control, entry = self._frame.at(record.extras["control"]), slot.entry
+        verb = control.verb if isinstance(control, ControlRecord) else ""
+        if entry is None or (record.prev, record.born) != (entry.last, entry.born):
+            self._contradicts("the step is not of the cell as it is")
+        if verb == "cell.drop" and record.status == DROPPED:
+            if not slot.stopped or not slot.queue or slot.queue[0].height != record.cause:
+                self._contradicts(f"message {record.cause} is not the first of a stopped cell")
+            step_changes.drop_first(self._ledger, slot, self._height)
+            self._release_dropped(slot)
+        elif verb == "cell.delete" and record.status == DELETED:
+            self._intents.asks(self._height)
+            self._intents.abandons(self._ledger.intents_of(slot))
+            step_changes.delete(self._ledger, slot)
+        else:
+            self._contradicts(f"{verb or 'no control'} does not end a step with status {record.status}")
+
+    def _release_dropped(self, slot: Slot) -> None:
+        """After the last message that one control drops, its cell goes on."""
+        following = self._frame.at(self._height + 1) if self._height < self._frame.header.last else None
+        is_last = (
+            not isinstance(following, StepRecord)
+            or following.status != DROPPED
+            or (following.module, following.key) != (slot.cells.base, slot.key)
+        )
+        if is_last:
+            step_changes.release(self._ledger, slot)
 
     def _timer(self, record: TimerRecord) -> Generator[Need, None, None]:
         match record.what:
@@ -292,6 +327,18 @@ class Replay:
                 ledger.unhold(base)
         elif verb == "effect.retry":
             yield from self._retried(arguments["letter"])
+        elif verb == "letter.redrive" or verb == "letter.dismiss":
+            yield from self._letter_taken(arguments["letter"], redriven=verb == "letter.redrive")
+
+    def _letter_taken(self, height: int, *, redriven: bool) -> Generator[Need, None, None]:
+        for position in (0, 1):
+            letter = yield from self._ledger.dead_letters.get(pair_key(height, position))
+            if letter is not None:
+                self._ledger.take_letter(height, position)
+                if redriven and letter.is_effect:
+                    self._intents.takes_letter(letter)
+                return
+        self._contradicts("there is no such dead letter")
 
     def _retried(self, height: int) -> Generator[Need, None, None]:
         letter = yield from self._ledger.dead_letters.get(pair_key(height, 1))

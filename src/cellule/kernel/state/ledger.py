@@ -254,9 +254,9 @@ class Ledger:
         if isinstance(expected, Expected) and expected.id is not None:
             self.dedupe.add_conflict(expected.id, message.height, expected.check)
 
-    def take_letter(self, height: int) -> None:
-        """The dead letter of an effect leaves the list: it is asked for again."""
-        self.dead_letters.remove(pair_key(height, 1))
+    def take_letter(self, height: int, position: int = 1) -> None:
+        """A dead letter leaves the list; that of an effect has position 1, that of a message 0."""
+        self.dead_letters.remove(pair_key(height, position))
 
     def keep_block(self, cid: Cid, data: bytes) -> None:
         """A block of the frame under way stays in reach until a snapshot holds it."""

@@ -113,6 +113,24 @@ def release(ledger: Ledger, slot: Slot) -> None:
         ledger.enter(slot)
 
 
+def drop_first(ledger: Ledger, slot: Slot, height: int) -> None:
+    """Take the first message out of a stopped cell's queue; the Step is at `height`."""
+    entry = slot.entry
+    is_stopped = slot.stopped and entry is not None and slot.queue
+    ensure(is_stopped, "kernel.drop_running", "cell {key} is not stopped", key=slot.key)
+    assert entry is not None
+    slot.queue.popleft()
+    slot.entry = entry.changed(last=height)
+    ledger.touch(slot)
+
+
+def delete(ledger: Ledger, slot: Slot) -> None:
+    """Delete a cell; what waits in its queue finds none."""
+    release(ledger, slot)
+    slot.entry = None
+    ledger.touch(slot)
+
+
 def migrate(ledger: Ledger, slot: Slot, era: int, state: bytes) -> None:
     """Move a cell to another era."""
     entry = slot.entry

@@ -295,3 +295,21 @@ def next_value(generator):
     with pytest.raises(StopIteration) as stop:
         next(generator)
     return stop.value.value
+
+
+def test_a_dead_letter_of_an_effect_is_redriven_and_dismissed_like_one_of_an_event(letter):
+    bank, height = letter
+    [again] = bank.world.control("letter.redrive", letter=height).opened
+    at = bank.receive(again, "failed", exhausted=True).outcomes[0].height
+    assert not bank.world.control("letter.dismiss", letter=at).opened
+    assert refusal(bank.world.control("letter.redrive", letter=at)) == "kernel.no_letter"
+    assert bank.world.world.ledger.dead_letters.is_empty
+
+
+def test_deleting_a_cell_by_hand_abandons_what_it_asked_for(make_bank):
+    bank = make_bank()
+    [opening] = bank.charge().opened
+    beat = bank.world.control("cell.delete", module="bank/Order", key=opening.cell)
+    assert beat.closed == [opening.intent]
+    assert bank.book.counts == {}
+    assert refusal(bank.receive(opening)) == "kernel.receipt_late"

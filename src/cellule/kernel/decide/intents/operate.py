@@ -38,7 +38,7 @@ def perform(context: BeatContext, item: ControlItem, record: Record) -> Generato
         case "effect.cancel":
             return (yield from _cancel(context, item, record))
         case _:
-            return (yield from _retry(context, item, record))
+            return (yield from retry(context, item, record))
 
 
 def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
@@ -106,7 +106,7 @@ def _settle(
 def _intent(
     context: BeatContext, item: ControlItem, *, parked: bool
 ) -> Generator[Need, None, tuple[int, OpenIntent]]:
-    height = _number(item, "intent")
+    height = number(item, "intent")
     intent = yield from context.ledger.book.find(height)
     if intent is None:
         raise Rejected(
@@ -121,9 +121,9 @@ def _intent(
     return height, intent
 
 
-def _retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
     """Ask again for what an adapter gave up; the outside sees the same idempotency key."""
-    letters, at = context.ledger.dead_letters, _number(item, "letter")
+    letters, at = context.ledger.dead_letters, number(item, "letter")
     row = yield from letters.get(pair_key(at, 1))
     if row is None or not row.is_effect:
         raise Rejected(
@@ -168,7 +168,8 @@ def _grant(context: BeatContext, slot: Slot, asked: EffectRequest) -> Generator[
     return grant_again(current, module, asked, context.ledger.now_ns)
 
 
-def _number(item: ControlItem, field: str) -> int:
+def number(item: ControlItem, field: str) -> int:
+    """An argument that is a height."""
     value = item.arguments.get(field)
     if type(value) is not int or value < 1:
         raise Rejected("kernel.argument", "{verb} needs `{field}`, a height", verb=item.verb, field=field)

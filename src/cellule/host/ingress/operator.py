@@ -1,0 +1,109 @@
+"""What one person does to the cells and dead letters of a world, journaled with who and why.
+
+Many at once are many controls, each with a record of its own: one that is refused holds no other back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from cellule.host.codecs import WorldCodecs
+from cellule.host.ingress.arguments import Id, check_who_and_why
+from cellule.host.ingress.outcomes import Applied
+from cellule.host.ingress.world_effects import Control
+from cellule.kernel.items import Verb
+from cellule.values.records import StepOf
+
+TOGETHER: Final = 100  # controls that are on their way at once
+
+Module = StepOf[Any] | str
+
+
+class Operator:
+    """A person at work on one world, by name."""
+
+    def __init__(self, who: str, types: Callable[[], WorldCodecs], control: Control) -> None:
+        self.who, _ = check_who_and_why(who, "")
+        self._types = types
+        self._control = control
+
+    async def resume(
+        self, module: Module | None = None, key: Any = None, *, why: str, id: Id | None = None
+    ) -> Applied[Any]:
+        """Let stopped cells try their first event again: one, a module's, or all."""
+        return await self._one("cell.resume", why, self._cells(module, key), id)
+
+    async def migrate(
+        self, module: Module | None = None, key: Any = None, *, why: str, id: Id | None = None
+    ) -> Applied[Any]:
+        """Move cells to the newest code: one, or those of a module or of all that wait for it."""
+        return await self._one("cell.migrate", why, self._cells(module, key), id)
+
+    async def drop(
+        self,
+        module: Module,
+        key: Any = None,
+        *,
+        why: str,
+        count: int = 1,
+        message: int | None = None,
+        id: Id | None = None,
+    ) -> Applied[Any]:
+        """Take the first event out of a stopped cell's queue, and let the cell go on with the next one.
+
+        Without a key, of every stopped cell of the module. `count` takes more of one cell; `message`, the
+        height of an event, takes it only while it is the first. Whoever waits for a dropped event is told.
+        """
+        extra = {"count": count} if count != 1 else {}
+        extra |= {} if message is None else {"message": message}
+        return await self._one("cell.drop", why, {**self._cells(module, key), **extra}, id)
+
+    async def delete(self, module: Module, *keys: Any, why: str) -> list[Applied[Any]]:
+        """Delete cells; their open effects are abandoned, and events that wait for them find no state."""
+        wanted = [self._cells(module, key) for key in keys] if keys else [self._cells(module, b"")]
+        return await self._each("cell.delete", why, wanted)
+
+    async def redrive(self, *letters: int, why: str) -> list[Applied[Any]]:
+        """Let dead letters happen again, by their heights: events and effects alike."""
+        return await self._each("letter.redrive", why, [{"letter": letter} for letter in letters])
+
+    async def dismiss(self, *letters: int, why: str) -> list[Applied[Any]]:
+        """Let dead letters go for good, by their heights."""
+        return await self._each("letter.dismiss", why, [{"letter": letter} for letter in letters])
+
+    def _cells(self, module: Module | None, key: Any) -> dict[str, Any]:
+        if module is None:
+            return {}
+        types = self._types()
+        base = types.module(module)
+        if key is None and types.manifest.modules[base].key is None:
+            key = b""  # its one cell
+        return {"module": base} if key is None else {"module": base, "key": types.key(base, key)}
+
+    async def _one(
+        self, verb: Verb, why: str, arguments: Mapping[str, Any], id: Id | None = None
+    ) -> Applied[Any]:
+        return await self._control(verb, who=self.who, why=why, id=id, **arguments)
+
+    async def _each(
+        self, verb: Verb, why: str, wanted: Sequence[Mapping[str, Any]]
+    ) -> list[Applied[Any]]:  # fmt: skip
+        """Do a verb for each; where some are refused the others are done, and the first refusal is raised."""
+        done: list[Applied[Any]] = []
+        errors: list[BaseException] = []
+        for at in range(0, len(wanted), TOGETHER):
+            calls = [self._one(verb, why, arguments) for arguments in wanted[at : at + TOGETHER]]
+            for outcome in await asyncio.gather(*calls, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    errors.append(outcome)
+                else:
+                    done.append(outcome)
+        _raise_first(errors)
+        return done
+
+
+def _raise_first(errors: Iterable[BaseException]) -> None:
+    for error in errors:
+        raise error

@@ -1,0 +1,141 @@
+"""What people take out of a world: messages of stopped cells, cells, and dead letters.
+
+Every removal is a Control record, with who and why. What it did to a cell stands behind it as Step records:
+whoever waits for an event, or reads a cell's history, finds its end where all other ends are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from cellule.errors import Rejected
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import cancel, operate
+from cellule.kernel.decide.requests import Origin
+from cellule.kernel.decide.steps import conflict_of
+from cellule.kernel.index.keys import pair_key
+from cellule.kernel.items import Admitted, ControlItem
+from cellule.kernel.journal.codes import DELETED, DROPPED
+from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord
+from cellule.kernel.limits import DROP_PER_CONTROL_MAX
+from cellule.kernel.need import Need
+from cellule.kernel.program import recordable
+from cellule.kernel.state import step_changes
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.state.rows import DeadLetter
+
+Record = Callable[[dict[str, Any]], Admitted]
+"""Writes the Control record, with what was done beside its arguments."""
+
+WHO_SHOWN_MAX = 200
+
+
+def drop(context: BeatContext, item: ControlItem, slots: list[Slot], record: Record) -> Admitted:
+    """Take the first messages out of the queues of stopped cells, and let these go on."""
+    count = item.arguments.get("count", 1)
+    if type(count) is not int or not 1 <= count <= DROP_PER_CONTROL_MAX:
+        raise Rejected(
+            "kernel.argument", "{verb} needs `count`, a number from 1 to {most}", verb=item.verb,
+            most=DROP_PER_CONTROL_MAX,
+        )  # fmt: skip
+    if count > 1 and len(slots) > 1:
+        raise Rejected("kernel.argument", "`count` is for one cell: {verb} needs `key`", verb=item.verb)
+    first = item.arguments.get("message")
+    if first is not None and (len(slots) != 1 or slots[0].queue[0].height != first):
+        raise Rejected(
+            "kernel.message_moved", "the message at height {message} is not the first of the cell's queue",
+            message=first, hint="It was dropped or handled before: look at the cell again.",
+        )  # fmt: skip
+    admitted = record({"cells": [[slot.cells.base, slot.key] for slot in slots]})
+    for slot in slots:
+        for _ in range(min(count, len(slot.queue))):
+            _drop_first(context, item, slot, admitted.height)
+        step_changes.release(context.ledger, slot)
+    return admitted
+
+
+def _drop_first(context: BeatContext, item: ControlItem, slot: Slot, control: int) -> None:
+    message, entry = slot.queue[0], slot.entry
+    assert entry is not None  # a stopped cell has one
+    text = f"dropped by {recordable(item.who)[:WHO_SHOWN_MAX]}"
+    extras: StepExtras = {"code": "kernel.dropped", "text": text, "control": control}
+    height = context.writer.add(
+        StepRecord(
+            message.height, slot.cells.base, slot.key, entry.born, entry.era, DROPPED, entry.version,
+            entry.last, None, extras,
+        ),
+        len(slot.key) + len(text),
+    )  # fmt: skip
+    step_changes.drop_first(context.ledger, slot, height)
+    context.removed.append((
+        message.height, slot.cells.base, slot.key, DROPPED, entry.version, height, None, extras["code"], text,
+        entry.born,
+    ))  # fmt: skip
+
+
+def delete(context: BeatContext, slot: Slot, record: Record) -> Generator[Need, None, Admitted]:
+    """Delete a cell's state, as a step of its own would; what waits in its queue meets none."""
+    entry = slot.entry
+    if entry is None or entry.state is None:
+        raise Rejected(
+            "kernel.no_cell", "there is no cell {module}/{key}", module=slot.cells.base, key=slot.key
+        )
+    admitted = record({})
+    version, era = entry.version + 1, entry.era
+    gone = context.ledger.intents_of(slot)
+    step = StepRecord(
+        admitted.height, slot.cells.base, slot.key, entry.born, era, DELETED, version, entry.last, None,
+        {"control": admitted.height},
+    )  # fmt: skip
+    height = context.writer.add(step, len(slot.key))
+    step_changes.delete(context.ledger, slot)
+    origin = Origin(height, entry.born, 0, era)
+    yield from cancel.abandon(context, slot, origin, gone)
+    return admitted
+
+
+def redrive(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+    """Let a dead letter happen again: a message goes to its cell once more, an effect is asked for again."""
+    at = operate.number(item, "letter")
+    letter = yield from context.ledger.dead_letters.get(pair_key(at, 0))
+    if letter is None:
+        return (yield from operate.retry(context, item, lambda: record({})))
+    message = letter.message
+    yield from _check_taken(context, letter, message)
+    admitted = record({})
+    context.ledger.take_letter(at, 0)
+    value, target = message.value, (letter.module, letter.key)
+    emitted = EmittedRecord(at, message.depth, message.schema, context.writer.value(value), [target])
+    height = context.writer.add(emitted, len(value) if isinstance(value, bytes) else 0)
+    again = Message(height, EVENT_MESSAGE, message.schema, value, message.depth, None)
+    context.ledger.emit(again, [target])
+    return admitted
+
+
+def _check_taken(context: BeatContext, letter: DeadLetter, message: Message) -> Generator[Need, None, None]:
+    if letter.module not in context.eras.current.manifest.modules:
+        raise Rejected(
+            "kernel.no_module", "module {module} is not in the current manifest: {key} takes no message",
+            module=letter.module, key=letter.key,
+        )  # fmt: skip
+    slot = yield from context.slot(letter.module, letter.key)
+    if message.expected is None:
+        return
+    version = 0 if slot.entry is None else slot.entry.version
+    conflict = conflict_of(message, slot.entry, version)
+    if conflict is not None:
+        code, text = conflict
+        raise Rejected(code, "{text}", text=text, hint="Dismiss the dead letter, and decide anew.")
+
+
+def dismiss(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+    """Let a dead letter go for good."""
+    at = operate.number(item, "letter")
+    for position in (0, 1):
+        letter = yield from context.ledger.dead_letters.get(pair_key(at, position))
+        if letter is not None:
+            admitted = record({})
+            context.ledger.take_letter(at, position)
+            return admitted
+    raise Rejected("kernel.no_letter", "there is no dead letter at height {height}", height=at)
