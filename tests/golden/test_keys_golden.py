@@ -18,6 +18,7 @@ CID = bytes.fromhex("01711220") + bytes(range(32))
 CIDX = "01" + "0171122000ff" + bytes(range(1, 32)).hex() + "00"
 BODY = bytes(range(16))
 BODYX = "01" + "00ff" + bytes(range(1, 16)).hex() + "00"
+NAMED = "01" + "0d6e4079e36703ebd37c00ff722f5891d2" + "00"  # the digest of "main"
 STAMP = Stamp(bytes.fromhex("00000000000000010002ffff"))
 
 
@@ -35,7 +36,12 @@ def text(word):
         (keys.store_owner(), text("owner")),
         (keys.probe(U), text("probe") + f"30{UU}"),
         (keys.universe_name("main"), "02756e6976657273657300" + "026d61696e00"),
+        (keys.universe_named("main"), text("named") + NAMED),
+        (keys.universe_count(), "01756e6976657273657300"),
         (keys.universe_meta(U), f"02750030{UU}" + "026d65746100"),
+        (keys.ref_named(U, "main"), f"02750030{UU}" + text("named") + NAMED),
+        (keys.world_gone(U, W), f"02750030{UU}" + text("gone") + f"30{WW}"),
+        (keys.world_count(U), "01776f726c647300" + f"30{UU}"),
         (keys.universe_world(U, W), f"02750030{UU}" + "02776f726c647300" + f"30{WW}"),
         (keys.ref(U, "a\0b"), f"02750030{UU}" + "027265667300" + "026100ff6200"),
         (keys.erasure_key(U, b"\0"), f"02750030{UU}" + "026b65797300" + "0100ff00"),

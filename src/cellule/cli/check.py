@@ -30,9 +30,7 @@ async def check(session: Session) -> None:
     worlds: list[dict[str, Any]] = []
     if report.ok:
         async with session.reading() as node:
-            for universe in await node.universes():
-                for info in await node.node.directory.worlds(universe.id):
-                    worlds.append(await _world(session, node, info, universe.name))  # noqa: PERF401 - awaits
+            worlds = await _worlds(session, node)
     ok = report.ok and all("problem" not in each for each in worlds)
     data = {"ok": ok, "file": _file(report), "worlds": worlds}
     session.output.document(data, _shown(report), *map(_line, worlds))
@@ -55,6 +53,22 @@ async def _rows(session: Session, progress: Progress) -> CheckReport:
         except Corrupted as error:
             report.add(Problem("row", str(error)))
     return report
+
+
+async def _worlds(session: Session, node: Cellule) -> list[dict[str, Any]]:
+    """Prove the lists of universes and worlds, and every world; a list that lacks rows is a problem, too."""
+    found: list[dict[str, Any]] = []
+    universe = "*"
+    try:
+        for each in await node.universes():
+            universe = each.name
+            await node.node.directory.find_universe(universe)
+            for info in await node.node.directory.worlds(each.id):
+                found.append(await _world(session, node, info, universe))  # noqa: PERF401 - awaits
+    except Corrupted as error:
+        problem = {"code": error.code, "text": message_of(error)}
+        found.append({"world": "*", "universe": universe, "problem": problem})
+    return found
 
 
 async def _world(session: Session, node: Cellule, info: WorldInfo, universe: str) -> dict[str, Any]:

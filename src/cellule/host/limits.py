@@ -69,4 +69,5 @@ NODES_FETCH_MAX = 500  # CAS nodes read at once
 CELLS_SCAN_MAX = 10_000  # cells that one page of a list with `where` looks at
 HISTORY_MAX = 10_000  # versions one history call returns
 
+SUGGESTIONS_MAX = 1_000  # names compared when an error suggests similar ones
 DOCUMENT_BYTES_MAX = 8_000_000  # of a file with a manifest

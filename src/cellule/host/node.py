@@ -25,6 +25,7 @@ from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.repair import Wanted, repair
 from cellule.host.outbox.signatures import NodeKey
+from cellule.host.own.deletion import delete_universe, delete_world
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.own.ownership import Claim, Ownership
 from cellule.host.own.wakes import Waker
@@ -84,6 +85,7 @@ class Node:
     _crowded: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _owed: Callable[[], Awaitable[None]] | None = None
+    _waker: Waker | None = None
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _owns: asyncio.Event = field(default_factory=asyncio.Event)
     _is_guest: asyncio.Event = field(default_factory=asyncio.Event)
@@ -179,7 +181,8 @@ class Node:
         try:
             with suppress(Fenced):  # raised here, so that nothing is waited for
                 async with self.reigning():
-                    watchers = [*await Waker(self).start(tasks), tasks.create_task(self._look_after())]
+                    self._waker = Waker(self)
+                    watchers = [*await self._waker.start(tasks), tasks.create_task(self._look_after())]
                     if self._owed is not None:
                         watchers.append(tasks.create_task(self._pay(self._owed)))
                     self._owns.set()
@@ -261,11 +264,9 @@ class Node:
 
     async def universe(self, name: str = DEFAULT_UNIVERSE, *, create: bool = False) -> UniverseInfo:
         """A universe by name; the owner makes the default one when it is first needed."""
-        try:
+        may_create = create or (name == DEFAULT_UNIVERSE and self.is_owner)
+        if not may_create or await self.directory.find_universe(name) is not None:
             return await self.directory.universe(name)
-        except Rejected:
-            if not create and (name != DEFAULT_UNIVERSE or not self.is_owner):
-                raise
         try:
             return await self.directory.create_universe(name)
         except Rejected:
@@ -279,7 +280,14 @@ class Node:
         world = World.create(manifest, UUID(int=0), self.clock.now_ns(), self.loader.programs)
         job, root = _whole_snapshot(world)
         await put_blocks(self.cas(universe.id), {**code, manifest.cid: manifest.data, **job.blocks})
-        info = await self.directory.create_world(universe, name, root)
+        try:
+            info = await self.directory.create_world(universe, name, root)
+        except Rejected:
+            leaving = await self.directory.leaving(universe, name)
+            if leaving is None:
+                raise
+            await self.delete_world(leaving)
+            info = await self.directory.create_world(universe, name, root)
         hosted = await self.hosted(info)
         await hosted.wait_durable(1)
         return info
@@ -316,8 +324,14 @@ class Node:
         place = self._places.get(info.id)
         if place is not None:
             await self._close(place)
-        await self.directory.delete_world(info)
+        await delete_world(self.engine, info, self.clock.now_ns())
         await repair(self.engine, self.cas(info.universe), info.id, _none, self.clock.now_ns())
+
+    async def delete_universe(self, name: str) -> None:
+        """Remove an empty universe and everything in its CAS."""
+        await self.check_owner()
+        universe = await self.directory.find_universe(name) or await self.directory.universe(name)
+        await delete_universe(self.engine, self.directory, self.objects, universe)
 
     async def release(self, info: WorldInfo) -> None:
         """Let a world finish and leave memory; it comes back when it is needed."""
@@ -362,6 +376,8 @@ class Node:
             if place.hosted is not None and place.hosted.was_cut_off:
                 self.loader.cut_off(place.info)
             del self._places[place.info.id]
+            if self._waker is not None:
+                self._waker.leaves(place.info.id)
             place.opened.set()
             place.gone.set()
 
@@ -369,6 +385,11 @@ class Node:
         """A person has to look at this, whether or not somebody waits; only callers open it for now."""
         self._failed[info.id] = self.clock.monotonic_ns() + int(FAILED_REST_S * 1e9)
         context = {"message": f"world {info.name} ({info.id}) was stopped", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+    def report_store(self, error: CelluleError) -> None:
+        """The store itself is damaged where worlds are looked for; those at work go on."""
+        context = {"message": "the store is damaged", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 
     async def _close(self, place: _Place) -> None:

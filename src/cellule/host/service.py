@@ -19,7 +19,7 @@ from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.manifest_document import Document, Folder, load_document
 from cellule.host.node import DEFAULT_UNIVERSE, Node
-from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.own.directory import UniverseInfo, WorldInfo, id_of
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
@@ -110,7 +110,8 @@ class Cellule:
 
     async def delete_world(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> None:
         """Remove a world and everything it wrote."""
-        info = await self.node.directory.world(await self.node.universe(universe), name)
+        found = await self.node.universe(universe)
+        info = await self.node.directory.leaving(found, name) or await self.node.directory.world(found, name)
         self._handles.pop(info.id, None)
         await self.node.delete_world(info)
 
@@ -124,16 +125,16 @@ class Cellule:
 
     async def delete_universe(self, name: str) -> None:
         """Remove an empty universe."""
-        await self.node.directory.delete_universe(await self.node.directory.universe(name))
+        await self.node.delete_universe(name)
 
     async def _found(self, name: str, universe: str, *, create: bool) -> WorldInfo:
         """The world of that name, made if it is missing and may be."""
         found = await self.node.universe(universe)
-        try:
+        if not create or self._built is None or not self.is_owner or id_of(name) is not None:
             return await self.node.directory.world(found, name)
-        except Rejected:
-            if not create or self._built is None or not self.is_owner:
-                raise
+        known = await self.node.directory.find(found, name)
+        if known is not None:
+            return known
         try:
             return await self.create_world(name, universe=universe)
         except Rejected as error:

@@ -79,12 +79,19 @@ def check_one_family(begin: bytes, end: bytes) -> Family:
 
 def world_ranges(universe: UUID, world: UUID) -> list[tuple[bytes, bytes]]:
     """Return the ranges that together hold all rows of a world, each inside one family."""
-    prefix = world_prefix(universe, world)
+    return _ranges(world_prefix(universe, world), _WORLD_FAMILIES)
+
+
+def universe_ranges(universe: UUID) -> list[tuple[bytes, bytes]]:
+    """Return the ranges that together hold all rows of a universe but those of its worlds."""
+    return _ranges(universe_prefix(universe), _UNIVERSE_FAMILIES)
+
+
+def _ranges(prefix: bytes, families: dict[bytes, Family]) -> list[tuple[bytes, bytes]]:
     cuts = {prefix, _after(prefix)}
-    for name in _WORLD_FAMILIES:
+    for name in families:
         cuts |= {prefix + name, _after(prefix + name)}
-    ordered = sorted(cuts)
-    return list(pairwise(ordered))
+    return list(pairwise(sorted(cuts)))
 
 
 def _named(key: bytes, at: int, families: dict[bytes, Family]) -> Family:

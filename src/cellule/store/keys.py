@@ -30,6 +30,7 @@ from cellule.store.tuples import INT_MAX, STAMP_CODE, Position, pack, pack_bytes
 NAME_BYTES_MAX = 255
 CID_BYTES_MAX = 128
 BODY_BYTES = 16
+NAMED_BYTES = 16
 SHARDS = 64
 
 Range = tuple[bytes, bytes]
@@ -75,6 +76,23 @@ def universe_name(name: str) -> bytes:
     return pack("universes", _name("universe name", name))
 
 
+def universe_name_of(key: bytes) -> str:
+    """Return the name that a key `universes/<name>` holds."""
+    name = unpack(key)[1]
+    assert isinstance(name, str)
+    return name
+
+
+def universe_named(name: str) -> bytes:
+    """`named/<digest>`: the id of the universe of that name once more."""
+    return pack("named", _digest("universe name", name))
+
+
+def universe_count() -> bytes:
+    """`universes`: a counter of all universes."""
+    return pack(b"universes")
+
+
 def universe_name_range() -> Range:
     """All universes by name."""
     return prefix_range(pack("universes"))
@@ -95,9 +113,31 @@ def universe_world_range(universe: UUID) -> Range:
     return prefix_range(universe_prefix(universe) + pack("worlds"))
 
 
+def world_gone(universe: UUID, world: UUID) -> bytes:
+    """`u/<universe>/gone/<world>`: the world was deleted."""
+    return universe_prefix(universe) + pack("gone", world)
+
+
+def world_count(universe: UUID) -> bytes:
+    """`worlds/<universe>`: a counter of the universe's worlds."""
+    return pack(b"worlds", universe)
+
+
+def ref_named(universe: UUID, name: str) -> bytes:
+    """`u/<universe>/named/<digest>`: the world a name points to once more."""
+    return universe_prefix(universe) + pack("named", _digest("ref", name))
+
+
 def ref(universe: UUID, name: str) -> bytes:
     """`u/<universe>/refs/<name>`: the world a name points to."""
     return universe_prefix(universe) + pack("refs", _name("ref", name))
+
+
+def ref_name(key: bytes) -> str:
+    """Return the name that a key `u/<universe>/refs/<name>` holds."""
+    name = unpack(key[UNIVERSE_BYTES:])[1]
+    assert isinstance(name, str)
+    return name
 
 
 def ref_range(universe: UUID) -> Range:
@@ -349,7 +389,13 @@ def _intent(intent: bytes) -> bytes:
     return _sized("intent", intent, 1, CID_BYTES_MAX)
 
 
+def _digest(field: str, name: str) -> bytes:
+    return sha256(_name(field, name).encode()).digest()[:NAMED_BYTES]
+
+
 def _name(field: str, name: str) -> str:
+    if not isinstance(name, str):
+        raise _refused(field, f"is text, not {type(name).__name__}")
     try:
         size = len(name.encode())
     except UnicodeEncodeError as error:

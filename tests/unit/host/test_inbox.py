@@ -60,6 +60,7 @@ class Post:
 
     async def event(self, name):
         row = await event_row(EventItem("a/B@1", encode({}), id=name), self.cas)
+        await self.engine.commit(Batch(set={keys.universe_world(UNIVERSE, WORLD): b"listed"}))
         await enqueue(self.engine, UNIVERSE, WORLD, [row], b"bell")
 
     async def clear(self, taken):

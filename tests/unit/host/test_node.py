@@ -324,9 +324,10 @@ async def test_a_deleted_world_is_gone_and_its_name_is_free(opened, tally):
         with pytest.raises(Rejected) as caught:
             await node.delete_universe("default")
         assert caught.value.code == "host.universe_not_empty"
+        universe = await node.node.universe()
         await node.delete_world("w")
-        left = [key for key in opened.disk.dump() if world.id.bytes in key]
-        assert left == []
+        gone = [keys.world_gone(world.info.universe, world.id)]
+        assert [key for key in opened.disk.dump() if world.id.bytes in key] == gone
         again = await node.world("w")
         assert again.id != world.id
         assert await again.cell(tally.brief, "p").state() is None
@@ -337,7 +338,17 @@ async def test_a_deleted_world_is_gone_and_its_name_is_free(opened, tally):
             )
         )
         await asyncio.sleep(5)
-        assert [key for key in opened.disk.dump() if world.id.bytes in key] == []
+        assert [key for key in opened.disk.dump() if world.id.bytes in key] == gone
+        for use in (
+            lambda: world.send(tally.Poke("p")),
+            lambda: world.cell(tally.brief, "p").state(),
+            lambda: anext(world.tail(0)),
+            lambda: node.node.directory.world(universe, str(world.id)),
+        ):
+            with pytest.raises(Gone) as caught:
+                await use()
+            assert caught.value.code == "host.world_gone"
+        assert [key for key in opened.disk.dump() if world.id.bytes in key] == gone
 
 
 # Snapshots and the past

@@ -8,7 +8,8 @@
 
 A row is cleared in the commit of the frame that admitted or refused it, so nothing is lost or applied twice;
 its id is deduplicated by the kernel besides. `ready` is cleared in the same or a later commit, and only if it
-holds what it held before the inbox was found empty, so a world with items always has its `ready` row. A
+holds what it held before the inbox was found empty, so a world with items always has its `ready` row. A value
+that enqueuers share (see `ready.py`) is first replaced by one they do not, and the inbox looked at again. A
 smaller stamp may become visible after a larger one, so every look starts from the front and skips what is
 taken. A row that cannot be read becomes a refusal too, and so does a receipt that this node did not sign.
 
@@ -23,7 +24,7 @@ from collections import deque
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cellule.errors import Corrupted, Fenced, OutcomeUnknown, Rejected, Unavailable
+from cellule.errors import Conflict, Corrupted, Fenced, OutcomeUnknown, Rejected, Unavailable
 from cellule.host.inbox.item_fields import item_of, refusal_of
 from cellule.host.inbox.local_receipts import LocalReceipts
 from cellule.host.inbox.requests import Request
@@ -37,6 +38,8 @@ from cellule.host.limits import (
 )
 from cellule.host.outbox.receipts import Rows, inbox_item, read_receipt, trusted_receipt
 from cellule.host.outbox.signatures import NodeKey
+from cellule.host.own.directory import WorldInfo, lost_row
+from cellule.host.own.ready_row import SHARED, is_shared
 from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, RefusalItem, record_id
 from cellule.kernel.limits import EVENT_BYTES_MAX
 from cellule.kernel.state.intent_id import intent_text
@@ -207,20 +210,35 @@ async def enqueue(
     """Put items into a world's inbox from anywhere, durably, and ring the bell of its shard.
 
     Returns the keys of their rows, which go in the commit that admits or refuses them. After an unknown
-    outcome they are put once more: items have ids, and the second is a duplicate.
+    outcome they are put once more: items have ids, and the second is a duplicate. Where `ready` says that
+    others put items, it is only expected: many do that at once, and the bell has been rung.
     """
     shard = keys.shard_of(world)
+    listing, ready = keys.universe_world(universe, world), keys.ready(shard, universe, world)
     prefix = keys.inbox_prefix(universe, world)
     ordered = [(prefix, encode(row)) for row in rows]
-    attempt = 0
+    unknown = attempt = 0
     while True:
         attempt += 1
-        # Each attempt has a value of its own: one that arrives late must be told from the one that was seen.
-        ready = {keys.ready(shard, universe, world): bell_id + bytes((attempt,))}
+        listed, seen = await engine.read([listing, ready])
+        if listed is None:
+            raise await lost_row(engine, WorldInfo(world, universe, str(world), 0), "its row in the list")
+        expect: dict[bytes, bytes | None] = {listing: listed}
+        if is_shared(seen) and attempt <= ATTEMPTS_MAX:
+            batch = Batch(expect={**expect, ready: seen}, ordered=ordered)
+        else:
+            # Each attempt has a value of its own: one that arrives late must be told from the one seen.
+            value = SHARED + bell_id + bytes((attempt % 256,))
+            if attempt <= ATTEMPTS_MAX:
+                expect[ready] = seen
+            batch = Batch(expect=expect, set={ready: value}, add={keys.bell(shard): 1}, ordered=ordered)
         try:
-            stamps = await engine.commit(Batch(set=ready, add={keys.bell(shard): 1}, ordered=ordered))
+            stamps = await engine.commit(batch)
+        except Conflict:
+            continue  # `ready` has changed; after some tries it is set whatever it holds
         except OutcomeUnknown:
-            if attempt >= ATTEMPTS_MAX:
+            unknown += 1
+            if unknown >= ATTEMPTS_MAX:
                 raise
         else:
             return [keys.inbox(universe, world, stamp) for stamp in stamps]

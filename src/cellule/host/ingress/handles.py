@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from cellule.errors import CelluleError, Gone, Rejected
+from cellule.errors import CelluleError, Rejected
 from cellule.host.codecs import WorldCodecs
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
@@ -37,7 +37,7 @@ from cellule.host.journal import Head, Progress
 from cellule.host.limits import EVENT_INLINE_MAX, SEND_SLICE
 from cellule.host.node import Node
 from cellule.host.outbox.repair import Report
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.host.read.cell_list import CellPage, KeyRange, read_cells
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.effects.schedules import check_schedule, list_schedules, preview_schedule
@@ -275,7 +275,7 @@ class WorldHandle:
             [stored] = await self._node.engine.read([key])
             self._node.ownership.check_store()
             if stored is None:
-                raise Gone("host.world_gone", "world {world} was deleted", world=self.info.name)
+                raise await lost_row(self._node.engine, self.info, "its head")
             head = Head.of_row(stored)
             if head.height > height:
                 async for frame in self.frames(height + 1, head.height):

@@ -8,7 +8,7 @@ a row may appear before one that was seen. Markers come first, for worlds that e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple
 
 from cellule.errors import CelluleError, Corrupted, Rejected, Unavailable
@@ -19,7 +19,8 @@ from cellule.host.outbox.rows import Stored, intent_of, marker_range, place_of, 
 from cellule.host.outbox.window import Window
 from cellule.sources import Clock
 from cellule.store import keys
-from cellule.store.engine import Engine
+from cellule.store.engine import Engine, Page
+from cellule.store.sound_scan import sound_scan
 
 
 class Searcher:
@@ -95,11 +96,11 @@ async def due_rows(engine: Engine, until_ns: int) -> AsyncIterator[Found]:
     """The rows that are ready at `until_ns` or before, page by page."""
     begin, end = rows_range()
     while True:
-        page = await engine.scan(begin, end, limit=SCAN_PAGE)
+        page, damaged = await sound_scan(engine, begin, end, limit=SCAN_PAGE)
         rows: list[Stored] = []
-        unreadable: list[bytes] = []
+        unreadable: list[bytes] = list(damaged)
         next_ns: int | None = None
-        begin = page.items[-1][0] + b"\0" if page.items else end
+        begin = _behind(page, damaged) or end
         for at, value in page.items:
             try:
                 shard, priority, ready_ns, _ = place_of(at)
@@ -119,11 +120,17 @@ async def marked_intents(engine: Engine) -> AsyncIterator[list[bytes]]:
     """The intents that have a marker, page by page."""
     begin, end = marker_range()
     while True:
-        page = await engine.scan(begin, end, limit=SCAN_PAGE)
-        yield [intent_of(key) for key, _ in page.items]
+        page, damaged = await sound_scan(engine, begin, end, limit=SCAN_PAGE)
+        yield [intent_of(key) for key in [*(key for key, _ in page.items), *damaged]]
         if not page.more:
             return
-        begin = page.items[-1][0] + b"\0"
+        begin = _behind(page, damaged)
+
+
+def _behind(page: Page, damaged: Iterable[bytes]) -> bytes:
+    """Where the next page begins; empty where this one had nothing."""
+    last = max([key for key, _ in page.items[-1:]] + list(damaged)[-1:], default=b"")
+    return last + b"\0" if last else b""
 
 
 async def wait_event(event: asyncio.Event, most_s: float) -> None:

@@ -20,6 +20,7 @@ from cellule.host.outbox.kind_queue import Entry
 from cellule.host.outbox.limits import CHANGES_BYTES_MAX, CHANGES_MAX, GATHER_TURNS
 from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.rows import Stored
+from cellule.host.own.ready_row import unshared
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import ReceiptItem
 from cellule.sources import Entropy
@@ -186,7 +187,8 @@ class Settler:
             shard = keys.shard_of(row.world)
             # Each try has a value of its own: one that arrives late must be told from the one that was seen.
             number = bytes((attempt % ATTEMPT_NUMBERS,))
-            rows[keys.ready(shard, row.universe, row.world)] = self._entropy.bytes(READY_BYTES) + number
+            value = unshared(self._entropy.bytes(READY_BYTES) + number)
+            rows[keys.ready(shard, row.universe, row.world)] = value
             add[keys.bell(shard)] = 1
         return Batch(expect=expect, set=rows, clear=clear, add=add, ordered=ordered)
 

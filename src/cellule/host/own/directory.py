@@ -1,10 +1,15 @@
 """Universes and worlds by name: what exists in a store, and the rows a new world starts with.
 
-universes/<name>            -> id (16 bytes)
-u/<universe>/meta           -> {created_ns, name}
+universes/<name>            -> id (16 bytes), and the same under named/<digest of the name>
+u/<universe>/meta           -> {created_ns, name, deleting?}
 u/<universe>/worlds/<world> -> {created_ns, name}
-u/<universe>/refs/<name>    -> id (16 bytes); a world's name is its first ref
+u/<universe>/refs/<name>    -> id (16 bytes), and the same under named/<digest>; the first ref is the name
+u/<universe>/gone/<world>   -> {deleted_ns, name}: it was deleted
 w/<universe>/<world>/meta   -> {created_ns, name}
+
+A damaged page may hide a row, and a row that is not there says nothing. So every name has two rows, and
+lists are counted: what must be there and is not is `Corrupted`, and nothing new is made in its place.
+Deleting lives in `deletion.py`.
 """
 
 from __future__ import annotations
@@ -14,24 +19,26 @@ from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import Corrupted, Rejected
+from cellule.errors import CelluleError, Corrupted, Gone, Rejected
 from cellule.host.journal import Head
+from cellule.host.limits import SUGGESTIONS_MAX
+from cellule.host.own.counted_rows import HIDDEN, counted_rows
 from cellule.host.store_retry import settle
 from cellule.sources import Clock, Entropy, uuid7
 from cellule.store import keys
-from cellule.store.engine import SCAN_LIMIT_MAX, Batch, Engine
-from cellule.store.families import world_ranges
+from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 
 
 @dataclass(frozen=True, slots=True)
 class UniverseInfo:
-    """A universe as the directory knows it."""
+    """A universe as the directory knows it; `deleting` where its deletion did not end."""
 
     id: UUID
     name: str
     created_ns: int
+    deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,133 +63,158 @@ class Directory:
 
     async def universes(self) -> list[UniverseInfo]:
         """All universes, by name."""
-        begin, end = keys.universe_name_range()
-        page = await self._engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
-        ids = [UUID(bytes=value) for _, value in page.items]
-        rows = await self._engine.read([keys.universe_meta(each) for each in ids])
-        return [_universe(each, row) for each, row in zip(ids, rows, strict=True) if row is not None]
+        rows, _ = await counted_rows(
+            self._engine, keys.universe_name_range(), keys.universe_count(), "universes"
+        )
+        ids = [UUID(bytes=value) for _, value in rows]
+        found = await self._engine.read([keys.universe_meta(each) for each in ids])
+        names = [keys.universe_name_of(key) for key, _ in rows]
+        return [_universe(*each) for each in zip(ids, names, found, strict=True)]
+
+    async def find_universe(self, name: str) -> UniverseInfo | None:
+        """The universe of that name, if there is one."""
+        found = await self._named(name, keys.universe_name(name), keys.universe_named(name))
+        if found is None:
+            return None
+        [row] = await self._engine.read([keys.universe_meta(found)])
+        return _universe(found, name, row)
 
     async def universe(self, name: str) -> UniverseInfo:
         """The universe of that name; `Rejected` with suggestions where there is none."""
-        [found] = await self._engine.read([keys.universe_name(name)])
+        found = await self.find_universe(name)
         if found is None:
             known = [each.name for each in await self.universes()]
             raise Rejected(
                 "host.no_universe", "there is no universe {name}", name=name, hint=suggestion(name, known)
             )
-        universe = UUID(bytes=found)
-        [row] = await self._engine.read([keys.universe_meta(universe)])
-        return _universe(universe, row or encode({"created_ns": 0, "name": name}))
+        if found.deleting:
+            raise Gone(
+                "host.universe_deleting", "universe {name} is being deleted", name=name,
+                hint=f"If nobody is at it, delete it again: cellule universe delete {name}",
+            )  # fmt: skip
+        return found
 
     async def create_universe(self, name: str) -> UniverseInfo:
         """Make a universe."""
         now_ns = self._clock.now_ns()
         universe = uuid7(now_ns, self._entropy.bytes(10))
-        key = keys.universe_name(name)
+        key, second = keys.universe_name(name), keys.universe_named(name)
         row = encode({"created_ns": now_ns, "name": name})
-        batch = Batch(expect={key: None}, set={key: universe.bytes, keys.universe_meta(universe): row})
+        batch = Batch(
+            expect={key: None, second: None},
+            set={key: universe.bytes, second: universe.bytes, keys.universe_meta(universe): row},
+            add={keys.universe_count(): 1},
+        )
         if not await settle(self._engine, batch, key, universe.bytes):
+            await self.find_universe(name)  # a name of which one row is hidden is damage, not a name in use
             raise Rejected("host.universe_exists", "there is a universe {name} already", name=name)
         return UniverseInfo(universe, name, now_ns)
-
-    async def delete_universe(self, universe: UniverseInfo) -> None:
-        """Remove an empty universe."""
-        worlds = await self.worlds(universe.id)
-        if worlds:
-            raise Rejected(
-                "host.universe_not_empty", "universe {name} still has {count} worlds",
-                name=universe.name, count=len(worlds), hint="Delete its worlds first.",
-            )  # fmt: skip
-        await self._engine.commit(
-            Batch(clear=[keys.universe_name(universe.name), keys.universe_meta(universe.id)])
-        )
 
     # Worlds
 
     async def worlds(self, universe: UUID) -> list[WorldInfo]:
-        """All worlds of a universe, by creation."""
-        begin, end = keys.universe_world_range(universe)
-        found: list[WorldInfo] = []
-        while True:
-            page = await self._engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
-            for key, value in page.items:
-                row: Any = decode(value)
-                found.append(WorldInfo(UUID(bytes=key[-16:]), universe, row["name"], row["created_ns"]))
-            if not page.more:
-                return found
-            begin = page.items[-1][0] + b"\0"
+        """All worlds of a universe, by creation; a damaged row of the list is read from the world's own."""
+        rows, damaged = await counted_rows(
+            self._engine, keys.universe_world_range(universe), keys.world_count(universe),
+            f"worlds of universe {universe}",
+        )  # fmt: skip
+        found = [_world(universe, UUID(bytes=key[-16:]), value) for key, value in rows]
+        for key in damaged:
+            world = UUID(bytes=key[-16:])
+            [row] = await self._engine.read([keys.world_meta(universe, world)])
+            found.append(_world(universe, world, _present(row, f"the row of world {world}")))
+        return sorted(found, key=lambda each: each.id.bytes)
+
+    async def find(self, universe: UniverseInfo, name: str) -> WorldInfo | None:
+        """The world of that name, if there is one; one that is being deleted is none."""
+        world = await self._named(
+            f"{universe.name}/{name}", keys.ref(universe.id, name), keys.ref_named(universe.id, name)
+        )
+        return None if world is None else await self.listed(universe.id, world)
 
     async def world(self, universe: UniverseInfo, name: str) -> WorldInfo:
-        """The world a ref of that name points to, or of that id."""
-        [found] = await self._engine.read([keys.ref(universe.id, name)])
+        """The world a ref of that name points to, or of that id; `Rejected` with suggestions."""
+        found = await self.find(universe, name)
+        world = id_of(name)
+        if found is None and world is not None and any(await self._rows(universe.id, world)):
+            found = await self.listed(universe.id, world)
+            if found is None:
+                raise world_gone(name)
         if found is None:
-            return await self._world_by_id(universe, name)
-        return await self._world(universe, UUID(bytes=found), name)
+            known = [each.name for each in await self.worlds(universe.id)]
+            raise Rejected(
+                "host.no_world", "there is no world {name} in universe {universe}",
+                name=name, universe=universe.name, hint=suggestion(name, known),
+            )  # fmt: skip
+        return found
+
+    async def leaving(self, universe: UniverseInfo, name: str) -> WorldInfo | None:
+        """The deleted world that still has this name, because its deletion did not end."""
+        stored = await self._engine.read([keys.ref(universe.id, name), keys.ref_named(universe.id, name)])
+        if stored[0] is None:
+            return None
+        world = UUID(bytes=stored[0])
+        _, _, gone = await self._rows(universe.id, world)
+        return None if gone is None else WorldInfo(world, universe.id, name, 0)
 
     async def create_world(self, universe: UniverseInfo, name: str, baseline: Cid) -> WorldInfo:
         """Make a world with the baseline of its empty state, in one batch; its blocks are in the CAS."""
+        if id_of(name) is not None:
+            raise Rejected(
+                "host.world_name", "{name} reads as the id of a world, so it cannot be the name of one",
+                name=name, hint="Choose a name that is no UUID.",
+            )  # fmt: skip
         now_ns = self._clock.now_ns()
         world = uuid7(now_ns, self._entropy.bytes(10))
         row = encode({"created_ns": now_ns, "name": name})
-        named = keys.ref(universe.id, name)
+        named, second = keys.ref(universe.id, name), keys.ref_named(universe.id, name)
         rows = {
             named: world.bytes,
+            second: world.bytes,
             keys.universe_world(universe.id, world): row,
             keys.world_meta(universe.id, world): row,
             keys.world_head(universe.id, world): Head(0, 0, None).row(),
             keys.world_baseline(universe.id, world): baseline_row(0, baseline),
             keys.snapshot(universe.id, world, 0): bytes(baseline),
         }
-        if not await settle(self._engine, Batch(expect={named: None}, set=rows), named, world.bytes):
+        batch = Batch(expect={named: None, second: None}, set=rows, add={keys.world_count(universe.id): 1})
+        if not await settle(self._engine, batch, named, world.bytes):
+            await self.find(universe, name)  # a name of which one row is hidden is damage, not a name in use
             raise Rejected(
                 "host.world_exists", "there is a world {name} in universe {universe} already",
                 name=name, universe=universe.name,
             )  # fmt: skip
         return WorldInfo(world, universe.id, name, now_ns)
 
-    async def delete_world(self, world: WorldInfo) -> None:
-        """Remove a world, its journal and its names; what it had in the CAS is left to collection."""
-        begin, end = keys.ref_range(world.universe)
-        page = await self._engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
-        shard = keys.shard_of(world.id)
-        clear = [key for key, value in page.items if value == world.id.bytes]
-        clear += [keys.universe_world(world.universe, world.id), keys.ready(shard, world.universe, world.id)]
-        [head] = await self._engine.read([keys.world_head(world.universe, world.id)])
-        wake_ns = None if head is None else Head.of_row(head).wake_ns
-        if wake_ns is not None:
-            clear.append(keys.wake(shard, wake_ns, world.universe, world.id))
-        await self._engine.commit(Batch(clear=clear))
-        for begin, end in world_ranges(world.universe, world.id):
-            await self._engine.commit(Batch(clear_range=[(begin, end)]))
-
     async def listed(self, universe: UUID, world: UUID) -> WorldInfo | None:
-        """A world by its id, if it is there."""
-        [stored] = await self._engine.read([keys.universe_world(universe, world)])
-        if stored is None:
+        """A world by its id; None where it was deleted."""
+        own, row, gone = await self._rows(universe, world)
+        if gone is not None:
             return None
-        row: Any = decode(stored)
-        return WorldInfo(world, universe, row["name"], row["created_ns"])
+        if own is None or row is None:
+            raise world_rows(world, "its own row" if own is None else "its row in the list of worlds")
+        return _world(universe, world, row)
 
-    async def _world_by_id(self, universe: UniverseInfo, name: str) -> WorldInfo:
-        try:
-            world = UUID(name)
-        except ValueError:
-            known = [each.name for each in await self.worlds(universe.id)]
-            raise Rejected(
-                "host.no_world", "there is no world {name} in universe {universe}",
-                name=name, universe=universe.name, hint=suggestion(name, known),
-            ) from None  # fmt: skip
-        return await self._world(universe, world, name)
+    async def _rows(self, universe: UUID, world: UUID) -> list[bytes | None]:
+        """A world's own row, its row in the list of worlds, and the row that says it was deleted."""
+        return await self._engine.read(
+            [
+                keys.world_meta(universe, world),
+                keys.universe_world(universe, world),
+                keys.world_gone(universe, world),
+            ]
+        )
 
-    async def _world(self, universe: UniverseInfo, world: UUID, name: str) -> WorldInfo:
-        [stored] = await self._engine.read([keys.world_meta(universe.id, world)])
-        if stored is None:
-            raise Rejected(
-                "host.no_world", "there is no world {name} in universe {universe}",
-                name=name, universe=universe.name,
+    async def _named(self, name: str, key: bytes, second: bytes) -> UUID | None:
+        """The id a name stands for; `Corrupted` where its two rows contradict each other."""
+        stored = await self._engine.read([key, second])
+        if stored[0] != stored[1]:
+            raise Corrupted(
+                "host.name_damaged", "the name {name} has two rows, and they contradict each other: {rows}",
+                name=name, rows=", ".join("missing" if each is None else each.hex() for each in stored),
+                hint=HIDDEN,
             )  # fmt: skip
-        row: Any = decode(stored)
-        return WorldInfo(world, universe.id, row["name"], row["created_ns"])
+        return None if stored[0] is None else UUID(bytes=stored[0])
 
 
 def baseline_row(height: int, snapshot: Cid) -> bytes:
@@ -197,23 +229,61 @@ def baseline_of(stored: bytes) -> tuple[int, Cid]:
 
 
 def suggestion(name: str, known: list[str]) -> str:
-    """What the caller may have meant."""
+    """What the caller may have meant; of very many names only the first are compared."""
     if not known:
         return "There is none yet."
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    close = get_close_matches(name, known[:SUGGESTIONS_MAX], n=3, cutoff=0.5)
     if close:
         return f"Did you mean {', '.join(close)}?"
     return f"There are: {', '.join(sorted(known)[:8])}{', ...' if len(known) > 8 else ''}."
 
 
-def _universe(universe: UUID, stored: bytes) -> UniverseInfo:
+def world_rows(world: object, what: str) -> Corrupted:
+    """The error of a world of which a row is missing that must be there."""
+    return Corrupted(
+        "host.world_rows", "world {world} has lost {what}", world=world, what=what,
+        hint="Rows are hidden by damage, or there is no world of that id: run `cellule check`.",
+    )  # fmt: skip
+
+
+def world_gone(name: str) -> Gone:
+    """The error of a handle whose world was deleted."""
+    return Gone("host.world_gone", "world {world} was deleted", world=name)
+
+
+def id_of(name: str) -> UUID | None:
+    """The id that a name reads as, if it does."""
+    try:
+        return UUID(name)
+    except (ValueError, AttributeError, TypeError):
+        return None
+
+
+def _present(row: bytes | None, what: str) -> bytes:
+    if row is None:
+        raise Corrupted("host.row_missing", "{what} is missing", what=what, hint="Run `cellule check`.")
+    return row
+
+
+def _universe(universe: UUID, name: str, stored: bytes | None) -> UniverseInfo:
+    row: Any = decode(_present(stored, f"the row of universe {name}"))
+    return UniverseInfo(universe, row["name"], row["created_ns"], row.get("deleting", False))
+
+
+def _world(universe: UUID, world: UUID, stored: bytes) -> WorldInfo:
     row: Any = decode(stored)
-    return UniverseInfo(universe, row["name"], row["created_ns"])
+    return WorldInfo(world, universe, row["name"], row["created_ns"])
+
+
+async def lost_row(engine: Engine, info: WorldInfo, what: str) -> CelluleError:
+    """Why a row of a world is not there: the world was deleted, or the row was lost."""
+    [gone] = await engine.read([keys.world_gone(info.universe, info.id)])
+    return world_gone(info.name) if gone is not None else world_rows(info.name, what)
 
 
 async def read_head(engine: Engine, info: WorldInfo) -> Head:
-    """The newest committed frame of a world."""
+    """The newest committed frame of a world; `Gone` where it was deleted."""
     [stored] = await engine.read([keys.world_head(info.universe, info.id)])
     if stored is None:
-        raise Corrupted("host.no_head", "world {world} has no head", world=info.name)
+        raise await lost_row(engine, info, "its head")
     return Head.of_row(stored)

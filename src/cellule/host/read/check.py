@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
 from cellule.host.journal import Progress, read_frames
-from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.own.directory import WorldInfo, baseline_of, read_head, world_rows
 from cellule.host.run.loader import Loader
 from cellule.kernel.need import Nodes
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
@@ -38,8 +38,10 @@ async def check_world(
 ) -> CheckedWorld:
     """Prove one world; raises `Corrupted` at the first thing that is wrong."""
     nodes = Nodes(loader.budget.nodes_bytes_max)
+    await _check_rows(loader, info)
     roots, frames, height = await _check_journal(loader, info, progress)
     snapshots = await _snapshots(loader, info)
+    await _check_baseline(loader, info, snapshots)
     counts: dict[str, int] = {}
     for _, cid in snapshots:
         counts = await drive(check_snapshot(cid, nodes), nodes, cas)
@@ -69,6 +71,33 @@ async def _check_journal(
             hint="Keep a copy of the folder before anything else.",
         )  # fmt: skip
     return roots, count, head.height
+
+
+async def _check_rows(loader: Loader, info: WorldInfo) -> None:
+    """Prove that the rows are there which every world has, and that its name leads to it."""
+    wanted = {
+        "its own row": keys.world_meta(info.universe, info.id),
+        "its row in the list of worlds": keys.universe_world(info.universe, info.id),
+        "its head": keys.world_head(info.universe, info.id),
+        "its baseline": keys.world_baseline(info.universe, info.id),
+        "its name": keys.ref(info.universe, info.name),
+        "the second row of its name": keys.ref_named(info.universe, info.name),
+        "its first snapshot": keys.snapshot(info.universe, info.id, 0),
+    }
+    found = dict(zip(wanted, await loader.engine.read(list(wanted.values())), strict=True))
+    for what, row in found.items():
+        if row is None or ("name" in what and row != info.id.bytes):
+            raise world_rows(info.name, what)
+    [epoch] = await loader.engine.read([keys.world_epoch(info.universe, info.id)])
+    if epoch is None and (await read_head(loader.engine, info)).height:
+        raise world_rows(info.name, "the row of its owner")
+
+
+async def _check_baseline(loader: Loader, info: WorldInfo, snapshots: list[tuple[int, Cid]]) -> None:
+    """Prove that the baseline is one of the kept snapshots."""
+    [stored] = await loader.engine.read([keys.world_baseline(info.universe, info.id)])
+    if stored is None or baseline_of(stored) not in snapshots:
+        raise world_rows(info.name, "the snapshot that its baseline names")
 
 
 async def _snapshots(loader: Loader, info: WorldInfo) -> list[tuple[int, Cid]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
-from cellule.errors import Rejected
+from cellule.errors import Corrupted, Rejected
 from cellule.host.journal import Head, frame_at, read_frames
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.kernel.journal.frame import Frame, decode_frame
@@ -39,12 +39,32 @@ class JournalReader:
                 at=height, world=self._info.name, height=head.height,
             )  # fmt: skip
         _, data = await frame_at(self._engine, self._info.universe, self._info.id, height, head.height)
-        return decode_frame(data)
+        frame = decode_frame(data)
+        if not frame.header.first <= height <= frame.header.last:
+            raise self._missing(height)
+        return frame
 
     async def frames(self, first: int, last: int) -> AsyncIterator[Frame]:
-        """The frames whose last heights lie between these two, oldest first."""
+        """The frames whose last heights lie between these two, oldest first; `Corrupted` where one misses."""
+        following = None  # where the next frame begins
         async for _, data in read_frames(self._engine, self._info.universe, self._info.id, first, last):
-            yield decode_frame(data)
+            frame = decode_frame(data)
+            if frame.header.first > first if following is None else frame.header.first != following:
+                raise self._missing(max(first, following or 0))
+            yield frame
+            following = frame.header.last + 1
+        following = following or first
+        if following <= last and following <= (head := await self.head()).height:
+            beyond = await self.frame(min(last, head.height), head)  # it goes on behind `last`
+            if beyond.header.first > following or beyond.header.last <= last:
+                raise self._missing(following)
+
+    def _missing(self, height: int) -> Corrupted:
+        return Corrupted(
+            "host.frame_missing", "world {world}: no frame holds height {height}",
+            world=self._info.name, height=height,
+            hint="Keep a copy of the store, run `cellule check`, and restore a backup.",
+        )  # fmt: skip
 
     async def height_at(self, time_ns: int) -> int:
         """The last height of the newest frame made at or before `time_ns`; 0 before the first.

@@ -17,6 +17,7 @@ from cellule.host.cas_fetch import put_blocks
 from cellule.host.inbox.sends import Sent, release_batch
 from cellule.host.journal import Head, frame_rows
 from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
+from cellule.host.own.ready_row import is_shared, unshared
 from cellule.host.run.outgoing import Outgoing
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import BatchResult
@@ -93,7 +94,7 @@ class Committer:
     async def commit(self, group: list[Finished], patience: StoreRetry) -> bool:
         """Make these beats durable; raises `Fenced` when they never will be.
 
-        Returns whether the `ready` row was left alone because it changed: then the inbox has news.
+        Returns whether the inbox may have news: the `ready` row changed, or its value was shared until now.
         """
         head = group[-1].head
         ready = next((each.ready for each in reversed(group) if each.ready is not None), None)
@@ -118,7 +119,7 @@ class Committer:
                 await patience.pause(error)
         patience.over()
         self.head, self._head_row = head, row
-        return has_news
+        return has_news or is_shared(ready)
 
     def _batch(
         self, group: list[Finished], head: Head, row: bytes, ready: bytes | None, blocks: Batch
@@ -129,9 +130,12 @@ class Committer:
         expect[self._epoch_key] = self._epoch
         if ready is not None:
             expect[self._ready_key] = ready
-            clear.append(self._ready_key)
+            if is_shared(ready):
+                rows[self._ready_key] = unshared(ready)
+            else:
+                clear.append(self._ready_key)
         if head is self.head:
-            return Batch(expect=expect, clear=clear)
+            return Batch(expect=expect, set=rows, clear=clear)
         for each in group:
             if each.frame is not None:
                 rows.update(frame_rows(self._universe, self._world, each.head.height, each.frame))

@@ -19,7 +19,7 @@ from cellule.host.inbox.sends import Sent
 from cellule.host.journal import Head, Progress, read_frames
 from cellule.host.limits import ATTEMPTS_MAX, STALL_S
 from cellule.host.outbox.signatures import NodeKey
-from cellule.host.own.directory import WorldInfo, baseline_of
+from cellule.host.own.directory import WorldInfo, baseline_of, lost_row, world_rows
 from cellule.host.own.ownership import Claim
 from cellule.host.run.commits import Committer
 from cellule.host.run.outgoing import Dispatch
@@ -121,14 +121,19 @@ class Loader:
 
     async def _take(self, info: WorldInfo, claim: Claim) -> bytes:
         """The epoch of this owner, committed unless it is there; tried again where an older try arrives."""
-        key = keys.world_epoch(info.universe, info.id)
+        key, listing = keys.world_epoch(info.universe, info.id), keys.universe_world(info.universe, info.id)
+        head = keys.world_head(info.universe, info.id)
         for _ in range(ATTEMPTS_MAX):
-            [stored] = await self.engine.read([key])
+            stored, listed, newest = await self.engine.read([key, listing, head])
+            if listed is None or newest is None:
+                raise await lost_row(self.engine, info, "its head or its row in the list of worlds")
+            if stored is None and Head.of_row(newest).height:
+                raise world_rows(info.name, "the row of its owner")
             row: Any = {"n": 0, "node": b""} if stored is None else decode(stored)
             if stored is not None and row["node"] == claim.node.bytes and info.id not in self._unsure:
                 return stored
             epoch = encode({"n": row["n"] + 1, "node": claim.node.bytes})
-            expect = {**claim.witness, key: stored}
+            expect = {**claim.witness, key: stored, listing: listed}
             if await settle(self.engine, Batch(expect=expect, set={key: epoch}), key, epoch):
                 self._unsure.discard(info.id)
                 return epoch
@@ -145,7 +150,7 @@ class Loader:
         )
         head, baseline = await self.engine.read([head_key, baseline_key])
         if head is None or baseline is None:
-            raise Corrupted("host.no_baseline", "world {world} has no head or baseline", world=info.name)
+            raise await lost_row(self.engine, info, "its head or its baseline")
         height, cid = baseline_of(baseline)
         if upto is None or height <= upto:
             return Head.of_row(head), height, cid

@@ -197,6 +197,7 @@ def test_a_receipt_given_by_hand_is_signed_and_says_who_and_why(play):
     async def main(bench):
         cas = bench.cas(UNIVERSE)
         given = Receipt(opening(1).intent, 2, "ok", encode({"number": 1}), who="ada", why="the bank called")
+        await bench.engine.commit(Batch(set={keys.universe_world(UNIVERSE, WORLD): b"listed"}))
         row = await inject(bench.engine, bench.key, cas, WORLD, given, bench.entropy)
         assert await bench.world.receipts() == [given._replace(by=bench.key.id)]
         assert bench.disk.value(row) is not None

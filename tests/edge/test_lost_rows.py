@@ -1,0 +1,147 @@
+"""Rows hidden or damaged in a real folder: told by name, contained to their world, nothing new is made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cellule.assembly import open as open_node
+from cellule.cli.errors import Exit
+from cellule.errors import Corrupted
+from cellule.store import keys
+from cellule.store.engine import Batch
+from cellule.store.store import DATABASE
+from tests.support.nodes import load_app
+
+TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
+
+
+def change(folder, key, value=None):
+    """Hide the row of a key, or give it bytes that fail their checksum."""
+    with sqlite3.connect(folder / DATABASE) as connection:
+        if value is None:
+            done = connection.execute("DELETE FROM rows WHERE key = ?", (key,))
+        else:
+            done = connection.execute("UPDATE rows SET value = ? WHERE key = ?", (value, key))
+        assert done.rowcount == 1
+    connection.close()
+
+
+def rows_in(folder):
+    with sqlite3.connect(folder / DATABASE) as connection:
+        found = dict(connection.execute("SELECT key, value FROM rows"))
+    connection.close()
+    return found
+
+
+def checked(folder):
+    """What `cellule check` says: its exit code, and the codes of its problems."""
+    words = [sys.executable, "-m", "cellule", "check", "--data", str(folder), "--json"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    said = json.loads(ended.stdout)
+    return ended.returncode, [each["problem"]["code"] for each in said["worlds"] if "problem" in each]
+
+
+@pytest.fixture
+async def made(tmp_path):
+    """A closed folder with two worlds, and the rows of the first one by what they are."""
+    folder = tmp_path / "data"
+    async with open_node(folder, TALLY.app) as node:
+        for name in ("lost", "other"):
+            world = await node.world(name)
+            for _ in range(3):
+                await world.send(TALLY.Add("a", 1))
+        info = (await node.world("lost")).info
+        heights = [frame.header.last async for frame in (await node.world("lost")).frames()]
+    u, w = info.universe, info.id
+    return folder, info, {
+        "universe": keys.universe_name("default"),
+        "universe named": keys.universe_named("default"),
+        "universe meta": keys.universe_meta(u),
+        "universe count": keys.universe_count(),
+        "ref": keys.ref(u, "lost"),
+        "ref named": keys.ref_named(u, "lost"),
+        "listing": keys.universe_world(u, w),
+        "count": keys.world_count(u),
+        "meta": keys.world_meta(u, w),
+        "epoch": keys.world_epoch(u, w),
+        "head": keys.world_head(u, w),
+        "baseline": keys.world_baseline(u, w),
+        "first snapshot": keys.snapshot(u, w, 0),
+        "a frame": keys.journal(u, w, heights[1]),
+        "the last frame": keys.journal(u, w, heights[-1]),
+    }  # fmt: skip
+
+
+ROWS = (
+    "universe", "universe named", "universe meta", "universe count", "ref", "ref named", "listing", "count",
+    "meta", "epoch", "head", "baseline", "first snapshot", "a frame", "the last frame",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("hidden", ROWS)
+async def test_check_knows_what_must_exist(made, hidden):
+    folder, _, rows = made
+    if hidden == ROWS[0]:
+        assert await asyncio.to_thread(checked, folder) == (0, [])
+    change(folder, rows[hidden])
+    code, problems = await asyncio.to_thread(checked, folder)
+    assert (code, len(problems)) == (Exit.DAMAGED, 1)
+
+
+async def frames_of(node, name):
+    return [frame async for frame in (await node.world(name)).frames()]
+
+
+@pytest.mark.parametrize("hidden", [row for row in ROWS if "count" not in row and row != "first snapshot"])
+async def test_a_world_of_which_a_row_is_hidden_is_corrupted_and_not_made_again(made, hidden):
+    """A hidden ref made a second, empty world of that name; a hidden universe a second, empty one."""
+    folder, info, rows = made
+    change(folder, rows[hidden])
+    before = {key for key in rows_in(folder) if b"refs" in key or b"universes" in key or b"worlds" in key}
+    async with open_node(folder, TALLY.app) as node:
+        with pytest.raises(Corrupted):
+            await frames_of(node, "lost")
+        if not hidden.startswith("universe"):
+            other = await node.world("other")
+            await other.send(TALLY.Add("a", 1))
+            assert (await other.cell(TALLY.account, "a").state()).count == 4
+    after = rows_in(folder)
+    assert before == {key for key in after if b"refs" in key or b"universes" in key or b"worlds" in key}
+    assert len({key for key in after if info.id.bytes in key and b"journal" in key}) <= 4
+
+
+@pytest.mark.parametrize("kind", ["ready", "wake", "listing", "inbox", "outbox"])
+async def test_one_damaged_row_is_told_by_its_world_and_holds_back_no_other(made, kind):
+    """A damaged row ended the whole node, and every restart of it."""
+    folder, info, rows = made
+    u, w = info.universe, info.id
+    shard = keys.shard_of(w)
+    key = {
+        "ready": keys.ready(shard, u, w),
+        "wake": keys.wake(shard, 1, u, w),
+        "listing": rows["listing"],
+        "inbox": keys.inbox_prefix(u, w) + bytes(12),
+        "outbox": keys.effect(shard, 5, 1, b"i" * 36),
+    }[kind]
+    async with open_node(folder, TALLY.app) as node:
+        engine = node.node.engine
+        await engine.commit(Batch(set={keys.ready(shard, u, w): b"odd", key: b"odd"}))
+    said = asyncio.Queue()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.put_nowait(context))
+    change(folder, key, b"damaged")
+    async with open_node(folder, TALLY.app) as node:
+        other = await node.world("other")
+        await other.send(TALLY.Add("a", 1))
+        assert (await other.cell(TALLY.account, "a").state()).count == 4
+        assert sorted(each.name for each in await node.worlds()) == ["lost", "other"]
+        if kind != "outbox":  # nobody performs what is in it; `check` and the list of effects name it
+            context = await said.get()
+            assert str(w) in context["message"]
+            assert isinstance(context["exception"], Corrupted)
