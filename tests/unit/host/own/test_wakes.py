@@ -108,7 +108,10 @@ async def test_items_that_came_behind_a_shared_value_are_taken_before_it_is_clea
         async def commit_after_another(group, patience):
             if not late and any(each.ready is not None for each in group):
                 late.append(await enqueue(engine, info.universe, info.id, [poke("late")], b"2" * 16))
-            return await commit(group, patience)
+            has_news = await commit(group, patience)
+            waiting = {kind for kind in (b"inbox", b"ready") for key in opened.disk.dump() if kind in key}
+            assert waiting != {b"inbox"}, "a crash now would leave items that wake nobody"
+            return has_news
 
         monkeypatch.setattr(hosted._committer, "commit", commit_after_another)
         await enqueue(engine, info.universe, info.id, [poke("early")], b"1" * 16)
