@@ -27,6 +27,7 @@ from cellule.host.inbox.aside import list_aside
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.own.folder import FolderLock
 from cellule.host.read.journal_reader import JournalReader
+from cellule.host.run.beat_clock import drift_text
 from cellule.host.run.loader import Loader
 from cellule.host.service import Cellule
 from cellule.host.trouble import read_trouble
@@ -135,11 +136,13 @@ def _quick(file: Path) -> Finding:
 async def _world(node: Cellule, info: WorldInfo, universe: str) -> Finding:
     name = f"{universe}/{info.name}"
     try:
-        text = await _journal_end(node.node.loader, info)
+        text, world_ns = await _journal_end(node.node.loader, info)
         problems = await _problems(node.node.engine, info)
-        return Finding(name, "warn" if problems else "ok", "; ".join([text, *problems]))
     except CelluleError as error:
         return Finding.of_error(name, error)
+    drift = None if world_ns is None else drift_text(world_ns, node.node.clock.now_ns())
+    problems += [] if drift is None else [drift]
+    return Finding(name, "warn" if problems else "ok", "; ".join([text, *problems]))
 
 
 async def _problems(engine: Engine, info: WorldInfo) -> list[str]:
@@ -155,15 +158,15 @@ async def _problems(engine: Engine, info: WorldInfo) -> list[str]:
     return found
 
 
-async def _journal_end(loader: Loader, info: WorldInfo) -> str:
-    """The newest frame must be the one the head names."""
+async def _journal_end(loader: Loader, info: WorldInfo) -> tuple[str, int | None]:
+    """How the journal ends, and when; its newest frame must be the one the head names."""
     head = await read_head(loader.engine, info)
     if head.height == 0:
-        return "an empty journal"
+        return "an empty journal", None
     frame = await JournalReader(loader.engine, info).frame(head.height, head)
     if (frame.header.last, frame.cid.digest) != (head.height, head.frame):
         raise Corrupted(
             "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",
             world=info.name, height=frame.header.last, head=head.height,
         )  # fmt: skip
-    return f"height {head.height}, beat {head.beat}; the newest frame is sound"
+    return f"height {head.height}, beat {head.beat}; the newest frame is sound", frame.header.now_ns

@@ -14,6 +14,7 @@ from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_list import Stopped, list_world
 from cellule.host.read.effects.model import EffectView
 from cellule.host.read.record_view import RecordRenderer
+from cellule.host.run.beat_clock import drift_text
 from cellule.host.trouble import Trouble, read_trouble
 from cellule.kernel.state.rows import OPEN, PARKED
 from cellule.sources import SystemClock
@@ -30,7 +31,7 @@ async def stuck(
         bool, typer.Option("--waiting", help="Also list effects that wait for a timer or their turn.")
     ] = False,
 ) -> None:  # fmt: skip
-    """List what is stuck, and why: cells, items, effects, dead letters, a paused world, a full inbox."""
+    """List what is stuck, and why: cells, items, effects, dead letters, a full inbox, a wrong clock."""
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -41,6 +42,7 @@ async def stuck(
         data: dict[str, Any] = {
             "world": world.name, "as_of": {"height": listing.height}, "paused": found.paused,
             "inbox": found.inbox, "owner": await owner_of(node),
+            "clock": drift_text(listing.now_ns, node.node.clock.now_ns()),
             "stopped": [await _stopped_json(renderer, each) for each in found.stopped],
             "over_budget": [
                 {"module": base, "open": count, "held": held}
@@ -106,6 +108,8 @@ def _shown(data: dict[str, Any]) -> list[Any]:
     shown: list[Any] = []
     if data["paused"]:
         shown.append(f"world {data['world']} is paused: cellule world resume {data['world']}")
+    if data["clock"]:
+        shown.append(f"world {data['world']}: {data['clock']}")
     if data["inbox"] and data["owner"] is None:
         shown.append(f"{data['inbox']} items wait in the inbox and nobody owns the folder: start its node")
     if data["snapshot"]:

@@ -136,6 +136,16 @@ async def resume(
     await perform(session, name, "resume", why, timeout_s, id)
 
 
+@app.command("accept-clock")
+@in_session
+async def accept_clock(
+    session: Session, name: MaybeName = None, why: Why = "asked for", id: Id = None,
+    timeout_s: Timeout = 30.0,
+) -> None:  # fmt: skip
+    """Believe this machine's clock although it is far ahead of the world's last beat."""
+    await perform(session, name, "clock.accept", why, timeout_s, id)
+
+
 @dataclass(frozen=True, slots=True)
 class _Deploy:
     """What to deploy, and how."""

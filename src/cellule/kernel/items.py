@@ -31,6 +31,7 @@ Verb = Literal[
     "pause", "resume", "cell.resume", "cell.migrate", "cell.halt", "deploy", "snapshot", "baseline",
     "effect.approve", "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
     "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
+    "clock.accept",
 ]  # fmt: skip
 
 

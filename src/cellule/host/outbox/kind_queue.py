@@ -1,8 +1,9 @@
 """The queue of one kind: its rows that are in memory, in the order in which they are performed.
 
-Rows that are ready stand by priority, then time; the others by time. So many attempts run at once as the
-adapter allows, and as fast. Every row is in one of four states: waiting, checked (about to run), running,
-settling (its outcome is being written). How many rows a lane holds is the window's business.
+Rows that are ready stand by priority, then time; the others by when their pause is over, on the monotonic
+clock. So many attempts run at once as the adapter allows, and as fast. Every row is in one of four states:
+waiting, checked (about to run), running, settling (its outcome is being written). How many rows a
+lane holds is the window's business.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class KindQueue:
         self._pushed += 1
         row = entry.stored.row
         if row.tried:
-            heappush(self._later, (row.ready_ns, self._pushed, entry))
+            heappush(self._later, (self._due_ns(row.ready_ns), self._pushed, entry))
         else:
             heappush(self._ready, (row.priority, row.ready_ns, self._pushed, entry))
 
@@ -112,11 +113,16 @@ class KindQueue:
             return None
         if self._ready:
             return self._rate.wait_ns(self._clock.monotonic_ns())
-        return max(0, self._later[0][0] - self._clock.now_ns()) if self._later else None
+        return max(0, self._later[0][0] - self._clock.monotonic_ns()) if self._later else None
+
+    def _due_ns(self, ready_ns: int) -> int:
+        """When a pause is over on the monotonic clock: wherever the wall clock goes, it lasts as long."""
+        return self._clock.monotonic_ns() + max(0, ready_ns - self._clock.now_ns())
 
     def _ripen(self) -> None:
         """Let rows whose time has come stand with those that are ready."""
-        later, now_ns = self._later, self._clock.now_ns()
+        later, now_ns = self._later, self._clock.monotonic_ns()
         while later and later[0][0] <= now_ns:
-            ready_ns, number, entry = heappop(later)
-            heappush(self._ready, (entry.stored.row.priority, ready_ns, number, entry))
+            _, number, entry = heappop(later)
+            row = entry.stored.row
+            heappush(self._ready, (row.priority, row.ready_ns, number, entry))

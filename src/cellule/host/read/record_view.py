@@ -218,6 +218,8 @@ class RecordRenderer:
         arguments = dict(record.arguments)
         cells = arguments.pop("cells", None)
         fields = {"verb": record.verb, "who": record.who, "why": record.why, "arguments": to_json(arguments)}
+        if record.id is not None:
+            fields["id"] = id_text(record.id)
         if cells is not None:
             fields["cells"] = [await self._cell(base, key, -1) for base, key in cells]
         return fields

@@ -32,6 +32,7 @@ from cellule.host.limits import (
     UNCOMMITTED_BYTES_MAX,
 )
 from cellule.host.outbox.receipts import Rows
+from cellule.host.run.beat_clock import BeatClock
 from cellule.host.run.bell import Bell
 from cellule.host.run.commits import Committer, Finished, fenced
 from cellule.host.run.containment import Containment, is_contained
@@ -70,6 +71,7 @@ class WorldRunner:
         self._snapshots = snapshots
         self._clock = clock
         self._entropy = entropy
+        self._time = BeatClock(clock, str(world.world_id), world.ledger.now_ns)
         self._dispatch = dispatch
         self._is_valid = is_valid
         self._reading = StoreRetry(clock, stall_s, self._stall)
@@ -101,6 +103,8 @@ class WorldRunner:
     @property
     def is_idle(self) -> bool:
         """Tell whether nothing is under way or waiting here."""
+        if self._time.is_held and self._wake_ns is not None:
+            return False  # its time passes only in memory
         return not (self._has_work() or self._finished or self._flying or self._snapshots.has_work)
 
     @property
@@ -237,7 +241,7 @@ class WorldRunner:
         return bool(self._direct or self._more or self._inbox.has_items or self._questions.waiting)
 
     def _is_resting(self) -> bool:
-        due = self._wake_ns is not None and self._wake_ns <= self._clock.now_ns()
+        due = self._wake_ns is not None and self._wake_ns <= self._time.now_ns()
         return not (self._direct or self._beating or self._more or self._inbox.has_items or due)
 
     def _must_go_on(self) -> bool:
@@ -267,7 +271,7 @@ class WorldRunner:
             self._questions.rests()
             wait_s = self._snapshots.pause_s()
             if self._wake_ns is not None:
-                due_s = (self._wake_ns - self._clock.now_ns()) / 1e9
+                due_s = (self._wake_ns - self._time.now_ns()) / 1e9
                 if due_s <= 0:
                     return
                 wait_s = min(due_s, CLOCK_LOOK_S if wait_s is None else wait_s)
@@ -322,7 +326,7 @@ class WorldRunner:
         self._beating = []
 
     async def _decide(self, items: list[Any], *, quiet: bool = False) -> Beat:
-        now_ns, entropy = self._clock.now_ns(), self._entropy.bytes(16)
+        now_ns, entropy = self._time.for_beat(items), self._entropy.bytes(16)
         answer = self.world.beat(items, now_ns, entropy, quiet=quiet)
         while isinstance(answer, Need):
             answer = self.world.resume(await self._fetch(answer))

@@ -77,6 +77,8 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
         case "pause" | "resume":
             outcome = _record(context, item, {})
             context.ledger.pause(is_paused=item.verb == "pause")
+        case "clock.accept":
+            outcome = _record(context, item, {})  # the host gives its beats another time from now on
         case "cell.resume" | "cell.migrate" | "cell.halt":
             outcome = yield from _CELL_VERBS[item.verb](context, item)
         case "cell.drop" | "cell.delete" | "letter.redrive" | "letter.dismiss":

@@ -641,6 +641,28 @@ def test_a_first_attempt_waits_for_no_clock(play):
     play(main)
 
 
+@pytest.mark.parametrize("jump_s", [-86_400 * 3_652, -3_600, 3_600, 86_400 * 3_652])
+def test_a_pause_between_attempts_lasts_as_long_wherever_the_wall_clock_goes(play, jump_s):
+    """A clock that was set back by an hour made every pause an hour longer."""
+
+    async def main(bench):
+        begun = []
+
+        async def fails(params, attempt):
+            begun.append(bench.clock.monotonic_ns())
+            raise Retry("later", after_s=100)
+
+        async with bench.pool(bench.worker(fails)) as pool:
+            await bench.opened(pool, opening(1, attempts=3))
+            await bench.attempts(1)
+            await asyncio.sleep(1)
+            bench.clock.jump(jump_s * SECOND)
+            await bench.attempts(2)
+        assert (begun[1] - begun[0]) // SECOND == 100
+
+    play(main)
+
+
 def test_two_pools_over_one_store_leave_one_receipt(play, work_types):
     async def main(bench):
         async def brief(params, attempt):
