@@ -21,6 +21,7 @@ from cellule.effects.llm.types import LlmGenerate, LlmGenerated, Message, Tool, 
 from cellule.effects.process.types import ProcessEnded, ProcessRun
 
 TURNS_MAX = 8  # answers of the model to one question
+TURNS_AN_HOUR = 100  # of the model, for each user
 RULES = "You are a careful clerk. Calculate with the tool, never in your head."
 
 app = App("agent")
@@ -29,7 +30,8 @@ app.grant(
     effects=[llm],
     hosts=["127.0.0.1:*"],
     private=True,
-    budget=(100, timedelta(hours=1)),
+    budget=(TURNS_AN_HOUR, timedelta(hours=1)),
+    budget_by="extra.user",  # each user has a budget of their own, however many conversations
     bytes_max=200_000,
 )
 app.grant("commands", effects=[process], allow={"command": ["uname", "date"]})
@@ -46,16 +48,18 @@ app.policy(
 
 @app.event(key="talk")
 class Asked(msgspec.Struct, frozen=True):
-    """A question; `server` is where the model is."""
+    """A question of a user; `server` is where the model is."""
 
     talk: str
     text: str
     server: str
+    user: str = "anybody"
 
 
 class Talk(msgspec.Struct, frozen=True):
     name: str
     server: str
+    user: str
     status: Literal["thinking", "using tools", "answered", "stopped"]
     messages: list[Message]
     turns: int = 0  # since the last question
@@ -135,7 +139,9 @@ def asked(state: Talk | None, event: Asked) -> Step[Talk] | Refuse:
     if not event.text.strip():
         return Refuse("a question is needed", code="talk.empty")
     if state is None:
-        state = Talk(event.talk, event.server, "answered", [Message("system", RULES)])
+        state = Talk(event.talk, event.server, event.user, "answered", [Message("system", RULES)])
+    if event.user != state.user:
+        return Refuse(f"this is a conversation of {state.user}", code="talk.not_yours")
     waiting = [*state.questions, event.text]
     if state.status in ("thinking", "using tools"):
         return Step(replace(state, questions=waiting))
@@ -155,7 +161,12 @@ def think(state: Talk) -> Step[Talk]:
     if state.turns >= TURNS_MAX:
         return Step(replace(state, status="stopped", why=f"no answer after {TURNS_MAX} turns"))
     request = LlmGenerate(
-        model="clerk", messages=state.messages, tools=TOOLS, base_url=state.server, api_key=secret("llm")
+        model="clerk",
+        messages=state.messages,
+        tools=TOOLS,
+        base_url=state.server,
+        api_key=secret("llm"),
+        extra={"user": state.user},
     )
     return Step(replace(state, status="thinking", turns=state.turns + 1), effects=[llm(request)])
 

@@ -14,6 +14,7 @@ from agent import Asked, Result, Talk, talk
 from converse import converse
 from main import person
 
+from cellule import Refused
 from cellule.effects.llm.types import LlmGenerated, Message, ToolCall
 from cellule.effects.process.types import ProcessEnded
 from cellule.testing import World
@@ -176,6 +177,32 @@ def test_the_calculator_calculates(text: str, value: float) -> None:
 def test_the_calculator_evaluates_nothing_else(text: str) -> None:
     with pytest.raises(ValueError, match="only numbers"):
         agent.value_of(ast.parse(text, mode="eval").body)
+
+
+def test_each_user_has_a_budget_of_their_own(world: World) -> None:
+    world.on("llm.generate", lambda _params: says("450."))
+    for number in range(agent.TURNS_AN_HOUR):
+        world.send(Asked(f"ada {number % 3}", QUESTION, SERVER, user="ada"))
+    world.send(Asked("ada 9", QUESTION, SERVER, user="ada"))
+    spent = world.state(talk, "ada 9")
+    assert spent is not None
+    assert (spent.status, "for each extra.user" in spent.why) == ("stopped", True)
+    world.send(Asked("bob 1", QUESTION, SERVER, user="bob"))
+    other = world.state(talk, "bob 1")
+    assert other is not None
+    assert other.status == "answered"
+    world.advance(hours=1)
+    world.send(Asked("ada 9", QUESTION, SERVER, user="ada"))
+    again = world.state(talk, "ada 9")
+    assert again is not None
+    assert again.status == "answered"
+
+
+def test_nobody_speaks_in_the_conversation_of_somebody_else(world: World) -> None:
+    world.send(Asked("t", QUESTION, SERVER, user="ada"))
+    with pytest.raises(Refused) as refusal:
+        world.send(Asked("t", "Forget all that.", SERVER, user="eve")).check()
+    assert refusal.value.code == "talk.not_yours"
 
 
 def test_conversations_with_a_real_server_are_approved_from_elsewhere_and_shown_as_they_come(
