@@ -39,7 +39,6 @@ WHOLE = {
         "inboxes": {"mailbox://counters": {"module": "a/Counter@2", "key_only": True}},
     },
     "upcasters": [{"from": "a/Count@1", "to": "a/Count@2", "code": {"entry": "counter:total"}}],
-    "triggers": [{"event": "a/Add@1", "plan": "a/flow@1", "correlate_by": "id"}],
     "effects": {
         "http.request": {
             "params": "a/Add@1", "receipt": "a/Count@1", "timeout_ns": 5, "attempts": 2, "priority": 1,
@@ -91,7 +90,7 @@ def test_the_normal_form_of_a_small_manifest_is_frozen():
 
 def test_the_normal_form_of_a_manifest_with_everything_is_frozen():
     manifest = load_manifest(WHOLE)
-    assert str(manifest.cid) == "bafyreif5jydua263wrknfuvwbtxdujc4kam4r7a6ygb6xbyetyosbhcgha"
+    assert str(manifest.cid) == "bafyreieqfb2qgo4tw6at3ise3nqjr7wdvxmktowpsn2julqzq2h3muiqyy"
     assert decode(manifest.data)["modules"]["a/Sum@1"] == {
         "kind": "pure", "style": "reducer", "state": "sys/Log@1", "log": True, "failure": "halt",
         "upgrade": "follow", "event": ["a/Add@1", "sys/StepFailed@1"],

@@ -273,6 +273,30 @@ def test_a_halted_cell_keeps_its_queue_until_it_is_resumed(make_world):
     assert waiting.status == "waiting"
 
 
+def alarms(state: Total | None, event: StepFailedEvent) -> Total:
+    return Total((state or Total()).count + 1)
+
+
+def notes(state: Total | None, event: Note) -> Total:
+    raise RuntimeError("broken")
+
+
+def test_failures_by_the_key_of_their_cell_are_refused_where_a_reducer_has_none(app):
+    added_to(app, alarms, key={StepFailedEvent: "key"})
+    added_to(app, notes, keyed=False)
+    with pytest.raises(Rejected, match=r"has an empty key .* about test/notes@1.*Route it by `module`"):
+        World(app, live=True)
+
+
+def test_failures_are_counted_by_the_module_that_failed(make_world, app):
+    added_to(app, alarms, key={StepFailedEvent: "module"})
+    added_to(app, notes, keyed=False)
+    world = make_world(app, live=True)
+    world.send_many([Broken("a"), Note("b")])
+    counts = {cell.key: cell.state.count for cell in world.cells(alarms)}
+    assert counts == {"test/notes": 1, "test/total": 1}
+
+
 def test_a_halted_cell_goes_on_when_its_first_event_is_dropped(world):
     bad = world.send(Broken("a"))
     behind = world.send(Added("a", 3))

@@ -96,7 +96,7 @@ def _times(schedule: Schedule, due_ns: int, now_ns: int) -> tuple[list[int], int
 def send(context: BeatContext, due: Due) -> Generator[Need, None, None]:
     """Deliver the events of a due schedule."""
     schedule = due.schedule
-    targets = context.eras.current.router.targets(schedule.event, schedule.value, schedule.key)
+    targets = context.eras.current.router.reachable(schedule.event, schedule.value, schedule.key)
     yield from context.ledger.slots(targets)
     for due_ns in due.due_ns:
         slots = [context.ledger.cells(base).slot(key) for base, key in targets]

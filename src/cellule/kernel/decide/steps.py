@@ -287,7 +287,7 @@ class Stepper:
             "module": slot.cells.base, "key": slot.key, "height": height, "depth": emission.depth,
             "schema": emission.schema,
         })  # fmt: skip
-        targets = self._eras.current.router.targets(CASCADE_STOPPED, value, None)
+        targets = self._eras.current.router.reachable(CASCADE_STOPPED, value)
         return Emission(
             emission.depth, CASCADE_STOPPED, value, targets if emission.depth == DEPTH_MAX + 1 else []
         )
@@ -312,7 +312,7 @@ class Stepper:
             "module": slot.cells.base, "key": slot.key, "height": height, "cause": message.height,
             "code": result.code, "text": result.text,
         })  # fmt: skip
-        targets = self._eras.current.router.targets(STEP_FAILED, value, None)
+        targets = self._eras.current.router.reachable(STEP_FAILED, value)
         return Emission(message.depth + 1, STEP_FAILED, value, targets)
 
     def _unchanged(self, slot: Slot, status: int, code: str, text: str) -> Result:

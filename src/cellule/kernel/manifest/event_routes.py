@@ -132,17 +132,26 @@ class EventRoutes:
         """The cells an event goes to, checking everything."""
         if key is not None:
             self._check_given(key)
-        decoded: Any = None
+        return [(way.base, self._key(way, value, key)) for way in self._ways]
+
+    def reachable(self, value: bytes, key: bytes | None) -> Targets:
+        """The cells an event can go to: a route that has no key for it is left out, and nothing is raised."""
         found: Targets = []
         for way in self._ways:
-            if way.form is None:
-                found.append((way.base, b""))
-            elif way.key_only:
-                found.append((way.base, self._needed(key)))
-            else:
-                decoded = self._decoded(value) if decoded is None else decoded
-                found.append((way.base, self._own_key(way, way.form, decoded, key)))
+            try:
+                if key is not None:
+                    self._check_given(key)
+                found.append((way.base, self._key(way, value, key)))
+            except CelluleError:
+                continue
         return found
+
+    def _key(self, way: _Way, value: bytes, key: bytes | None) -> bytes:
+        if way.form is None:
+            return b""
+        if way.key_only:
+            return self._needed(key)
+        return self._own_key(way, way.form, self._decoded(value), key)
 
     def _check_given(self, key: bytes) -> None:
         if self._shared is None:

@@ -16,6 +16,7 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.modules import ModuleDraft
 from cellule.kernel.manifest.problems import Problems, below
+from cellule.kernel.manifest.system import CASCADE_STOPPED, STEP_FAILED, WORLD_STARTED
 from cellule.kernel.manifest.wires import RouteDraft, key_at
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import VALUE
@@ -37,7 +38,7 @@ class Fitting:
         inboxes: Sequence[RouteDraft],
     ) -> None:  # fmt: skip
         """Complete the modules by their routes, and check that events and keys fit."""
-        routes = [*subscriptions, *inboxes]
+        routes, modules = [*subscriptions, *inboxes], list(modules)
         for module in modules:
             self._declare_events(module)
         for route in routes:
@@ -47,6 +48,26 @@ class Fitting:
         for route in routes:
             self._check_key(route)
         self._check_shared(subscriptions)
+        self._check_system(modules, subscriptions)
+
+    def _check_system(self, modules: Iterable[ModuleDraft], routes: Sequence[RouteDraft]) -> None:
+        """Check that what Cellule itself sends has a key wherever its route looks for one."""
+        unkeyed = [module.name for module in modules if module.key is None]
+        for route in routes:
+            if route.event not in (STEP_FAILED, CASCADE_STOPPED, WORLD_STARTED):
+                continue
+            problem = ""
+            if route.key_only:
+                problem = "is sent by Cellule, which gives no key"
+            elif route.key_field == "key" and unkeyed:
+                problem = f"has an empty key where it is about {unkeyed[0]}, which has none"
+            elif route.key_field == "text":
+                problem = "has a text of up to 4,000 characters, which is no key"
+            if problem:
+                self.problems.add(
+                    route.path, "system_key", f"{route.event} {problem}",
+                    "Route it by `module`, or to a module without a key.",
+                )  # fmt: skip
 
     def _declare_events(self, module: ModuleDraft) -> None:
         """Fill in what the module takes by its own declaration."""

@@ -24,6 +24,7 @@ class Router:
         self._schemas = manifest.schemas
         compiled = {event: EventRoutes(manifest, event, routes) for event, routes in manifest.routes.items()}
         self._events = {event: routes.fastest() for event, routes in compiled.items()}
+        self._routes = compiled
         singles = {event: routes.single_text() for event, routes in compiled.items()}
         self.singles = {event: single for event, single in singles.items() if single is not None}
         """Events that go to one module by one text field: both names."""
@@ -50,6 +51,14 @@ class Router:
             self._check_known(schema)
             return []
         return compiled(value, key)
+
+    def reachable(self, schema: str, value: bytes, key: bytes | None = None) -> Targets:
+        """The cells that an event which nobody sent can go to: never raises, whatever the routes are.
+
+        A beat has to end, and there is nobody to tell: what has no key goes nowhere, and is recorded so.
+        """
+        routes = self._routes.get(schema)
+        return [] if routes is None else routes.reachable(value, key)
 
     def inbox(self, source: str, value: bytes, key: bytes | None) -> Targets:
         """The cell that a sys/FabricMessage@1 from `source` goes to."""

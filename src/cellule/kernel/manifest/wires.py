@@ -135,7 +135,7 @@ class WiringReader:
         return grouped
 
     def triggers(self, root: f.Fields) -> list[dict[str, str]]:
-        """The triggers in their order; they are kept for the plans to read."""
+        """The triggers in their order: checked, and refused as long as nothing runs plans."""
         triggers: list[dict[str, str]] = []
         for path, item in root.items("triggers"):
             fields, found = f.read_entry(_TRIGGER, self.scope, path, item, required=("event", "plan"))
@@ -143,6 +143,10 @@ class WiringReader:
             if found["event"] and by:
                 key_at(self.problems, fields.at("correlate_by"), found["event"], by, self.scope.schemas)
             triggers.append({name: part for name, part in found.items() if part})
+            self.problems.add(
+                path, "no_plans", "this version of Cellule runs no plans, so the trigger would do nothing",
+                "Take it out; a module that subscribes to the event can start the work.",
+            )  # fmt: skip
         return triggers
 
 

@@ -230,13 +230,13 @@ def test_an_event_may_reach_a_module_by_upcasters(shop):
 
 
 def test_users_subscribe_to_system_events_like_to_their_own(shop):
-    shop["modules"]["shop/Failures@1"] = {"state": "shop/Audit@1", "key": {"bytes": {}}}
+    shop["modules"]["shop/Failures@1"] = {"state": "shop/Audit@1", "key": {"text": {}}}
     shop["routing"]["subscriptions"] += [
-        {"event": "sys/StepFailed@1", "module": "shop/Failures@1", "key_field": "key"},
+        {"event": "sys/StepFailed@1", "module": "shop/Failures@1", "key_field": "module"},
         {"event": "sys/WorldStarted@1", "module": "shop/Audits@1"},
     ]
     manifest = load_manifest(shop)
-    assert manifest.routes["sys/StepFailed@1"] == (Route("shop/Failures", ("key",), False),)
+    assert manifest.routes["sys/StepFailed@1"] == (Route("shop/Failures", ("module",), False),)
     assert "sys/WorldStarted@1" in manifest.modules["shop/Audits"].events
 
 
@@ -272,11 +272,10 @@ def test_sections_of_others_are_kept_as_given(shop):
     shop |= {
         "module_bindings": {"shop/Orders@1": {"slots": {"http": "shop/http@1"}}},
         "plans": {"shop/flow@1": {"code": link}},
-        "triggers": [{"event": "shop/Paid@1", "plan": "shop/flow@1", "correlate_by": "order_id"}],
     }
     manifest = load_manifest(shop)
     assert manifest.extra["plans"]["shop/flow@1"]["code"] == link
-    assert set(manifest.extra) == {"bindings", "plans", "triggers"}
+    assert set(manifest.extra) == {"bindings", "plans"}
     assert load_manifest(manifest.data) == manifest
 
 

@@ -248,6 +248,20 @@ CASES = {
     "unknown field of a trigger": (
         {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1", "by": "x"}]},
         "$.triggers[0].by", "unknown_field"),
+    "failures by a key that not all have": (
+        {"modules": {"shop/F@1": {"state": "shop/Audit@1", "key": {"bytes": {}}}},
+         **more({"event": "sys/StepFailed@1", "module": "shop/F@1", "key_field": "key"})},
+        f"{SUBSCRIPTIONS}[3]", "system_key"),
+    "failures by their text": (
+        {"modules": {"shop/F@1": {"state": "shop/Audit@1", "key": {"text": {}}}},
+         **more({"event": "sys/StepFailed@1", "module": "shop/F@1", "key_field": "text"})},
+        f"{SUBSCRIPTIONS}[3]", "system_key"),
+    "stopped cascades by a key that nobody gives": (
+        {"modules": {"shop/F@1": {"state": "shop/Audit@1", "key": {"text": {}}}},
+         **more({"event": "sys/CascadeStopped@1", "module": "shop/F@1", "key_only": True})},
+        f"{SUBSCRIPTIONS}[3]", "system_key"),
+    "trigger as long as nothing runs plans": (
+        {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1"}]}, "$.triggers[0]", "no_plans"),
     "section of others of the wrong type": ({"plans": 3}, "$.plans", "type"),
     "section of others that is no value": ({"plans": {"x": object()}}, "$.plans", "value"),
     "effects that are no map": ({"effects": 3}, "$.effects", "type"),
@@ -384,7 +398,7 @@ def test_all_problems_are_listed_at_once(shop, problems):
         })
     )  # fmt: skip
     assert [each[1].removeprefix("manifest.") for each in found] == [
-        "schema", "schema", "state_missing", "choice", "schema_unknown", "module_unknown", "type",
+        "schema", "schema", "state_missing", "choice", "schema_unknown", "module_unknown", "type", "no_plans",
     ]  # fmt: skip
 
 

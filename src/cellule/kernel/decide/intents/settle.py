@@ -117,9 +117,7 @@ def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -
         "schema": outcome.schema,
     })  # fmt: skip
     depth: int = outcome.extras["depth"]
-    targets = (
-        context.eras.current.router.targets(CASCADE_STOPPED, value, None) if depth == DEPTH_MAX + 1 else []
-    )
+    targets = context.eras.current.router.reachable(CASCADE_STOPPED, value) if depth == DEPTH_MAX + 1 else []
     record = EmittedRecord(outcome.height, depth, CASCADE_STOPPED, writer.value(value), targets)
     at = writer.add(record, len(value))
     if targets:
