@@ -106,7 +106,7 @@ async def test_a_refused_timer_is_recorded_and_nothing_stays_open(opened):
     async with opened(app=TILL.app) as node:
         world = await node.world("w")
         await world.send(TILL.Wait("a"))
-        async for frame in world.tail():
+        async for frame in world.tail(0):
             statuses = [each.status for each in frame.records if type(each).__name__ == "StepRecord"]
             if statuses == [REFUSED]:
                 break
