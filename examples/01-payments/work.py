@@ -40,7 +40,7 @@ async def work(folder: Path, orders: list[Placed]) -> None:
         finished = -1
         while finished < len(orders):
             now = await world.cell(takings).wait_until(f"state.finished > {finished}")
-            finished = now.finished
+            finished = now.finished if now else 0
             print("finished", finished, flush=True)
 
 
