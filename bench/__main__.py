@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from bench.report import Row, as_line, as_markdown, show_table
 
-BENCHES = ("values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth")
+BENCHES = ("values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth", "history")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

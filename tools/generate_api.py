@@ -45,7 +45,8 @@ HANDLES = {
     "CellView": "cellule.host.ingress.outcomes",
     "CellPage": "cellule.host.read.cell_list",
     "ListedCell": "cellule.host.read.cell_list",
-    "Version": "cellule.host.read.reader",
+    "History": "cellule.host.read.history",
+    "Version": "cellule.host.read.history",
 }
 INSIDE = {  # public for other parts of Cellule only
     "Sent": {"wake", "fail", "stopped_slot"},

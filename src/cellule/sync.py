@@ -36,7 +36,7 @@ from cellule.host.own.directory import UniverseInfo, WorldInfo
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.cell_list import CellPage
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
-from cellule.host.read.reader import Version
+from cellule.host.read.history import History
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.kernel.items import BatchResult, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
@@ -549,9 +549,13 @@ class SyncCell(Facade[CellHandle[S]], Generic[S]):
         """
         return self._thread.call(lambda: self._inner.wait_until(condition, timeout=timeout))
 
-    def history(self, *, limit: int = HISTORY_MAX) -> list[Version[S]]:
-        """The cell's steps, newest first."""
-        return self._thread.call(lambda: self._inner.history(limit=limit))
+    def history(self, *, limit: int = HISTORY_MAX, before: int | None = None) -> History[S]:
+        """The cell's steps below the height `before`, newest first, of all its lives.
+
+        `before=page.next` gives the page that follows, until `next` is None. For what was before a birth a
+        page looks at a bounded part of the journal, so it may be short.
+        """
+        return self._thread.call(lambda: self._inner.history(limit=limit, before=before))
 
 
 class SyncOperator(Facade[Operator]):

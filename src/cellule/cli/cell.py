@@ -11,7 +11,7 @@ import typer
 from rich.json import JSON
 
 from cellule.cli.cell_list import Wanted, list_cells
-from cellule.cli.cell_versions import history_json, version_line
+from cellule.cli.cell_versions import history_json, read_versions, version_line
 from cellule.cli.controls import Id, Timeout, Why, perform_on
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
@@ -99,14 +99,15 @@ async def history(
         world = await session.world(node)
         renderer = renderer_of(world)
         cell = await _cell(world, renderer, module, key)
-        versions = await cell.history(limit=limit + 1 if correlation is None else HISTORY_MAX)
+        with session.output.progress("reading the history") as step:
+            versions, more = await read_versions(cell, limit + 1 if correlation is None else None, step)
         if not versions:
             raise await _no_cell(world, renderer, cell, None)
         story = correlations(world, correlation)
         rows = [each for each in history_json(versions) if await story.has(each["height"])]
         shown = rows[:limit]
         name = {"module": cell.module, "key": await renderer.key(cell.module, cell.key)}
-        data = {"world": world.name, **name, "versions": shown, "more": len(rows) > limit}
+        data = {"world": world.name, **name, "versions": shown, "more": more or len(rows) > limit}
         session.output.document(data, *(version_line(each) for each in shown))
 
 
@@ -149,10 +150,14 @@ async def export(
         renderer = renderer_of(world)
         cell = await _cell(world, renderer, module, key)
         view = await cell.view()
-        if view is None:
+        with session.output.progress("reading the history") as step:
+            found, _ = await read_versions(cell, None, step)
+        if view is None and not found:
             raise await _no_cell(world, renderer, cell, None)
-        versions = history_json(await cell.history())
-        data = {"world": world.name, "world_id": str(world.id), **await _view_json(renderer, cell, view)}
+        versions = history_json(found)
+        name = {"module": cell.module, "key": await renderer.key(cell.module, cell.key), "state": None}
+        data: dict[str, Any] = {"world": world.name, "world_id": str(world.id)}
+        data |= name if view is None else await _view_json(renderer, cell, view)
         data["history"] = versions
         text = json.dumps(data, ensure_ascii=False, indent=2)
         if output is None:

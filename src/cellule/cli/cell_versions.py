@@ -8,8 +8,28 @@ from typing import Any
 from rich.text import Text
 
 from cellule.cli.changes import change_text, changes
-from cellule.host.read.reader import Version
+from cellule.host.ingress.cell_handle import CellHandle
+from cellule.host.journal import Progress
+from cellule.host.limits import HISTORY_MAX
+from cellule.host.read.history import Version
 from cellule.values.schema.text_forms import time_text
+
+
+async def read_versions(
+    cell: CellHandle[Any], limit: int | None, progress: Progress
+) -> tuple[list[Version[Any]], bool]:
+    """A cell's newest versions, all if there is no limit, and whether there are, or may be, older ones."""
+    found: list[Version[Any]] = []
+    before: int | None = None
+    while True:
+        left = HISTORY_MAX if limit is None else min(HISTORY_MAX, limit - len(found))
+        page = await cell.history(limit=left, before=before)
+        found += page
+        newest = found[0].height if found else page.next or 0
+        if page.next is None or len(found) == limit:
+            return found, page.next is not None
+        before = page.next
+        progress(newest - before, newest)
 
 
 def history_json(versions: Sequence[Version[Any]]) -> list[dict[str, Any]]:

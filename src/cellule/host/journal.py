@@ -81,6 +81,29 @@ async def read_frames(
         yield height, b"".join(held)
 
 
+async def read_frames_back(
+    engine: Engine, universe: UUID, world: UUID, last: int
+) -> AsyncIterator[tuple[int, bytes]]:
+    """The frames whose last heights are at or below `last`, newest first, each with its last height."""
+    begin, end = keys.journal_range(universe, world, 0, last)
+    held: list[bytes] = []
+    height = 0
+    while True:
+        page = await engine.scan(begin, end, limit=FRAMES_PAGE, reverse=True)
+        for key, value in page.items:
+            found = keys.journal_height(key)
+            if found != height and held:
+                yield height, b"".join(reversed(held))
+                held = []
+            height = found
+            held.append(value)
+        if not page.more:
+            break
+        end = page.items[-1][0]
+    if held:
+        yield height, b"".join(reversed(held))
+
+
 async def frame_at(engine: Engine, universe: UUID, world: UUID, height: int, head: int) -> tuple[int, bytes]:
     """The frame that holds the record at `height`."""
     begin, end = keys.journal_range(universe, world, height, head)

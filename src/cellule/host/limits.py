@@ -71,5 +71,7 @@ NODES_FETCH_MAX = 500  # CAS nodes read at once
 CELLS_SCAN_MAX = 10_000  # cells that one page of a list with `where` looks at
 HISTORY_MAX = 10_000  # versions one history call returns
 
+HISTORY_SCAN_BYTES = 64_000_000  # of the journal, that one history call looks at for earlier lives
+FRAMES_KEPT = 8  # decoded frames that a reader of one world keeps
 SUGGESTIONS_MAX = 1_000  # names compared when an error suggests similar ones
 DOCUMENT_BYTES_MAX = 8_000_000  # of a file with a manifest

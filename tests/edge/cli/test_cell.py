@@ -172,6 +172,19 @@ def test_an_export_holds_state_and_history(shop: Cellule, tmp_path: Path) -> Non
     )
 
 
+def test_an_export_reads_the_history_to_its_end_page_by_page(
+    shop: Cellule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once an export ended silently at the most versions that one call gives."""
+    whole = shop("cell", "export", "order", "o1", "--json").json
+    monkeypatch.setattr("cellule.cli.cell_versions.HISTORY_MAX", 2)
+    assert shop("cell", "export", "order", "o1", "--json").json == whole
+    listed = shop("cell", "history", "order", "o1", "--limit", "3", "--json").json
+    assert ([each["version"] for each in listed["versions"]], listed["more"]) == ([3, 2, 1], False)
+    short = shop("cell", "history", "order", "o1", "--limit", "2", "--json").json
+    assert ([each["version"] for each in short["versions"]], short["more"]) == ([3, 2], True)
+
+
 def test_a_stopped_cell_is_resumed(shop: Cellule) -> None:
     failed = shop("event", "send", "Paid", '{"order_id": "o9", "amount": 1}', "--json", code=5).error
     assert "there is no such order" in failed["message"]

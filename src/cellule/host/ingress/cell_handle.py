@@ -10,7 +10,8 @@ from cellule.host.codecs import WorldCodecs, readable
 from cellule.host.ingress.outcomes import CellView
 from cellule.host.ingress.waits import CellWait, within
 from cellule.host.limits import HISTORY_MAX
-from cellule.host.read.reader import Reader, Version
+from cellule.host.read.history import History, HistoryReader
+from cellule.host.read.reader import Reader
 from cellule.kernel.state.wait_reasons import reason_of
 
 S = TypeVar("S")
@@ -94,6 +95,11 @@ class CellHandle(Generic[S]):
             state: S | None = await wait.until(condition)
             return state
 
-    async def history(self, *, limit: int = HISTORY_MAX) -> list[Version[S]]:
-        """The cell's steps, newest first."""
-        return await self._world.reader.history(self.module, self.key, limit, self._world.types)
+    async def history(self, *, limit: int = HISTORY_MAX, before: int | None = None) -> History[S]:
+        """The cell's steps below the height `before`, newest first, of all its lives.
+
+        `before=page.next` gives the page that follows, until `next` is None. For what was before a birth a
+        page looks at a bounded part of the journal, so it may be short.
+        """
+        reader = HistoryReader(self._world.reader, self._world.types, self.module, self.key)
+        return await reader.page(limit, before)

@@ -116,7 +116,7 @@ class WorldEffects:
         text = reasons[0].beside_status
         opened = await self._opened.at(reasons[0].since) if reasons[0].what == RECEIPT else None
         if opened is not None:
-            view = await self._opened.view(opened, await self._reader.frame(opened.height))
+            view = await self._opened.view(opened)
             text = f"{view.kind}: {view.reason}"
         return f"{text}, and {len(reasons) - 1} more" if len(reasons) > 1 else text
 

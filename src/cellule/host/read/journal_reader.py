@@ -6,11 +6,13 @@ to `host/journal.py` alone. Only what is durable is read: the head says where th
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 from cellule.errors import Corrupted, Rejected
-from cellule.host.journal import Head, frame_at, read_frames
+from cellule.host.journal import Head, frame_at, read_frames, read_frames_back
+from cellule.host.limits import FRAMES_KEPT
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.store.engine import Engine
@@ -23,6 +25,7 @@ class JournalReader:
         self._engine = engine
         self._info = info
         self._check = check
+        self._kept: OrderedDict[int, Frame] = OrderedDict()
 
     async def head(self) -> Head:
         """The newest durable frame."""
@@ -38,11 +41,29 @@ class JournalReader:
                 "host.height", "height {at} is not in the journal of world {world}, which ends at {height}",
                 at=height, world=self._info.name, height=head.height,
             )  # fmt: skip
-        _, data = await frame_at(self._engine, self._info.universe, self._info.id, height, head.height)
-        frame = decode_frame(data)
+        for last, kept in self._kept.items():
+            if kept.header.first <= height <= last:
+                self._kept.move_to_end(last)
+                return kept
+        last, data = await frame_at(self._engine, self._info.universe, self._info.id, height, head.height)
+        frame = decode_frame(data, lazy=True)
         if not frame.header.first <= height <= frame.header.last:
             raise self._missing(height)
+        self._kept[last] = frame
+        if len(self._kept) > FRAMES_KEPT:
+            self._kept.popitem(last=False)
         return frame
+
+    async def backwards(self, last: int) -> AsyncIterator[tuple[int, bytes]]:
+        """The frames that begin at or below a height, newest first, as bytes, each with its last height."""
+        head = await self.head()
+        if not 1 <= last <= head.height:
+            return
+        owner = (self._info.universe, self._info.id)
+        newest, data = await frame_at(self._engine, *owner, last, head.height)
+        yield newest, data
+        async for height, data in read_frames_back(self._engine, *owner, newest - 1):
+            yield height, data
 
     async def frames(self, first: int, last: int) -> AsyncIterator[Frame]:
         """The frames whose last heights lie between these two, oldest first; `Corrupted` where one misses."""

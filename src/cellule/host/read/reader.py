@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from cellule.errors import Fenced, OutcomeUnknown, Rejected, TooOld, Unavailable
 from cellule.host.cas_fetch import drive, fetch_nodes
@@ -24,12 +23,11 @@ from cellule.host.read.journal_reader import JournalReader
 from cellule.host.read.states import StateReader
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import Stepped
-from cellule.kernel.journal.codes import HALTED, OK, PARKED, Status
+from cellule.kernel.journal.codes import HALTED, PARKED
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
     ControlRecord,
     EventRecord,
-    MessageRecord,
     ReceiptRecord,
     Record,
     RefusedRecord,
@@ -40,6 +38,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.dedupe import dedupe_key
+from cellule.kernel.state.ledger import Era
 from cellule.kernel.state.log_state import joined
 from cellule.kernel.state.wait_reasons import Reason, reason_of, reasons_in
 from cellule.kernel.world import World
@@ -51,21 +50,6 @@ from cellule.values.link import Link
 T = TypeVar("T")
 Parking = tuple[str, bytes, str]
 """A cell that does not run now, and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Version(Generic[T]):
-    """One step in a cell's history."""
-
-    height: int
-    version: int
-    status: str
-    schema: str
-    cause: int
-    now_ns: int
-    state: T | None
-    error: str
-    code: str = ""
 
 
 class Reader:
@@ -124,11 +108,18 @@ class Reader:
         """A state that was written in an era, as the newest manifest has it, for the caller."""
         return types.state(base, *await self.newest_state(base, era, data, types))
 
+    async def eras(self) -> list[Era]:
+        """The world's manifests, oldest first, and since when each routes."""
+        return list((await self._world()).ledger.eras)
+
     async def newest_state(
-        self, base: str, era: int, data: bytes, types: WorldCodecs
+        self, base: str, era: int, data: bytes, types: WorldCodecs, eras: list[Era] | None = None
     ) -> tuple[Manifest, bytes]:
-        """The manifest that a state written in an era is read by, and its bytes in that schema."""
-        eras = (await self._world()).ledger.eras
+        """The manifest that a state written in an era is read by, and its bytes in that schema.
+
+        `eras` are the world's, for those who read many states.
+        """
+        eras = eras or await self.eras()
         written = await self._manifest_of(eras[era].manifest)
         newest = await self._manifest_of(eras[-1].manifest)
         return await drive(
@@ -153,32 +144,6 @@ class Reader:
             answer = world.resume(await fetch_nodes(self._cas, answer.cids))
         found: Entry | None = answer
         return found
-
-    async def history(self, base: str, key: bytes, limit: int, types: WorldCodecs) -> list[Version[Any]]:
-        """A cell's steps, newest first, following the chain of its current incarnation."""
-        entry = await self.entry(base, key)
-        height = 0 if entry is None else entry.last
-        head = await self.journal.head()
-        found: list[Version[Any]] = []
-        while height and len(found) < limit:
-            frame = await self.journal.frame(height, head)
-            step = frame.expect(height, StepRecord)
-            found.append(await self._version(frame, height, step, types, head))
-            height = step.prev
-        return found
-
-    async def _version(
-        self, frame: Frame, height: int, step: StepRecord, types: WorldCodecs, head: Head
-    ) -> Version[Any]:
-        state = None
-        if step.state is not None and step.status == OK:
-            state = await self.state(step.module, step.era, await self.bytes_of(step.state), types)
-        message = (await self.journal.frame(step.cause, head)).at(step.cause)
-        schema = message.schema if isinstance(message, MessageRecord) else ""
-        return Version(
-            height, step.version, Status(step.status).name.lower(), schema, step.cause, frame.header.now_ns,
-            state, step.extras.get("text", ""), step.extras.get("code", ""),
-        )  # fmt: skip
 
     # Outcomes
 

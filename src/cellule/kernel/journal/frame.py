@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 from cellule.errors import CelluleError, Corrupted
+from cellule.kernel.journal.codes import Kind
 from cellule.kernel.journal.records import Record
 from cellule.kernel.journal.table import BY_CLASS, KINDS, RESERVED, RecordKind, Row, kind_name, read_row
 from cellule.kernel.limits import FORMAT_VERSION
@@ -54,15 +55,23 @@ class Frame:
     names: list[str]
     cid: Cid
     _rows: list[Row]
+    _is_checked: bool = True
 
     @cached_property
     def records(self) -> list[Record]:
         """All records; `records[i]` has height `header.first + i`."""
+        if not self._is_checked:
+            for height, row in enumerate(self._rows, self.header.first):
+                _check_row(self.cid, height, row, self.header.first)
         return _read_rows(self.cid, self.header.first, self.names, self._rows)
 
     def at(self, height: int) -> Record:
-        """The record at a height of this frame."""
-        return self.records[height - self.header.first]
+        """The record at a height of this frame; the others are not read for it."""
+        if "records" in self.__dict__:
+            return self.records[height - self.header.first]
+        row = self._rows[height - self.header.first]
+        _check_row(self.cid, height, row, self.header.first)
+        return _read_rows(self.cid, height, self.names, [row])[0]
 
     def expect(self, height: int, kind: type[R]) -> R:
         """The record at a height, which is of that kind; `Corrupted` where the journal says otherwise."""
@@ -71,6 +80,18 @@ class Frame:
             place, wanted = _place(height, self.header.first), BY_CLASS[kind].kind.name.lower()
             _damaged(self.cid, place, f"it is of kind {kind_name(record)}, not {wanted}")
         return record
+
+    def newest_step(self, module: str, key: bytes, below: int) -> int:
+        """The height of a cell's last step below a height, 0 if there is none; no other record is read."""
+        if module not in self.names:
+            return 0
+        wanted = [Kind.STEP, self.names.index(module), key]
+        first = self.header.first
+        for at in range(min(below, self.header.last + 1) - first - 1, -1, -1):
+            row = self._rows[at]
+            if [row[0], *row[2:4]] == wanted:
+                return first + at
+        return 0
 
     def numbered(self) -> Iterator[tuple[int, Record]]:
         """All records with their heights."""
@@ -105,8 +126,11 @@ def encode_frame(
     return b"".join(parts)
 
 
-def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
-    """Decode and check a frame; `prove` also proves every field and that its bytes are canonical."""
+def decode_frame(data: bytes, *, prove: bool = False, lazy: bool = False) -> Frame:
+    """Decode and check a frame; `prove` also proves every field and that its bytes are canonical.
+
+    `lazy` leaves the check of each record to whoever reads it, for those who read one of many.
+    """
     cid = cid_of(data)
     try:
         value: Any = decode(data) if prove else decode_trusted(data)
@@ -120,12 +144,12 @@ def decode_frame(data: bytes, *, prove: bool = False) -> Frame:
         _damaged(cid, "names", "they are not a list of texts")
     if not isinstance(rows, list) or len(rows) != header.last - header.first + 1 or not rows:
         _damaged(cid, "records", "their number does not fit the heights of the header")
-    for height, row in enumerate(rows, header.first):
+    for height, row in () if lazy else enumerate(rows, header.first):
         kind = _check_row(cid, height, row, header.first)
         wrong = kind.wrong_field(row, len(names)) if prove else None
         if wrong is not None:
             _damaged(cid, f"{_place(height, header.first)}.{wrong}", "it does not fit")
-    return Frame(header, names, cid, rows)
+    return Frame(header, names, cid, rows, not lazy)
 
 
 def _read_rows(cid: Cid, first: int, names: list[str], rows: list[Row]) -> list[Record]:

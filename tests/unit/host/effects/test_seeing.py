@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Rejected, TimedOut, Unavailable
+from cellule.host.read import journal_reader
 from cellule.values.cid import cid_of
 
 
@@ -230,3 +231,18 @@ async def test_a_cell_is_waited_for_while_an_adapter_works_on_its_effect(opened)
         cell = beside.world.cell("order", "o2")
         paid = await cell.wait_until("state.status == 'pay.charge ok'", timeout=30)
         assert paid == await here.world.cell("order", "o2").state()
+
+
+async def test_a_look_at_a_cell_with_an_open_effect_reads_no_frame(opened, monkeypatch):
+    """Once every look decoded a whole frame to word what the cell waits for."""
+    async with opened() as here, opened(own=False) as beside:
+        await here.place("m", how="mail")
+        await beside.world.cell("order", "m").state()
+
+        def none(*_data, **_options):
+            raise AssertionError("a frame was read")
+
+        monkeypatch.setattr(journal_reader, "decode_frame", none)
+        for world in (here.world, beside.world):
+            assert (await world.cell("order", "m").state()).status == "mailing"
+            assert (await world.cell("order", "m").view()).reason.startswith("pay.mail: ")

@@ -98,12 +98,15 @@ class OpenIntents:
                 break
         return found
 
-    async def view(self, opened: IntentAt, frame: Frame) -> EffectView:
-        """An open intent as it is shown; `frame` holds its record."""
+    async def view(self, opened: IntentAt, frame: Frame | None = None) -> EffectView:
+        """An open intent as it is shown; without `frame`, which holds its record, its cause is not known."""
         height, (digest, base, key, born, kind, status, kept) = opened
+        cause, since_ns = 0, kept["since_ns"]
+        if frame is not None:
+            cause, since_ns = frame.at(height).cause, frame.header.now_ns
         view = EffectView(
-            intent_text(digest), height, frame.at(height).cause, kind, base, key, born, status,
-            frame.header.now_ns, "", kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
+            intent_text(digest), height, cause, kind, base, key, born, status, since_ns, "",
+            kept.get("key"), kept.get("slot"), kept.get("grant"), kept.get("rule"),
             pair_of(kept["due"])[0] if "due" in kept else None,
         )  # fmt: skip
         if status != OPEN:
