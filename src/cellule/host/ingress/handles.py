@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, overload
 from uuid import UUID
@@ -27,6 +28,7 @@ from cellule.host.ingress.arguments import (
     check_verb,
     check_who_and_why,
 )
+from cellule.host.ingress.bulk import carry_on
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.operator import Operator
 from cellule.host.ingress.outcomes import Applied, check_reply_type
@@ -183,7 +185,10 @@ class WorldHandle:
 
         With an `id` it may be asked for again after `OutcomeUnknown`: it is done once, and answered again.
         """
-        return await self._controlled(verb, who=who, why=why, id=id, **arguments)
+        done = await self._controlled(verb, who=who, why=why, id=id, **arguments)
+        again = partial(self._controlled, verb, who=who, why=why)
+        await carry_on(self.reader, done.height, verb, arguments, again)
+        return done
 
     def operator(self, who: str) -> Operator:
         """What a person does to cells and dead letters, journaled by this name: `world.operator("ada")`."""

@@ -6,7 +6,7 @@ so that replay repeats the outcome and not the search.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import removals, schedules
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import operate as operating
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, Outcome, RefusedItem, record_id
 from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
 from cellule.kernel.journal.records import (
@@ -24,7 +25,8 @@ from cellule.kernel.journal.records import (
     RefusedRecord,
     SnapshotRecord,
 )
-from cellule.kernel.limits import DROP_PER_CONTROL_MAX, RESUME_PER_CONTROL_MAX
+from cellule.kernel.journal.writer import RECORD_BYTES
+from cellule.kernel.limits import DROP_PER_CONTROL_MAX, FRAME_BYTES_ADMIT, RESUME_PER_CONTROL_MAX
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
@@ -34,6 +36,9 @@ from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.ledger import Target
 from cellule.values.cbor import encode
 from cellule.values.link import Link
+
+CELL_BYTES = 8  # of a cell in the list of those that a control concerned, beside its name and key
+STOPPED_PAGE = 1_000  # stopped cells read at once
 
 
 def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Outcome]:
@@ -104,7 +109,8 @@ def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Ad
     context.writer.linked = context.writer.linked or any(
         isinstance(value, Link) for value in arguments.values()
     )
-    size = len(item.who) + len(item.why) + 64 * len(done.get("cells", ()))
+    size = len(item.who) + len(item.why)
+    size += sum(CELL_BYTES + len(base) + len(key) for base, key in done.get("cells", ()))
     record = ControlRecord(0, item.verb, item.who, item.why, arguments, record_id(item.id))
     return Admitted(context.writer.add(record, size))
 
@@ -113,7 +119,7 @@ def _remove(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
     recorded = partial(_record, context, item)
     match item.verb:
         case "cell.drop":
-            stopped = yield from _stopped(context, item, None, DROP_PER_CONTROL_MAX)
+            stopped, _ = yield from _stopped(context, item, None, DROP_PER_CONTROL_MAX)
             slots = [slot for slot in stopped if slot.queue]
             if stopped and not slots and "key" in item.arguments:
                 raise Rejected(
@@ -131,8 +137,8 @@ def _remove(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
 
 
 def _resume(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
-    slots = yield from _stopped(context, item, None)
-    admitted = _record(context, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
+    slots, is_more = yield from _stopped(context, item, None)
+    admitted = _record(context, item, _done(slots, is_more=is_more))
     for slot in slots:
         step_changes.release(context.ledger, slot)
     return admitted
@@ -152,10 +158,18 @@ def _halt(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admi
     return admitted
 
 
+def _done(slots: Sequence[Slot], *, is_more: bool) -> dict[str, Any]:
+    cells = [[slot.cells.base, slot.key] for slot in slots]
+    return {"cells": cells, "more": True} if is_more else {"cells": cells}
+
+
 def _stopped(
-    context: BeatContext, item: ControlItem, only: str | None, limit: int = RESUME_PER_CONTROL_MAX
-) -> Generator[Need, None, list[Slot]]:
-    """The stopped cells a control names: one by module and key, a module's, or all."""
+    context: BeatContext, item: ControlItem, only: str | None, limit: int | None = None
+) -> Generator[Need, None, tuple[list[Slot], bool]]:
+    """The stopped cells a control names: one by module and key, a module's, or all that the frame takes.
+
+    The flag tells that there are more. `until` leaves out cells that stopped behind that height.
+    """
     ledger = context.ledger
     module, key = item.arguments.get("module"), item.arguments.get("key")
     if key is not None:
@@ -165,27 +179,44 @@ def _stopped(
             raise Rejected(
                 "kernel.not_stopped", "cell {module}/{key} is not stopped", module=target[0], key=target[1]
             )
-        return [slot]
-    page = yield from ledger.stopped.scan(b"", None, RESUME_PER_CONTROL_MAX)
-    targets: list[Target] = [
-        (row.module, row.key)
-        for _, row in page
-        if (module is None or row.module == module) and (only is None or row.status == only)
-    ][:limit]
+        return [slot], False
+    until = item.arguments.get("until")
+    end = None if until is None else pair_key(_height(until, "until") + 1, 0)
+    limit = RESUME_PER_CONTROL_MAX if limit is None else limit
+    targets: list[Target] = []
+    begin, room, is_more = b"", FRAME_BYTES_ADMIT - context.writer.size, False
+    while not is_more:
+        page = yield from ledger.stopped.scan(begin, end, STOPPED_PAGE)
+        for _, row in page:
+            if (module is not None and row.module != module) or (only is not None and row.status != only):
+                continue
+            if targets and (room <= 0 or len(targets) >= limit):
+                is_more = True
+                break
+            targets.append((row.module, row.key))
+            room -= CELL_BYTES + len(row.module) + len(row.key)
+        if len(page) < STOPPED_PAGE:
+            break
+        begin = page[-1][0] + b"\0"
     yield from ledger.slots(targets)
-    return [ledger.cells(base).slot(cell_key) for base, cell_key in targets]
+    return [ledger.cells(base).slot(cell_key) for base, cell_key in targets], is_more
 
 
 def _migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
     """Move cells to the current era, upcasting their states; then let them context."""
-    slots = yield from _cells_to_migrate(context, item)
+    slots, is_more = yield from _cells_to_migrate(context, item)
     moved: list[tuple[Slot, int, bytes]] = []
-    for slot in slots:
+    room = FRAME_BYTES_ADMIT - context.writer.size
+    for position, slot in enumerate(slots):
+        if room <= 0 and position:
+            slots, is_more = slots[:position], True
+            break
         state = yield from context.stepper.migrated_state(slot)
         if state is not None:
             assert slot.entry is not None
             moved.append((slot, slot.entry.era, state))
-    admitted = _record(context, item, {"cells": [[slot.cells.base, slot.key] for slot in slots]})
+            room -= RECORD_BYTES + len(slot.key) + len(state)
+    admitted = _record(context, item, _done(slots, is_more=is_more))
     era = context.eras.current.number
     for slot, era_from, state in moved:
         assert slot.entry is not None
@@ -205,14 +236,16 @@ def _migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
     return admitted
 
 
-def _cells_to_migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, list[Slot]]:
+def _cells_to_migrate(
+    context: BeatContext, item: ControlItem
+) -> Generator[Need, None, tuple[list[Slot], bool]]:
     if item.arguments.get("key") is None:
         return (yield from _stopped(context, item, "needs migration"))
     target = _target(item)
     slot = yield from context.slot(*target)
     if slot.entry is None:
         raise Rejected("kernel.no_cell", "there is no cell {module}/{key}", module=target[0], key=target[1])
-    return [slot]
+    return [slot], False
 
 
 def _deploy(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
@@ -259,6 +292,12 @@ def _note(context: BeatContext, item: ControlItem) -> Admitted:
 def _target(item: ControlItem) -> Target:
     """The one cell that a control names."""
     return _text(item.arguments.get("module"), "module"), _bytes(item.arguments.get("key"), "key")
+
+
+def _height(value: Any, field: str) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise Rejected("kernel.argument", "the control needs `{field}`, a height", field=field)
+    return value
 
 
 def _text(value: Any, field: str) -> str:

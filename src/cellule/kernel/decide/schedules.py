@@ -4,7 +4,8 @@ Each schedule has one timer, armed for its next due time; that time is computed 
 restore needs no calendar. When it is due the Timer record arms the next one, and after what the previous
 beat emitted the event is delivered, with that record as its cause. What was missed while nothing ran is
 caught up as the schedule says: `skip` sends nothing for it, `once` one event, `backfill` one each, the
-oldest `limit` of them. `overlap: skip` sends nothing while a target still has messages or open intents.
+oldest `limit` of them, over as many beats as their frames need. `overlap: skip` sends nothing while a target
+still has messages or open intents.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.records import EventRecord, TimerRecord
+from cellule.kernel.journal.writer import RECORD_BYTES
+from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message
@@ -67,30 +70,43 @@ def next_due(schedule: Schedule, after_ns: int) -> int:
     return calendar.Every(schedule.every_ns, schedule.start_ns or 0).next_due(after_ns) or 0
 
 
-def fire(context: BeatContext, fired: bytes, timer: TimerRow) -> Due | None:
-    """A schedule's timer is due: arm the next, and say what is to be sent in this beat."""
+def fire(context: BeatContext, fired: bytes, timer: TimerRow, room: int) -> Due | None:
+    """A schedule's timer is due: arm the next, and say what is to be sent in this beat, in so many bytes."""
     name, stamp = timer.module, timer.key
     now_ns, schedule = context.ledger.now_ns, context.eras.current.manifest.schedules.get(name)
     due_ns, cause = pair_of(fired)
     if schedule is None or fingerprint(schedule) != stamp:  # a deploy in the same beat aligns it
         _write(context, cause, fired, 0, name, b"", paused=False)
         return None
-    times, following = _times(schedule, due_ns, now_ns)
-    at = _write(context, cause, fired, following, name, stamp, paused=False)
+    times, following, made_up = _times(schedule, due_ns, now_ns, timer.number, room // event_bytes(schedule))
+    at = _write(context, cause, fired, following, name, stamp, paused=False, made_up=made_up)
     return Due(at, schedule, times)
 
 
-def _times(schedule: Schedule, due_ns: int, now_ns: int) -> tuple[list[int], int]:
-    """The due times to send for, and the next one after now."""
+def event_bytes(schedule: Schedule) -> int:
+    """About how many bytes of a frame one event of a schedule takes."""
+    return RECORD_BYTES + KEY_BYTES_MAX + len(schedule.value)
+
+
+def _times(
+    schedule: Schedule, due_ns: int, now_ns: int, made_up: int, room: int
+) -> tuple[list[int], int, int]:
+    """The due times to send for in this beat, the next one, and how many a backfill that goes on has sent.
+
+    A frame has room for so many; the next is then armed for a time that has passed, and is due in the next
+    beat.
+    """
     following = next_due(schedule, due_ns)
-    if not following or following > now_ns:
-        return [due_ns], following
+    if not made_up and (not following or following > now_ns):
+        return [due_ns], following, 0
     times = [] if schedule.catch_up == "skip" else [due_ns]
-    most = schedule.limit if schedule.catch_up == "backfill" else 0
+    most = schedule.limit - made_up if schedule.catch_up == "backfill" else 0
     while following and following <= now_ns and len(times) < most:
+        if len(times) >= room:
+            return times, following, made_up + len(times)
         times.append(following)
         following = next_due(schedule, following)
-    return times, next_due(schedule, now_ns)
+    return times, next_due(schedule, now_ns), 0
 
 
 def send(context: BeatContext, due: Due) -> Generator[Need, None, None]:
@@ -162,8 +178,10 @@ def _write(
     stamp: bytes,
     *,
     paused: bool,
+    made_up: int = 0,
 ) -> int:
-    record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, int(paused)))
+    record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, paused, made_up))
     height = context.writer.add(record, 0)
-    context.ledger.schedule(name, ScheduleRow(stamp, due_ns, paused) if stamp else None, fired, height)
+    row = ScheduleRow(stamp, due_ns, paused) if stamp else None
+    context.ledger.schedule(name, row, fired, height, made_up)
     return height

@@ -17,7 +17,7 @@ from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.fields import RetentionTimer
 from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
-from cellule.kernel.limits import TIMERS_PER_BEAT_MAX
+from cellule.kernel.limits import FRAME_BYTES_ADMIT, TIMERS_PER_BEAT_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import Slot
@@ -48,16 +48,18 @@ def run_due(context: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
     page = yield from ledger.timers.scan(b"", pair_key(ledger.now_ns + 1, 0), TIMERS_PER_BEAT_MAX)
     yield from ledger.slots((timer.module, timer.key) for _, timer in page if timer.what != "schedule")
     yield from ledger.book.expect(timer.number for _, timer in page if timer.what in ("intent", "approval"))
+    room = FRAME_BYTES_ADMIT  # for the events of schedules, which are sent behind all timers
     for key, timer in page:
-        if writer.is_full():
+        if writer.is_full() or room <= 0:
             break
         match timer.what:
             case "intent" | "approval":
                 yield from settling.fire(context, key, timer)
             case "schedule":
-                fired = schedules.fire(context, key, timer)
+                fired = schedules.fire(context, key, timer, room)
                 if fired is not None:
                     due.append(fired)
+                    room -= len(fired.due_ns) * schedules.event_bytes(fired.schedule)
             case _:
                 _fire(context, key, timer)
     return due

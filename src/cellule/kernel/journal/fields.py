@@ -36,8 +36,9 @@ class Form:
     write: Callable[[Any, NameOf], Any] | None = None
 
 
-WRITTEN_ARGUMENTS: Final = ("cells", "under")
-"""What the kernel adds to the arguments of a control: which cells and modules it concerned."""
+WRITTEN_ARGUMENTS: Final = ("cells", "more", "under")
+"""What the kernel adds to the arguments of a control: which cells and modules it concerned, and that there
+are more cells than the frame had room for."""
 
 
 class RetentionTimer(NamedTuple):
@@ -50,11 +51,15 @@ class RetentionTimer(NamedTuple):
 
 
 class ScheduleTimer(NamedTuple):
-    """What a timer is for: a schedule; an empty fingerprint means that it is gone."""
+    """What a timer is for: a schedule; an empty fingerprint means that it is gone.
+
+    `made_up` tells that a backfill goes on in the next beat, and how many of its events are sent.
+    """
 
     name: str
     fingerprint: bytes
-    paused: int
+    paused: bool
+    made_up: int = 0
 
 
 # What fits
@@ -136,7 +141,7 @@ def _is_timer(value: Any, names: int) -> bool:
     what, name, key, number = value
     if what not in ("ttl", "idle", "schedule") or not _is_name(name, names) or not isinstance(key, bytes):
         return False
-    return _is_count(number) and (what != "schedule" or number <= 1)
+    return _is_count(number)
 
 
 def _are_arguments(value: Any, _: int) -> bool:
@@ -194,15 +199,18 @@ def _read_timer(value: Any, names: Names) -> RetentionTimer | ScheduleTimer | No
         return None
     what, position, key, number = value
     name = _read_name(position, names)
-    return ScheduleTimer(name, key, number) if what == "schedule" else RetentionTimer(what, name, key, number)
+    if what == "schedule":  # 0 armed, 1 paused, n + 1: n of a backfill are sent
+        return ScheduleTimer(name, key, number == 1, max(0, number - 1))
+    return RetentionTimer(what, name, key, number)
 
 
 def _write_timer(timer: RetentionTimer | ScheduleTimer | None, name_of: NameOf) -> list[Any] | None:
     match timer:
         case RetentionTimer(rule, module, key, born):
             return [rule, name_of(module), key, born]
-        case ScheduleTimer(name, fingerprint, paused):
-            return ["schedule", name_of(name), fingerprint, paused]
+        case ScheduleTimer(name, fingerprint, paused, made_up):
+            number = 1 if paused else made_up + bool(made_up)
+            return ["schedule", name_of(name), fingerprint, number]
     return None
 
 

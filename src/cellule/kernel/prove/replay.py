@@ -277,8 +277,8 @@ class Replay:
                 self._contradicts(f"timer {fired.hex()} is not that of schedule {name}")
         row = None
         if timer.fingerprint:
-            row = ScheduleRow(timer.fingerprint, 0 if timer.paused else due_ns, bool(timer.paused))
-        self._ledger.schedule(name, row, fired, self._height)
+            row = ScheduleRow(timer.fingerprint, 0 if timer.paused else due_ns, timer.paused)
+        self._ledger.schedule(name, row, fired, self._height, timer.made_up)
 
     def _armed(self, fired: bytes) -> Generator[Need, None, TimerRow]:
         found = yield from self._ledger.timers.get(fired)

@@ -365,8 +365,13 @@ class Ledger:
         if timer is not None:
             self.timers.insert(pair_key(due_ns, height), timer)
 
-    def schedule(self, name: str, row: ScheduleRow | None, fired: bytes | None, height: int) -> None:
-        """A schedule is armed, paused, or gone (None) by the record at `height`."""
+    def schedule(
+        self, name: str, row: ScheduleRow | None, fired: bytes | None, height: int, made_up: int
+    ) -> None:
+        """A schedule is armed, paused, or gone (None) by the record at `height`.
+
+        Where it is armed in the middle of a backfill, `made_up` of its events are sent.
+        """
         timer = None
         if row is None:
             self.book.schedules.pop(name, None)
@@ -379,7 +384,7 @@ class Ledger:
             )
             self.book.schedules[name] = row
             if row.due_ns:
-                timer = TimerRow("schedule", name, row.fingerprint, 0)
+                timer = TimerRow("schedule", name, row.fingerprint, made_up)
         self.arm(fired, row.due_ns if row is not None else 0, height, timer)
 
     def touch(self, slot: Slot) -> None:
