@@ -31,6 +31,8 @@ INVALID = "kernel.output_invalid"
 class CheckedProgram:
     """A program whose every answer is checked."""
 
+    is_canonical = True
+
     def __init__(self, program: Program, manifest: Manifest, module: Module) -> None:
         self._program = program
         self._manifest = manifest

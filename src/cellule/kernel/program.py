@@ -16,10 +16,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
-from cellule.errors import REFUSED_CODE
+from cellule.errors import REFUSED_CODE, CelluleError
 from cellule.kernel.limits import ERROR_TEXT_MAX, REFUSAL_CODE_MAX
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes
+from cellule.values.cbor import decode
 from cellule.values.cid import Cid
 
 CODE_UNAVAILABLE = "kernel.code_unavailable"
@@ -179,6 +180,24 @@ def forget_kept(program: Program) -> None:
         forget()
 
 
+def check_output(program: Program, output: Output) -> None:
+    """Prove that all bytes of an answer are values, unless the program vouches for that (`is_canonical`)."""
+    if getattr(program, "is_canonical", False):
+        return
+    parts = [("state", output.state), ("reply", output.reply), ("ann", output.ann)]
+    parts += [(f"domain_events[{at}].value", event[1]) for at, event in enumerate(output.events)]
+    for path, data in parts:
+        if data is None:
+            continue
+        try:
+            decode(data)
+        except CelluleError as error:
+            raise StepFault("kernel.output_invalid", f"{path}: {error}") from error
+        except TypeError as error:
+            problem = f"{path}: bytes are needed, not {type(data).__name__}"
+            raise StepFault("kernel.output_invalid", problem) from error
+
+
 def step_function(program: Program, schema: str) -> StepFunction:
     """The quickest way to take a program's steps on events of a schema."""
     way = getattr(program, "way", None)
@@ -190,6 +209,7 @@ def step_function(program: Program, schema: str) -> StepFunction:
         state: bytes | None, value: bytes, _fields: object, key: bytes, context: Context | None
     ) -> Output | bytes:
         output = program.step(state, schema, value, key, context)
+        check_output(program, output)
         new, events, effects, reply, ann, cancels = output
         if new is None or events or effects or reply is not None or ann is not None or cancels:
             return output

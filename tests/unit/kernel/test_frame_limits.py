@@ -71,7 +71,9 @@ def test_a_backfill_of_long_events_goes_on_in_the_next_beats(make_world):
     world.now_ns += 300 * MINUTE
     world.advance(0)
     assert max(sizes(world)) <= FRAME_BYTES_ADMIT + 2 * len(value)
-    sent = [record.id for frame in world.frames for _, record in decode_frame(frame).of(EventRecord) if record.id]
+    sent = [
+        record.id for frame in world.frames for _, record in decode_frame(frame).of(EventRecord) if record.id
+    ]
     assert len(sent) == len(set(sent)) == 100
     assert sent == sorted(sent)
     assert world.state("a/Box", b"s")["count"] == 100

@@ -9,9 +9,12 @@ import pytest
 from cellule.errors import Rejected
 from cellule.kernel.items import RefusedItem
 from cellule.kernel.journal.codes import HALTED, OK, PARKED, REFUSED
-from cellule.kernel.program import Output
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EmittedRecord
+from cellule.kernel.program import Emit, Output
 from cellule.kernel.programs import ProgramKinds
-from cellule.values import Link, cid_of, encode
+from cellule.values import Link, cid_of, decode, encode
+from cellule.values.envelope import open_envelope
 from cellule.values.link import Value
 from tests.support.kernel_world import FunctionPrograms, KernelWorld
 from tests.support.template_kind import TemplateKind, code_of
@@ -301,3 +304,42 @@ def test_the_answer_of_an_untrusted_upcaster_is_checked(make_world, template, st
     changed["upcasters"] = [{"from": "shop/Order@1", "to": "shop/Order@2", "code": code_of(second)}]
     world.deploy(changed)
     assert placed(world).status == status
+
+
+class Scribbler:
+    """A program that says what it is told to, value or not, and vouches for nothing."""
+
+    def __init__(self, output):
+        self.output = output
+
+    def program(self, *_):
+        yield from ()
+        return self
+
+    def check(self, *_):
+        pass
+
+    def step(self, *_):
+        return self.output
+
+
+GOOD = encode({"total": 1, "paid": False, "seen": 1})
+SCRIBBLES = {
+    "an event that nobody takes": Output(GOOD, [Emit("shop/Nobody@1", b"\xff\xff", None)]),
+    "an event that is spelled twice": Output(GOOD, [Emit("shop/Nobody@1", b"\x18\x01", None)]),
+    "an event that is text": Output(GOOD, [Emit("shop/Nobody@1", "text", None)]),
+    "a state": Output(b"\xff"),
+    "a reply": Output(GOOD, reply=b"\x18\x01"),
+    "an annotation": Output(GOOD, ann=b""),
+}
+
+
+@pytest.mark.parametrize("what", SCRIBBLES)
+def test_bytes_that_are_no_value_fail_the_step_whoever_wrote_them(make_world, shop, what):
+    """They were journaled where nobody subscribes, and the world was called damaged ever after."""
+    world = make_world(shop(), Scribbler(SCRIBBLES[what]))
+    [step, *_] = world.send("shop/Placed@1", {"order": "o1", "total": 1}).steps
+    assert (step.status, step.code) == (HALTED, "kernel.output_invalid")
+    for frame in world.frames:
+        for _, record in decode_frame(frame).of(EmittedRecord):
+            decode(open_envelope(record.value).data)

@@ -25,6 +25,7 @@ from cellule.kernel.program import (
     Output,
     StepFault,
     StepRefusal,
+    check_output,
     fault_of,
     recordable,
 )
@@ -119,6 +120,7 @@ class Stepper:
         except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
             return self.failed(slot, fault_of(error))
         try:
+            check_output(program, output)
             return self.accepted(slot, call.era, call.module, output, call.upcasts)
         except StepFault as fault:
             return self.failed(slot, fault)

@@ -55,6 +55,7 @@ _UNORDERED: Final = (set, frozenset, dict, str, bytes)
 class PythonProgram:
     """A reducer with the codecs of its types."""
 
+    is_canonical = True  # our own encoder makes all its bytes
     __slots__ = (
         "_boundary", "_emits", "_events", "_function", "_keeps", "_kept", "_naming", "_places",
         "_plain_events", "_plain_state", "_read", "_read_key", "_requests", "_schemas", "_slots",
