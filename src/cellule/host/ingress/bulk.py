@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from cellule.host.ingress.outcomes import Applied
 from cellule.host.read.reader import Reader
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import ControlRecord
@@ -12,13 +13,16 @@ from cellule.kernel.journal.records import ControlRecord
 BULK: Final = ("cell.resume", "cell.migrate")
 
 
-async def carry_on(
-    reader: Reader, first: int, verb: Verb, arguments: Mapping[str, Any], again: Callable[..., Awaitable[Any]]
-) -> None:
-    """Do a verb again while its record says that there are more; only for cells that stopped before it."""
-    height = first
+async def control_all(
+    reader: Reader, verb: Verb, act: Callable[..., Awaitable[Applied[Any]]], arguments: Mapping[str, Any], *,
+    id: Any,
+) -> Applied[Any]:  # fmt: skip
+    """Do a verb, and again while its record says that there are more cells that stopped before it."""
+    done = await act(id=id, **arguments)
+    height = done.height
     while verb in BULK and "key" not in arguments:
         frame = await reader.frame(height)
         if not frame.expect(height, ControlRecord).arguments.get("more"):
-            return
-        height = (await again(**{**arguments, "until": first})).height
+            break
+        height = (await act(**{**arguments, "until": done.height})).height
+    return done

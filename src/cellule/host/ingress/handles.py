@@ -28,7 +28,7 @@ from cellule.host.ingress.arguments import (
     check_verb,
     check_who_and_why,
 )
-from cellule.host.ingress.bulk import carry_on
+from cellule.host.ingress.bulk import control_all
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.operator import Operator
 from cellule.host.ingress.outcomes import Applied, check_reply_type
@@ -185,10 +185,8 @@ class WorldHandle:
 
         With an `id` it may be asked for again after `OutcomeUnknown`: it is done once, and answered again.
         """
-        done = await self._controlled(verb, who=who, why=why, id=id, **arguments)
-        again = partial(self._controlled, verb, who=who, why=why)
-        await carry_on(self.reader, done.height, verb, arguments, again)
-        return done
+        act = partial(self._controlled, verb, who=who, why=why)
+        return await control_all(self.reader, verb, act, arguments, id=id)
 
     def operator(self, who: str) -> Operator:
         """What a person does to cells and dead letters, journaled by this name: `world.operator("ada")`."""
