@@ -14,15 +14,16 @@ BULK: Final = ("cell.resume", "cell.migrate")
 
 
 async def control_all(
-    reader: Reader, verb: Verb, act: Callable[..., Awaitable[Applied[Any]]], arguments: Mapping[str, Any], *,
-    id: Any,
+    reader: Reader, act: Callable[..., Awaitable[Applied[Any]]], verb: Verb, who: str, why: str, id: Any,
+    arguments: Mapping[str, Any],
 ) -> Applied[Any]:  # fmt: skip
     """Do a verb, and again while its record says that there are more cells that stopped before it."""
-    done = await act(id=id, **arguments)
+    done = await act(verb, who=who, why=why, id=id, **arguments)
     height = done.height
     while verb in BULK and "key" not in arguments:
         frame = await reader.frame(height)
         if not frame.expect(height, ControlRecord).arguments.get("more"):
             break
-        height = (await act(**{**arguments, "until": done.height})).height
+        rest = {**arguments, "until": done.height}
+        height = (await act(verb, who=who, why=why, **rest)).height
     return done

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, overload
 from uuid import UUID
@@ -185,8 +184,7 @@ class WorldHandle:
 
         With an `id` it may be asked for again after `OutcomeUnknown`: it is done once, and answered again.
         """
-        act = partial(self._controlled, verb, who=who, why=why)
-        return await control_all(self.reader, verb, act, arguments, id=id)
+        return await control_all(self.reader, self._controlled, verb, who, why, id, arguments)
 
     def operator(self, who: str) -> Operator:
         """What a person does to cells and dead letters, journaled by this name: `world.operator("ada")`."""
