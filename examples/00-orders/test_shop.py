@@ -11,7 +11,7 @@ from cellule.testing import World, simulate_app
 
 
 @pytest.fixture
-def app():
+def cellule_app():
     return shop.app
 
 
@@ -26,7 +26,7 @@ def test_an_order_ships_as_soon_as_it_is_paid(world: World) -> None:
 def test_paying_too_much_is_refused_and_the_order_goes_on(world: World) -> None:
     world.send(Placed("o1", total=30))
     with pytest.raises(Refused, match="paid 69 too much") as caught:
-        world.send(Paid("o1", amount=99)).check()
+        world.send(Paid("o1", amount=99))
     assert caught.value.code == "order.overpaid"
     assert world.state(order, "o1") == Order(total=30)
     assert world.send(Paid("o1", amount=30)).reply == 0

@@ -15,7 +15,7 @@ BANK = "http://127.0.0.1:8080"
 
 
 @pytest.fixture
-def app():
+def cellule_app():
     return shop.app
 
 

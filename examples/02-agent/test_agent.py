@@ -24,7 +24,7 @@ QUESTION = "What do 12 crates at 37.50 cost?"
 
 
 @pytest.fixture
-def app():
+def cellule_app():
     return agent.app
 
 

@@ -77,8 +77,9 @@ class MemoryHost:
         self._beat(items)
         self.restart()
 
-    def settle(self, *, beats_max: int = BEATS_MAX) -> None:
+    def settle(self, *, beats_max: int | None = None) -> None:
         """Beat until the world has nothing more to do."""
+        beats_max = BEATS_MAX if beats_max is None else beats_max
         for _ in range(beats_max):
             if not self.beat().more:
                 return

@@ -44,7 +44,7 @@ import pytest
 import shop
 
 @pytest.fixture
-def app():
+def cellule_app():
     return shop.app
 """
 TEST = """
@@ -95,10 +95,44 @@ def test_several_worlds_and_apps_can_be_made(run):
     run(APP, CONFTEST, test).assert_outcomes(passed=1)
 
 
+OLD_CONFTEST = CONFTEST.replace("cellule_app", "app")
+
+
+def test_the_old_name_of_the_fixture_works_and_says_the_new_one(run):
+    result = run(APP, OLD_CONFTEST, TEST)
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*DeprecationWarning: the fixture * is called `cellule_app` now*"])
+
+
+def test_the_app_of_a_web_framework_is_not_taken_for_ours(run):
+    result = run(APP, OLD_CONFTEST.replace("shop.app", "object()"), TEST)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*there is no fixture `cellule_app`*"])
+
+
+def test_a_projects_own_app_stands_beside_ours(run):
+    web = "\n@pytest.fixture\ndef app():\n    return object()\n"
+    run(APP, CONFTEST + web, TEST).assert_outcomes(passed=1)
+
+
+def test_a_step_that_differs_in_another_process_fails_the_test_at_its_end(run):
+    step = "Step(Order(hash(event.order_id) % 10**9))  # cellule: allow identity - on purpose"
+    source = APP.replace("Step(Order(event.total))", step)
+    test = """
+    from shop import Placed
+
+    def test_order(make_world):
+        make_world(guard=False).send(Placed("o1", 3))
+    """
+    result = run(source, CONFTEST, test)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*testing.differs_elsewhere*"])
+
+
 def test_a_project_without_an_app_fixture_is_told_to_write_one(run):
     result = run(APP, "", TEST)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*there is no fixture `app`*"])
+    result.stdout.fnmatch_lines(["*there is no fixture `cellule_app`*"])
 
 
 def test_live_worlds_run_the_code_that_debuggers_and_coverage_see(run):

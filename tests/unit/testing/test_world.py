@@ -130,14 +130,14 @@ def test_a_refusal_is_an_answer_of_its_own(make_world):
     app.event(key="name")(Doubled)
     app.reducer(emits=[Doubled])(refusing)
     world = make_world(app, live=True)
-    sent = world.send(Added("a", -1), id="one")
+    sent = world.send(Added("a", -1), id="one", check=False)
     assert (sent.status, sent.applied, sent.failed) == ("refused", False, None)
     assert (sent.refused.reason, sent.refused.code) == ("not here", "total.no")
     assert sent.refused.cell == "test/refusing 'a'"
     assert "not here" in repr(sent)
     with pytest.raises(Refused, match="refused the event: not here"):
         sent.check()
-    assert world.send(Added("a", -1), id="one").refused.height == sent.refused.height
+    assert world.send(Added("a", -1), id="one", check=False).refused.height == sent.refused.height
     assert (world.send(Added("a", 2)).status, world.state(refusing, "a")) == ("applied", Total(2))
     assert [(each.reason, each.cell) for each in world.refusals] == [("not here", "test/refusing 'a'")] * 2
     assert (world.failures, world.cell(refusing, "a").status) == ([], "waiting")
@@ -190,7 +190,7 @@ def test_an_id_used_for_another_event_is_refused(world):
 
 def test_an_expected_version_that_differs_is_a_conflict_and_changes_nothing(world):
     world.send(Added("a"), expected_version=0).check()
-    sent = world.send(Added("a"), expected_version=7)
+    sent = world.send(Added("a"), expected_version=7, check=False)
     assert (sent.conflict, sent.applied, sent.status) == (True, False, "conflict")
     with pytest.raises(VersionConflict):
         sent.check()
@@ -229,8 +229,22 @@ def test_an_event_may_be_emitted_with_an_explicit_key(make_world):
 # Failures
 
 
+def test_a_send_raises_what_a_nodes_send_raises(world):
+    """A failed step was silent here, so a test passed where production raised."""
+    with pytest.raises(StepFailed, match="no such thing"):
+        world.send(Broken("a", "no such thing"))
+    with pytest.raises(Parked):
+        world.send(Added("a"))
+    with pytest.raises(Parked):
+        world.send(Added("a"), id="one")
+    with pytest.raises(VersionConflict):
+        world.send(Added("b"), expected_version=7)
+    assert world.send(Added("c"), settle=False).status in {"applied", "waiting"}
+    assert [sent.status for sent in world.send_many([Added("a"), Added("b")])] == ["waiting", "applied"]
+
+
 def test_a_failed_step_is_an_answer_with_its_reason(world):
-    sent = world.send(Broken("a", "no such thing"))
+    sent = world.send(Broken("a", "no such thing"), check=False)
     assert (sent.applied, sent.status) == (False, "failed")
     failed = sent.failed
     assert isinstance(failed, Failure)
@@ -257,8 +271,8 @@ def test_a_halted_cell_keeps_its_queue_until_it_is_resumed(make_world):
 
     app = make_app()
     world = World(added_to(app, careful), live=True)
-    broken = world.send(Broken("a"))
-    waiting = world.send(Added("a"))
+    broken = world.send(Broken("a"), check=False)
+    waiting = world.send(Added("a"), check=False)
     cell = world.cell(careful, "a")
     assert (cell.status, cell.queue) == ("halted", [Broken("a"), Added("a")])
     assert "not yet" in cell.reason
@@ -335,7 +349,7 @@ def test_dead_letters_are_at_hand_and_can_be_redriven_and_dismissed(make_world):
 
 def test_all_halted_cells_of_a_reducer_or_of_the_world_are_resumed_together(world):
     for name in "abc":
-        world.send(Broken(name))
+        world.send(Broken(name), check=False)
     world.resume(total)
     assert len(world.failures) == 6
     world.resume()
@@ -347,7 +361,7 @@ def test_all_halted_cells_of_a_reducer_or_of_the_world_are_resumed_together(worl
 
 def test_a_reducer_that_skips_goes_on_after_a_failure(make_world):
     world = make_world(make_app(failure="skip"), live=True)
-    sent = world.send(Broken("a"))
+    sent = world.send(Broken("a"), check=False)
     assert sent.failed is not None
     assert sent.failed.skipped
     assert world.send(Added("a")).applied
@@ -359,7 +373,7 @@ def test_failures_can_be_subscribed_to(make_world):
         return Log([*(state or Log()).lines, shown])
 
     world = make_world(added_to(make_app(), seen), live=True)
-    world.send(Broken("a"))
+    world.send(Broken("a"), check=False)
     assert world.state(seen) == Log(["started", "modules.exception"])
     assert world.emitted == []
 
@@ -369,7 +383,7 @@ def test_effects_that_a_reducer_does_not_list_fail_its_step(make_world):
         return Step(Total(1), effects=[Effect("http.request", {"url": "x"})])
 
     world = make_world(added_to(make_app(), asks), live=True)
-    sent = world.send(Added("a"))
+    sent = world.send(Added("a"), check=False)
     assert sent.failed is not None
     assert "http.request" in sent.failed.text
 
@@ -482,9 +496,9 @@ def test_eviction_after_every_beat_changes_nothing(make_world):
         world = make_world(make_app(), live=True, evict=evict)
         for n in range(30):
             world.send(Added("ab"[n % 2], 100 if n % 7 == 0 else n), id=f"{n}")
-        world.send(Broken("a"))
+        world.send(Broken("a"), check=False)
         world.advance(days=1)
-        world.send(Added("a"), id="3x")
+        world.send(Added("a"), id="3x", check=False)
         return world.host.frames
 
     assert run(evict=True) == run(evict=False)
@@ -519,7 +533,7 @@ def test_a_step_that_reads_the_environment_fails_under_the_guard(make_world):
         return Log([os.environ.get("HOME", "")])
 
     app = added_to(make_app(), reads)
-    sent = make_world(app, live=True).send(Added("a"))
+    sent = make_world(app, live=True).send(Added("a"), check=False)
     assert sent.failed is not None
     assert sent.failed.code == "modules.nondeterministic"
     assert make_world(app, live=True, guard=False).send(Added("a")).applied
@@ -650,7 +664,7 @@ def test_a_step_that_runs_too_long_is_ended_where_a_limit_is_given(make_world):
             pass
 
     world = make_world(added_to(make_app(), endless), live=True, limit_s=0.05)
-    sent = world.send(Added("a"))
+    sent = world.send(Added("a"), check=False)
     assert sent.failed is not None
     assert sent.failed.code == "modules.timed_out"
 

@@ -158,6 +158,49 @@ def test_an_answer_may_fail(world, error):
     assert world.state("order", "o1").status == "failed"
 
 
+class Look(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Looked(msgspec.Struct, frozen=True):
+    day: int
+
+
+class Days(msgspec.Struct, frozen=True):
+    seen: tuple[int, ...] = ()
+
+
+def make_daily() -> App:
+    """An app that asks, and asks again a day after each answer."""
+    app = App("daily")
+    app.event(key="name")(Look)
+    ask = app.effect("daily.look", params=Look, receipt=Looked)
+
+    def daily(state: Days | None, event: Look | Receipt[Looked] | TimerFired) -> Step[Days]:
+        match event:
+            case Receipt(value=Looked(day=day)):
+                return Step(Days((*state.seen, day)), effects=[timer(after=timedelta(days=1))])
+            case _:
+                return Step(state or Days(), effects=[ask(Look("a"))])
+
+    app.reducer(effects=[ask, timer])(daily)
+    return app
+
+
+@pytest.mark.parametrize("spans", [{"days": 10}, {"days": 9, "hours": 24}, {"seconds": 10 * 86_400}])
+def test_answers_come_at_their_time_while_time_passes(make_world, spans):
+    """They came when all the time had passed: two answers instead of eleven."""
+    app = make_daily()
+    world = make_world(app, live=True)
+    begun = world.now
+    world.on("daily.look", lambda _: Looked((world.now - begun).days))
+    world.send(Look("a"))
+    for name, count in spans.items():
+        world.advance(**{name: count})
+    assert world.state("daily", "a").seen == tuple(range(11))
+    assert world.now - begun == timedelta(days=10)
+
+
 def test_approvals_are_listed_approved_and_denied(make_world):
     world = make_world(make_shop(approve_over=100), live=True)
     first, second = placed(world, "o1", 500), placed(world, "o2", 700)
