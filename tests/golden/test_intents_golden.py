@@ -68,7 +68,8 @@ class Museum:
 def script(museum: Museum) -> None:
     bank, show = museum.bank, museum.show
     control = bank.world.control
-    both = (("bank.charge", {"amount": 1}, "pay"), ("bank.charge", {"amount": 2}, None, "k"))
+    limits = {"attempts": 3, "priority": 1}
+    both = (("bank.charge", {"amount": 1}, "pay", None, limits), ("bank.charge", {"amount": 2}, None, "k"))
     first, second = show("two intents, the module at its limit", bank.ask(*both)).opened
     show("an event that waits for the limit", bank.charge(2, key="k", order="b"))
     gave_up = bank.receive(first, "failed", code="bank.down", text="503", exhausted=True, attempts=3, by="k1")
@@ -170,7 +171,7 @@ def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
     for record in records:
         if type(record) in fields:
             fields[type(record)] |= set(record.extras)
-    assert fields[IntentRecord] == {"key", "slot"}
+    assert fields[IntentRecord] == {"key", "limits", "slot"}
     assert fields[DecisionRecord] == {
         "rule", "grant", "period", "spender", "due_ns", "code", "text", "same", "over", "control",
     }  # fmt: skip

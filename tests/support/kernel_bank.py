@@ -158,9 +158,9 @@ def order(state: Any, schema: str, event: Any, _ctx: Any) -> Did:
     return Did({"heard": heard, **({"again": again} if again else {})}, effects=effects, cancel=cancel)
 
 
-def _effect(ask: Any) -> tuple[str, bytes, str | None, str | None]:
-    kind, params, slot, key = ask
-    return kind, encode(params), slot, key
+def _effect(ask: Any) -> tuple[Any, ...]:
+    kind, params, slot, key, *limits = ask
+    return kind, encode(params), slot, key, *limits
 
 
 PROGRAMS = FunctionPrograms({"bank/Order": order, "bank/Clerk": order})

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from cellule.app import builder as building
 from cellule.app.built_app import Built
@@ -52,12 +52,17 @@ from cellule.app.rules import Default, Part
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
+from cellule.effects.adapter_limits import LimitOptions
+from cellule.effects.request_limits import RequestOptions, request_limits
 from cellule.kernel.manifest.model import CatchUp, Failure, Overlap, Upgrade
 from cellule.modules.python import ModuleOptions, Retention
 from cellule.modules.python import reducer as declare_reducer
 from cellule.modules.python.signature import shown_function
 from cellule.values.names import ModuleName, Name, check_not_reserved
 from cellule.values.records import RecordLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 C = TypeVar("C", bound=type)
 P = TypeVar("P")
@@ -222,31 +227,27 @@ class App:
         return function
 
     def effect(
-        self, kind: str, *, params: type[P], receipt: type[R], timeout_s: float = most.TIMEOUT_S,
-        attempts: int = most.ATTEMPTS, priority: int = most.PRIORITY, needs_grant: bool = False,
+        self, kind: str, *, params: type[P], receipt: type[R], needs_grant: bool = False,
+        **options: Unpack[RequestOptions],
     ) -> DeclaredEffect[P, R]:  # fmt: skip
-        """Declare an effect that an adapter elsewhere performs; calling the result makes a request."""
-        limits = AdapterLimits(timeout_s, attempts, priority=priority, needs_grant=needs_grant)
-        declared = DeclaredEffect(kind, params, receipt, limits)
+        """Declare an effect that an adapter elsewhere performs; calling the result makes a request.
+
+        `options` are `timeout_s`, `attempts`, `deadline_s`, `priority`, `backoff_s` and `backoff_max_s`: for
+        every request that says nothing else, and before what the adapter says.
+        """
+        limits = AdapterLimits(priority=options.get("priority", most.PRIORITY), needs_grant=needs_grant)
+        declared = DeclaredEffect(kind, params, receipt, limits, request_limits(options))
         self._effect_declarations.add_effect(declared)
         self._built.clear()
         return declared
 
-    def adapter(
-        self, kind: str | DeclaredEffect[Any, Any], *, timeout_s: float = most.TIMEOUT_S,
-        attempts: int = most.ATTEMPTS, concurrency: int = most.CONCURRENCY, rate_per_s: float | None = None,
-        priority: int = most.PRIORITY, backoff_s: float = most.BACKOFF_S,
-        backoff_max_s: float = most.BACKOFF_MAX_S, needs_grant: bool = False,
-    ) -> Decorator:  # fmt: skip
+    def adapter(self, kind: str | DeclaredEffect[Any, Any], **limits: Unpack[LimitOptions]) -> Decorator:
         """Declare `async def charge(params: Charge, attempt: Attempt) -> Charged`: an effect and its adapter.
 
-        What is decorated can be listed at reducers, and called by them to make a request.
+        What is decorated can be listed at reducers, and called by them to make a request. A plain `def` runs
+        on a thread. `limits` are the fields of `AdapterLimits`.
         """
-        decorate = make_adapter(
-            kind if isinstance(kind, str) else kind.kind, timeout_s=timeout_s, attempts=attempts,
-            concurrency=concurrency, rate_per_s=rate_per_s, priority=priority, backoff_s=backoff_s,
-            backoff_max_s=backoff_max_s, needs_grant=needs_grant,
-        )  # fmt: skip
+        decorate = make_adapter(kind if isinstance(kind, str) else kind.kind, **limits)
 
         def declare(function: Callable[..., Any]) -> Any:
             made = decorate(function)

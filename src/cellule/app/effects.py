@@ -9,11 +9,13 @@ that come with Cellule are in `builtin`. Nothing here performs anything, and no 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from cellule.app.declarations import check_record, duration_ns, shown_value, time_ns
 from cellule.effects.adapter import Adapter, AdapterLimits, check_kind
+from cellule.effects.request_limits import RequestOptions, request_limits
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.modules.python import EffectForm, TimerFired, TimerSet
@@ -22,7 +24,7 @@ from cellule.values.requests import Request
 from cellule.values.schema.annotations import shown_type
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
+    from typing_extensions import TypeIs, Unpack
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -53,25 +55,40 @@ class EffectLike(Protocol):
 class DeclaredEffect(Generic[P, R]):
     """A declared effect; calling it makes a request."""
 
-    __slots__ = ("kind", "limits", "params", "receipt")
+    __slots__ = ("kind", "limits", "own_limits", "params", "receipt")
 
-    def __init__(self, kind: str, params: type[P], receipt: type[R], limits: AdapterLimits) -> None:
+    def __init__(
+        self,
+        kind: str,
+        params: type[P],
+        receipt: type[R],
+        limits: AdapterLimits,
+        own_limits: Mapping[str, int] | None = None,
+    ) -> None:
         self.kind = check_kind(kind)
+        self.own_limits = own_limits or {}
+        """What the author said; all else is as the adapter has it."""
         self.params: type[P] = params
         self.receipt: type[R] = receipt
         self.limits = limits
         check_record(params, f"the params of {kind}")
         check_record(receipt, f"the receipt of {kind}")
 
-    def __call__(self, params: P, *, key: str | None = None, slot: str | None = None) -> Request:
-        """Ask for this effect; `key` is its idempotency key, `slot` the grant it is done under."""
+    def __call__(
+        self, params: P, *, key: str | None = None, slot: str | None = None, **options: Unpack[RequestOptions]
+    ) -> Request:
+        """Ask for this effect; `key` is its idempotency key, `slot` the grant it is done under.
+
+        `options` are for this request only: `timeout_s`, `attempts`, `deadline_s`, `priority`, `backoff_s`,
+        `backoff_max_s`.
+        """
         if not isinstance(params, self.params):
             raise Rejected(
                 "app.effect_params", "{kind} takes {wanted}, not {given}.",
                 kind=self.kind, wanted=shown_type(self.params), given=shown_value(params),
                 hint=f"Give it a {self.params.__name__}(...).",
             )  # fmt: skip
-        return Request(self.kind, params, slot, key)
+        return Request(self.kind, params, slot, key, request_limits(options) if options else None)
 
     def is_receipt(self, event: object) -> TypeIs[Receipt[R]]:
         """Whether an event is a receipt of this effect; `event.value` is then of its class, or None."""
@@ -115,9 +132,21 @@ timer: Final = Timer()
 def form_of(effect: EffectLike) -> EffectForm:
     """The effect as modules are described with it."""
     limits = effect.limits
+    if isinstance(effect, DeclaredEffect):
+        own = dict(effect.own_limits)
+    else:
+        own = {
+            "timeout_ns": round(limits.timeout_s * _NANOSECONDS),
+            "deadline_ns": round(limits.deadline_s * _NANOSECONDS),
+            "backoff_ns": round(limits.backoff_s * _NANOSECONDS),
+            "backoff_max_ns": round(limits.backoff_max_s * _NANOSECONDS),
+        }
+        if limits.attempts is not None:
+            own["attempts"] = limits.attempts
+    own.pop("priority", None)
     return EffectForm(
-        effect.kind, effect.params, effect.receipt, round(limits.timeout_s * _NANOSECONDS), limits.attempts,
-        limits.priority, limits.needs_grant,
+        effect.kind, effect.params, effect.receipt, priority=limits.priority, needs_grant=limits.needs_grant,
+        **own,
     )  # fmt: skip
 
 

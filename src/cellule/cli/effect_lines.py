@@ -119,7 +119,8 @@ def _decision_text(decision: dict[str, Any]) -> str:
 
 
 def _attempts_text(attempts: dict[str, Any]) -> str:
-    text = f"{attempts['tried']} of {attempts['most']} made, {attempts['state']}, next {attempts['next']}"
+    most = f" of {attempts['most']}" if attempts["most"] else ""
+    text = f"{attempts['tried']}{most} made, {attempts['state']}, next {attempts['next']}"
     return f"{text}; {attempts['error']}" if attempts.get("error") else text
 
 

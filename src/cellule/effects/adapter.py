@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from cellule.effects import limits as most
+from cellule.effects.adapter_limits import AdapterLimits, LimitOptions
 from cellule.effects.attempt import Attempt, Blobs
 from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.request_limits import RequestOptions, request_limits
 from cellule.effects.signature import read_signature
 from cellule.errors import Rejected
 from cellule.values.receipts import Receipt
 from cellule.values.requests import Request
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
+    from typing_extensions import TypeIs, Unpack
 
 __all__ = [
     "Adapter", "AdapterLimits", "Adapters", "Attempt", "Blobs", "Failed", "FunctionAdapter", "Retry",
@@ -35,30 +36,6 @@ __all__ = [
 P = TypeVar("P")
 R = TypeVar("R")
 _KIND = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
-
-
-@dataclass(frozen=True, slots=True)
-class AdapterLimits:
-    """How the pool treats an adapter; priority 0 is served first, 9 last."""
-
-    timeout_s: float = most.TIMEOUT_S
-    attempts: int = most.ATTEMPTS
-    concurrency: int = most.CONCURRENCY
-    rate_per_s: float | None = None
-    priority: int = most.PRIORITY
-    backoff_s: float = most.BACKOFF_S
-    backoff_max_s: float = most.BACKOFF_MAX_S
-    needs_grant: bool = False
-
-    def __post_init__(self) -> None:
-        _check_number("timeout_s", self.timeout_s, 0.001, most.TIMEOUT_S_MAX)
-        _check_count("attempts", self.attempts, 1, most.ATTEMPTS_MAX)
-        _check_count("concurrency", self.concurrency, 1, most.CONCURRENCY_MAX)
-        _check_count("priority", self.priority, 0, most.PRIORITY_MAX)
-        _check_number("backoff_s", self.backoff_s, 0.0, most.TIMEOUT_S_MAX)
-        _check_number("backoff_max_s", self.backoff_max_s, self.backoff_s, most.TIMEOUT_S_MAX)
-        if self.rate_per_s is not None:
-            _check_number("rate_per_s", self.rate_per_s, 0.000_01, 1_000_000.0)
 
 
 @runtime_checkable
@@ -104,8 +81,14 @@ class FunctionAdapter(Generic[P, R]):
         self.limits = limits
         self.params, self.receipt, self._takes_attempt = read_signature(function)
 
-    def __call__(self, params: P, *, key: str | None = None, slot: str | None = None) -> Request:
-        """Ask for this effect; `key` is its idempotency key, `slot` the capability slot it uses."""
+    def __call__(
+        self, params: P, *, key: str | None = None, slot: str | None = None, **options: Unpack[RequestOptions]
+    ) -> Request:
+        """Ask for this effect; `key` is its idempotency key, `slot` the capability slot it uses.
+
+        `options` are for this request only: `timeout_s`, `attempts`, `deadline_s`, `priority`, `backoff_s`,
+        `backoff_max_s`.
+        """
         if not isinstance(params, self.params):
             raise Rejected(
                 "effects.params", "{kind} takes {expected}, not {given}",
@@ -113,7 +96,7 @@ class FunctionAdapter(Generic[P, R]):
                 hint=f"Write {self.name}({self.params.__qualname__}(...)): that makes the request for your"
                 " step; only the node performs it.",
             )  # fmt: skip
-        return Request(self.kind, params, slot, key)
+        return Request(self.kind, params, slot, key, request_limits(options) if options else None)
 
     def is_receipt(self, event: object) -> TypeIs[Receipt[R]]:
         """Whether an event is a receipt of this effect; `event.value` is then of its class, or None."""
@@ -149,29 +132,17 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[[P], Awaitable[R]], /) -> FunctionAdapter[P, R]: ...
 
 
-def adapter(
-    kind: str,
-    *,
-    timeout_s: float = most.TIMEOUT_S,
-    attempts: int = most.ATTEMPTS,
-    concurrency: int = most.CONCURRENCY,
-    rate_per_s: float | None = None,
-    priority: int = most.PRIORITY,
-    backoff_s: float = most.BACKOFF_S,
-    backoff_max_s: float = most.BACKOFF_MAX_S,
-    needs_grant: bool = False,
-) -> Decorator:
+def adapter(kind: str, **limits: Unpack[LimitOptions]) -> Decorator:
     """Make an adapter of `async def charge(params: Charge, attempt: Attempt) -> Charged`.
 
-    The types of params and receipt come from the annotations; the parameter `attempt` may be left out.
+    The types of params and receipt come from the annotations; the parameter `attempt` may be left out. A
+    plain `def` runs on a thread. `limits` are the fields of `AdapterLimits`.
     """
     check_kind(kind)
-    limits = AdapterLimits(
-        timeout_s, attempts, concurrency, rate_per_s, priority, backoff_s, backoff_max_s, needs_grant
-    )
+    made = AdapterLimits(**limits)
 
-    def decorate(function: Callable[..., Awaitable[R]]) -> FunctionAdapter[Any, R]:
-        return FunctionAdapter(kind, function, limits)
+    def decorate(function: Callable[..., Any]) -> FunctionAdapter[Any, Any]:
+        return FunctionAdapter(kind, function, made)
 
     return decorate
 
@@ -230,25 +201,3 @@ class Adapters(Mapping[str, Adapter]):
 
     def __len__(self) -> int:
         return len(self._by_kind)
-
-
-def _check_number(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
-        return
-    _refuse_limit(name, value, f"a number from {low:g} to {high:g}")
-
-
-def _check_count(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
-        return
-    _refuse_limit(name, value, f"a whole number from {low} to {high}")
-
-
-def _refuse_limit(name: str, value: object, allowed: str) -> NoReturn:
-    raise Rejected(
-        "effects.limit",
-        "{name} is {allowed}, not {value}",
-        name=name,
-        allowed=allowed,
-        value=repr(value)[:100],
-    )

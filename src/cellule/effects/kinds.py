@@ -36,10 +36,10 @@ STANDARD: Final = {
         AdapterLimits(needs_grant=True),
     ),
     "blob_put": _kind(
-        "blob.put", "blob", "types", "BlobPut", "BlobStored", "BlobPutAdapter", AdapterLimits(attempts=10)
+        "blob.put", "blob", "types", "BlobPut", "BlobStored", "BlobPutAdapter", AdapterLimits()
     ),
     "blob_get": _kind(
-        "blob.get", "blob", "types", "BlobGet", "BlobContent", "BlobGetAdapter", AdapterLimits(attempts=10)
+        "blob.get", "blob", "types", "BlobGet", "BlobContent", "BlobGetAdapter", AdapterLimits()
     ),
     "llm": _kind(
         "llm.generate", "llm", "types", "LlmGenerate", "LlmGenerated", "LlmAdapter",
@@ -51,7 +51,7 @@ STANDARD: Final = {
     ),
     "publish": _kind(
         "event.publish", "publish", "types", "EventPublish", "EventPublished", "NatsAdapter",
-        AdapterLimits(timeout_s=30, attempts=10, concurrency=64, needs_grant=True),
+        AdapterLimits(timeout_s=30, concurrency=64, needs_grant=True),
     ),
 }  # fmt: skip
 """By the name authors use for the declaration."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 # Adapters
 TIMEOUT_S = 60.0  # of one attempt
 TIMEOUT_S_MAX = 86_400.0
-ATTEMPTS = 5
 ATTEMPTS_MAX = 10_000
+DEADLINE_S = 86_400.0  # since the request: an attempt that fails later is the last
+DEADLINE_S_MAX = 31_622_400.0
 CONCURRENCY = 16  # attempts of one kind at once on a node
 CONCURRENCY_MAX = 10_000
 PRIORITY = 5

@@ -2,7 +2,7 @@
 
     input   {version: 1, state: bytes|null, event: {schema, value: bytes, key?: bytes}, ctx?: bytes}
     output  {state: bytes|null, domain_events?: [{schema, value, key?}],
-             effects?: [{kind, params, cap_slot?, idempotency_key?}], reply?: bytes, ann?: bytes,
+             effects?: [{kind, params, cap_slot?, idempotency_key?, limits?}], reply?: bytes, ann?: bytes,
              cancel?: [text]}
             | {state: null, refuse: {reason: text, code?: text}}
 
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from cellule.errors import REFUSED_CODE, CelluleError, Rejected
 from cellule.kernel.limits import ABI_OUTPUT_BYTES_MAX, STEP_CANCELS_MAX, STEP_EFFECTS_MAX, STEP_EVENTS_MAX
+from cellule.kernel.manifest.effect_limits import BOUNDS
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault, fault_of, refusal
 from cellule.values.cbor import decode, encode
 
@@ -51,9 +52,10 @@ class _Field(NamedTuple):
 
 _Table = Mapping[str, _Field]
 _EVENT: Final[_Table] = {"schema": _Field(str, True), "value": _Field(bytes, True), "key": _Field(bytes)}
+_LIMITS: Final[_Table] = {name: _Field(int) for name in BOUNDS}
 _EFFECT: Final[_Table] = {
     "kind": _Field(str, True), "params": _Field(bytes, True), "cap_slot": _Field(str),
-    "idempotency_key": _Field(str),
+    "idempotency_key": _Field(str), "limits": _Field(dict, fields=_LIMITS),
 }  # fmt: skip
 _REFUSE: Final[_Table] = {"reason": _Field(str, True), "code": _Field(str)}
 _INPUT: Final[_Table] = {
@@ -102,8 +104,8 @@ def encode_output(output: Output) -> bytes:
     """The bytes of an answer; a list that is empty is left out."""
     events = [_present(schema=each.schema, value=each.value, key=each.key) for each in output.events]
     effects = [
-        _present(kind=kind, params=params, cap_slot=slot, idempotency_key=key)
-        for kind, params, slot, key in output.effects
+        _present(kind=kind, params=params, cap_slot=slot, idempotency_key=key, limits=limits)
+        for kind, params, slot, key, limits in (Request(*each) for each in output.effects)
     ]
     parts = _present(
         domain_events=events or None,
@@ -130,7 +132,13 @@ def decode_output(data: bytes) -> Output:
         raise refusal(found["refuse"]["reason"], found["refuse"].get("code", REFUSED_CODE))
     events = [Emit(each["schema"], each["value"], each.get("key")) for each in found.get("domain_events", ())]
     effects = [
-        Request(each["kind"], each["params"], each.get("cap_slot"), each.get("idempotency_key"))
+        Request(
+            each["kind"],
+            each["params"],
+            each.get("cap_slot"),
+            each.get("idempotency_key"),
+            each.get("limits"),
+        )
         for each in found.get("effects", ())
     ]
     return Output(

@@ -119,8 +119,8 @@ def _check_shape(output: Any) -> None:
             _refuse(f"domain_events[{at}].schema", "a schema's name is needed")
         parts += [event.value, b"" if event.key is None else event.key]
     for at, request in enumerate(output.effects):
-        if len(request) != 4:
-            _refuse(f"effects[{at}]", "a request is (kind, params, slot, key)")
+        if len(request) not in (4, 5):
+            _refuse(f"effects[{at}]", "a request is (kind, params, slot, key, limits?)")
         parts.append(request[1])
     if not all(type(part) is bytes for part in parts):
         _refuse("output", "its values, params and keys are bytes")

@@ -135,6 +135,9 @@ class Opening(NamedTuple):
     module: str
     cell: bytes
     born: int
+    deadline_ns: int = 0  # since the frame; 0 for none
+    backoff_ns: int | None = None
+    backoff_max_ns: int | None = None
 
 
 class Admitted(NamedTuple):

@@ -42,6 +42,7 @@ class Request(NamedTuple):
     params: bytes
     cap_slot: str | None = None
     idempotency_key: str | None = None
+    limits: dict[str, int] | None = None
 
 
 class CheckedRequest(NamedTuple):
@@ -51,6 +52,7 @@ class CheckedRequest(NamedTuple):
     params: bytes
     cap_slot: str | None = None
     idempotency_key: str | None = None
+    limits: dict[str, int] | None = None
 
 
 class Output(NamedTuple):

@@ -11,7 +11,7 @@ answers a kind by itself; a `Recording` answers from what another world received
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -59,6 +59,7 @@ class Intent:
     status: str
     text: str
     due: datetime | None
+    limits: Mapping[str, int] | None = None  # of the request's own, as its record has them
 
     def __str__(self) -> str:
         reducer, key = self.cell
@@ -123,7 +124,9 @@ class Outside:
     ) -> Intent:  # fmt: skip
         params = self._world.chronicle.params(kind, row.params)
         shown = (cell[0], self._world.chronicle.key(*cell))
-        return Intent(given, row.height, kind, params, shown, row.key, row.slot, status, text, due)
+        return Intent(
+            given, row.height, kind, params, shown, row.key, row.slot, status, text, due, row.limits
+        )
 
     def _digest(self, row: IntentRow) -> bytes:
         return row.digest(self._world.host.world_id.bytes)

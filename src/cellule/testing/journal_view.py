@@ -6,7 +6,7 @@ Frames are read when someone asks, each once. Values stay bytes: which class the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cellule.kernel.journal.codes import Settled
@@ -68,6 +68,7 @@ class IntentRow(NamedTuple):
     params: bytes
     key: str | None
     slot: str | None
+    limits: Mapping[str, int] | None
 
     def digest(self, world: bytes) -> bytes:
         """The intent's id."""
@@ -186,6 +187,7 @@ class JournalView:
         self._intents[height] = IntentRow(
             height, record.cause, record.position, (record.module, record.key), record.born, record.kind,
             self._bytes(record.params), record.extras.get("key"), record.extras.get("slot"),
+            record.extras.get("limits"),
         )  # fmt: skip
 
     def _take_receipt(self, height: int, record: ReceiptRecord, now_ns: int) -> None:

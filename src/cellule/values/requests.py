@@ -7,6 +7,7 @@ decided in the beat.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -17,3 +18,4 @@ class Request(NamedTuple):
     params: Any = None
     cap_slot: str | None = None
     idempotency_key: str | None = None
+    limits: Mapping[str, int] | None = None

@@ -19,6 +19,7 @@ from cellule.kernel.abi import (
     encode_input,
     encode_output,
 )
+from cellule.kernel.manifest.effect_limits import BOUNDS
 from cellule.kernel.manifest.system import CONTEXT, CONTEXTS, SYSTEM_SCHEMAS
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault
 from cellule.values import encode
@@ -30,7 +31,8 @@ BYTES = st.binary(max_size=40)
 MAYBE = st.none() | BYTES
 INPUTS = st.builds(Input, MAYBE, TEXT, BYTES, MAYBE, MAYBE)
 EMITS = st.builds(Emit, TEXT, BYTES, MAYBE)
-REQUESTS = st.builds(Request, TEXT, BYTES, st.none() | TEXT, st.none() | TEXT)
+LIMITS = st.dictionaries(st.sampled_from(sorted(BOUNDS)), st.integers(0, 1 << 40), min_size=1)
+REQUESTS = st.builds(Request, TEXT, BYTES, st.none() | TEXT, st.none() | TEXT, st.none() | LIMITS)
 OUTPUTS = st.builds(Output, MAYBE, st.lists(EMITS, max_size=3), st.lists(REQUESTS, max_size=3), MAYBE, MAYBE)
 
 

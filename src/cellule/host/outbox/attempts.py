@@ -45,6 +45,8 @@ class Again(NamedTuple):
     reason: str
     after_s: float | None = None
     timed_out: bool = False
+    is_last: bool = False  # it would fail again
+    progress: bytes | None = None  # the last that it reported
 
 
 Outcome = Receipt | Again
@@ -112,7 +114,7 @@ class Performer:
             params = self._params.decode(row.params)  # type: ignore[arg-type] # linked ones are fetched first
         except BaseException as error:  # noqa: BLE001 - classes of params may have code of their own
             return self._unfit(row, error)
-        until_s = begun_s + row.timeout_ns / 1e9
+        until_s = begun_s + self.timeout_s(row)
         try:
             work = self._work(params, row)
             if type(work) is not CoroutineType:  # whatever else can be awaited begins when it is
@@ -150,12 +152,18 @@ class Performer:
             error = broken
         if timed_out:
             return self.timed_out(row)
-        return Again(self._scrubbed(error_text(error)))
+        return Again(
+            self._scrubbed(error_text(error)), is_last=_is_one_of(error, self.adapter.limits.no_retry)
+        )
 
     def timed_out(self, row: Row, *, left: bool = False) -> Again:
         """The outcome of an attempt whose time is over; `left` where it did not even stop then."""
-        text = f"it took longer than {row.timeout_ns / 1e9:g} s"
+        text = f"it took longer than {self.timeout_s(row):g} s"
         return Again(text + (", and goes on although it was cancelled" if left else ""), timed_out=True)
+
+    def timeout_s(self, row: Row) -> float:
+        """How long an attempt may take: as the request or its declaration say, else the adapter."""
+        return row.timeout_ns / 1e9 if row.timeout_ns else self.adapter.limits.timeout_s
 
     def cancelled_itself(self, row: Row) -> Again:
         """The outcome of an attempt that was cancelled by nobody but its adapter."""
@@ -188,7 +196,7 @@ class Performer:
     def _attempt(self, row: Row) -> Attempt:
         around, intent = self._around, row.intent
         return Attempt(
-            intent_text(intent), row.key, row.tried + 1, row.timeout_ns / 1e9, row.world, row.universe,
+            intent_text(intent), row.key, row.tried + 1, self.timeout_s(row), row.world, row.universe,
             row.module, row.cell, CasBlobs(around.cas_of, row.universe), around.secrets, row.grant,
             lambda value: around.note(intent, value),
         )  # fmt: skip
@@ -264,6 +272,13 @@ def _resumed(work: Coroutine[Any, Any, Any], waited: Any) -> Generator[Any, Any,
                 waited = work.send(sent)
     except StopIteration as end:
         return end.value
+
+
+def _is_one_of(error: BaseException, classes: tuple[type[BaseException], ...]) -> bool:
+    try:
+        return bool(classes) and isinstance(sole_error(error), classes)
+    except BaseException:  # noqa: BLE001 - `__class__` may be code of its own
+        return False
 
 
 def is_cancelled() -> bool:

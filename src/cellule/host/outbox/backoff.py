@@ -14,15 +14,14 @@ from cellule.host.outbox.limits import DELAY_MAX_S
 SECOND_NS = 1_000_000_000
 
 
-def jitter_ns(base_s: float, most_s: float, last_ns: int, chance: bytes) -> int:
-    """Decorrelated jitter: a pause between `base_s` and three times the last one, at most `most_s`.
+def jitter_ns(base_ns: int, most_ns: int, last_ns: int, chance: bytes) -> int:
+    """Decorrelated jitter: a pause between `base_ns` and three times the last one, at most `most_ns`.
 
     `chance` is 8 bytes; all zeros give the shortest pause.
     """
-    base_ns = int(base_s * SECOND_NS)
     top_ns = max(3 * max(last_ns, base_ns), base_ns)
     drawn = base_ns + (top_ns - base_ns) * int.from_bytes(chance[:8], "big") // (1 << 64)
-    return min(drawn, int(most_s * SECOND_NS))
+    return min(drawn, most_ns)
 
 
 def asked_ns(after_s: float) -> int:

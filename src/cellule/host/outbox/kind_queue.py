@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Literal, Protocol
 
 from cellule.host.outbox.attempts import Performer
+from cellule.host.outbox.key_limits import KeyLimits
 from cellule.host.outbox.limits import TAKE_MAX
 from cellule.host.outbox.rate_limit import RateLimit
 from cellule.host.outbox.rows import Stored
@@ -56,6 +57,7 @@ class KindQueue:
         self.left = False  # the store has more than the window holds
         self.count = 0
         self.active = 0  # checked or running
+        self._keys: KeyLimits[Entry] = KeyLimits(self.limits)
         self._rate = RateLimit(self.limits.rate_per_s, clock.monotonic_ns())
         self._ready: list[tuple[int, int, int, Entry]] = []
         self._later: list[tuple[int, int, Entry]] = []
@@ -92,28 +94,56 @@ class KindQueue:
 
     def next(self, *, known: bool = False) -> Entry | None:
         """The row to perform next, if one may be performed now; with `known` only one that needs no look."""
-        later, ready = self._later, self._ready
-        if later:
+        ready = self._ready
+        if self._later:
             self._ripen()
-        while ready and ready[0][3].state is not WAITING:
-            heappop(ready)
-            self._void -= 1
-        if not ready or self.active >= self.limits.concurrency or (known and not ready[0][3].known):
-            return None
-        if self.limits.rate_per_s is not None and not self._rate.take(self._clock.monotonic_ns()):
-            return None
-        entry = heappop(ready)[3]
+        if self._keys.is_any:
+            self._come_back(self._keys.due(self._clock.monotonic_ns()))
+        while True:
+            while ready and ready[0][3].state is not WAITING:
+                heappop(ready)
+                self._void -= 1
+            if not ready or self.active >= self.limits.concurrency or (known and not ready[0][3].known):
+                return None
+            if self.limits.rate_per_s is not None and self._rate.wait_ns(self._clock.monotonic_ns()) > 0:
+                return None
+            entry = heappop(ready)[3]
+            if not self._keys.is_any or self._keys.begin(entry.stored.row, entry, self._clock.monotonic_ns()):
+                break
+        if self.limits.rate_per_s is not None:
+            self._rate.take(self._clock.monotonic_ns())
         entry.state = CHECKED
         self.active += 1
         return entry
+
+    def release(self, entry: Entry) -> None:
+        """An attempt ended, or did not begin: its place is free."""
+        self.active -= 1
+        if self._keys.is_any:
+            self._come_back(self._keys.end(entry.stored.row, self._clock.monotonic_ns()))
+
+    def _come_back(self, entries: list[Entry]) -> None:
+        """Rows that stood aside may be the next again."""
+        for entry in entries:
+            if entry.state is not WAITING:
+                self._void -= 1
+                continue
+            row = entry.stored.row
+            self._pushed += 1
+            heappush(self._ready, (row.priority, row.ready_ns, self._pushed, entry))
 
     def wait_ns(self) -> int | None:
         """How long until a row can be performed without any other event; None if there is no such time."""
         if self.active >= self.limits.concurrency:
             return None
+        waits: list[int | None] = []
+        if self._keys.is_any:
+            waits.append(self._keys.wait_ns(self._clock.monotonic_ns()))
         if self._ready:
-            return self._rate.wait_ns(self._clock.monotonic_ns())
-        return max(0, self._later[0][0] - self._clock.monotonic_ns()) if self._later else None
+            waits.append(self._rate.wait_ns(self._clock.monotonic_ns()))
+        elif self._later:
+            waits.append(max(0, self._later[0][0] - self._clock.monotonic_ns()))
+        return min((each for each in waits if each is not None), default=None)
 
     def _due_ns(self, ready_ns: int) -> int:
         """When a pause is over on the monotonic clock: wherever the wall clock goes, it lasts as long."""

@@ -84,7 +84,9 @@ def _listed(at: bytes, value: bytes, now_ns: int, pool: Pool | None) -> ListedRo
         return ListedRow(at, None, "unreadable", str(error))
     state = None if pool is None else pool.state(row.intent)
     if state in ("checked", "running"):
-        return ListedRow(at, row, "running", f"attempt {row.tried + 1} of {row.attempts}")
+        return ListedRow(
+            at, row, "running", f"attempt {row.tried + 1}" + (f" of {row.attempts}" if row.attempts else "")
+        )
     if state == "settling":
         return ListedRow(at, row, "running", "its outcome is being written")
     if pool is not None and not pool.has_adapter(row.kind):

@@ -22,7 +22,7 @@ from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Fenced
 from cellule.host.limits import STALL_S
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
-from cellule.host.outbox.backoff import asked_ns, jitter_ns
+from cellule.host.outbox.backoff import SECOND_NS, asked_ns, jitter_ns
 from cellule.host.outbox.kind_queue import SETTLING, WAITING, Entry, KindQueue
 from cellule.host.outbox.limits import CLOSE_MAX, GRACE_S, SCAN_S
 from cellule.host.outbox.notes import Notes
@@ -198,9 +198,9 @@ class Pool:
         """See `running.Owner`."""
         row = entry.stored.row
         if isinstance(outcome, Again):
-            if row.tried + 1 < row.attempts:
-                moved = store_row(self._moved(entry, outcome))
-                self._settle(Change(row.intent, entry.stored, entry, moved=moved))
+            moved = self._moved(entry, outcome)
+            if moved is not None:
+                self._settle(Change(row.intent, entry.stored, entry, moved=store_row(moved)))
                 return
             outcome = entry.lane.performer.gave_up(row, outcome)
         item = sealed_receipt(self._key, row.universe, row.world, outcome)
@@ -209,13 +209,26 @@ class Pool:
         )
         self._settle(Change(row.intent, entry.stored, entry, item=item, receipt=receipt))
 
-    def _moved(self, entry: Entry, again: Again) -> Row:
-        """The row at its next time; a later one always, so that its bytes never come back."""
+    def _moved(self, entry: Entry, again: Again) -> Row | None:
+        """The row at its next time, None if there is none; a later one always: its bytes never come back.
+
+        Its deadline is written down with the first failure where nobody but the adapter says one.
+        """
         row, limits, now_ns = entry.stored.row, entry.lane.limits, self._clock.now_ns()
-        drawn_ns = jitter_ns(limits.backoff_s, limits.backoff_max_s, row.delay_ns, self._entropy.bytes(8))
+        most = row.attempts or limits.attempts
+        until_ns = row.until_ns
+        if until_ns is None:
+            until_ns = (row.ready_ns if row.tried == 0 else now_ns) + int(limits.deadline_s * SECOND_NS)
+        if again.is_last or (most is not None and row.tried + 1 >= most) or now_ns >= until_ns:
+            return None
+        first_ns = limits.backoff_s * SECOND_NS if row.backoff_ns is None else row.backoff_ns
+        longest_ns = limits.backoff_max_s * SECOND_NS if row.backoff_max_ns is None else row.backoff_max_ns
+        drawn_ns = jitter_ns(int(first_ns), int(longest_ns), row.delay_ns, self._entropy.bytes(8))
         delay_ns = drawn_ns if again.after_s is None else asked_ns(again.after_s)
-        ready_ns = max(now_ns + delay_ns, row.ready_ns + 1)
-        return row._replace(ready_ns=ready_ns, tried=row.tried + 1, delay_ns=drawn_ns, error=again.reason)
+        return row._replace(
+            ready_ns=max(now_ns + delay_ns, row.ready_ns + 1), tried=row.tried + 1, delay_ns=drawn_ns,
+            error=again.reason, until_ns=until_ns, progress=again.progress or row.progress,
+        )  # fmt: skip
 
     def _stop(self, entry: Entry) -> None:
         """End what is done about a settled intent; one that is being written is looked after when it is."""

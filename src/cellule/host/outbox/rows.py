@@ -35,11 +35,16 @@ _REQUIRED = frozenset((
     "height", "kind", "params", "key", "timeout_ns", "attempts", "module", "cell", "born", "tried",
     "delay_ns",
 ))  # fmt: skip
-_OPTIONAL = frozenset(("grant", "error"))
+_LATER = ("until_ns", "backoff_ns", "backoff_max_ns", "progress")  # left out where nothing is said
+_OPTIONAL = frozenset(("grant", "error", *_LATER))
 
 
 class Row(NamedTuple):
-    """An intent in the outbox. `tried` counts finished attempts, `delay_ns` is the last pause drawn."""
+    """An intent in the outbox. `tried` counts finished attempts, `delay_ns` is the last pause drawn.
+
+    Timeout and attempts are 0 where neither declaration nor request says them: then they are the adapter's.
+    An attempt that fails after `until_ns` is the last. `progress` is the last that was reported.
+    """
 
     universe: UUID
     world: UUID
@@ -59,6 +64,10 @@ class Row(NamedTuple):
     tried: int = 0
     delay_ns: int = 0
     error: str | None = None
+    until_ns: int | None = None
+    backoff_ns: int | None = None
+    backoff_max_ns: int | None = None
+    progress: bytes | None = None
 
 
 class Stored(NamedTuple):
@@ -89,7 +98,10 @@ def opening_rows(universe: UUID, world: UUID, openings: Iterable[Opening], now_n
     shard, owner = keys.shard_of(world), {"universe": universe.bytes, "world": world.bytes}
     keys_of: dict[int, Callable[[bytes], tuple[bytes, bytes]]] = {}  # by priority
     for opening in openings:
-        intent, height, kind, data, key, priority, timeout_ns, attempts, grant, module, cell, born = opening
+        (
+            intent, height, kind, data, key, priority, timeout_ns, attempts, grant, module, cell, born,
+            deadline_ns, backoff_ns, backoff_max_ns,
+        ) = opening  # fmt: skip
         params: bytes | Link = data
         if len(data) > PARAMS_INLINE_MAX:
             cid = cid_of(data)
@@ -97,7 +109,8 @@ def opening_rows(universe: UUID, world: UUID, openings: Iterable[Opening], now_n
             params = Link(cid)
         row = _new(Row, (
             universe, world, intent, priority, now_ns, height, kind, params, key, timeout_ns, attempts, grant,
-            module, cell, born, 0, 0, None,
+            module, cell, born, 0, 0, None, now_ns + deadline_ns if deadline_ns else None, backoff_ns,
+            backoff_max_ns, None,
         ))  # fmt: skip
         if priority not in keys_of:
             keys_of[priority] = keys.effect_keys(shard, priority, now_ns)
@@ -126,7 +139,7 @@ def _fields(row: Row) -> dict[str, Any]:
     """What a row's value says of its intent: shallow, and without floats."""
     (
         _, _, _, _, _, height, kind, params, key, timeout_ns, attempts, grant, module, cell, born, tried,
-        delay_ns, error,
+        delay_ns, error, *later,
     ) = row  # fmt: skip
     fields: dict[str, Any] = {
         "height": height, "kind": kind, "key": key, "timeout_ns": timeout_ns,
@@ -137,6 +150,7 @@ def _fields(row: Row) -> dict[str, Any]:
         fields["grant"] = dict(grant)
     if error is not None:
         fields["error"] = error
+    fields.update({name: value for name, value in zip(_LATER, later, strict=True) if value is not None})
     return fields
 
 
@@ -206,7 +220,7 @@ def _row(at: bytes, value: Any) -> Row:
         UUID(bytes=value["universe"]), UUID(bytes=value["world"]), intent, priority, ready_ns,
         fields["height"], fields["kind"], _params(fields["params"]), fields["key"], fields["timeout_ns"],
         fields["attempts"], fields.get("grant"), fields["module"], fields["cell"], fields["born"],
-        fields["tried"], fields["delay_ns"], fields.get("error"),
+        fields["tried"], fields["delay_ns"], fields.get("error"), *(fields.get(name) for name in _LATER),
     )  # fmt: skip
     if keys.shard_of(row.world) != shard:
         raise ValueError(f"it stands in shard {shard}, not in that of its world")
@@ -228,6 +242,11 @@ def _check_types(row: Row) -> None:
     for number in (row.height, row.timeout_ns, row.attempts, row.born, row.tried, row.delay_ns):
         if type(number) is not int or number < 0:
             raise TypeError(number)
+    for span in (row.until_ns, row.backoff_ns, row.backoff_max_ns):
+        if span is not None and (type(span) is not int or span < 0):
+            raise TypeError(span)
+    if not isinstance(row.progress, bytes | None):
+        raise TypeError(row.progress)
     for text in (row.kind, row.key, row.module, row.error or ""):
         if not isinstance(text, str):
             raise TypeError(text)

@@ -118,7 +118,7 @@ class Runner:
             if entry.closed or at == entry.stored.at or await self._is_there(entry.stored):
                 self._begin(entry)
             else:
-                entry.lane.active -= 1
+                entry.lane.release(entry)
                 self._owner.vanished(entry)
 
     async def _is_there(self, stored: Stored) -> bool:
@@ -172,4 +172,4 @@ class Runner:
     def _release(self, attempt: AttemptTask) -> None:
         del self._attempts[attempt]
         attempt.entry.attempt = None
-        attempt.entry.lane.active -= 1
+        attempt.entry.lane.release(attempt.entry)

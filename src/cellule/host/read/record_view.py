@@ -188,7 +188,7 @@ class RecordRenderer:
         return {
             "intent": intent_text(digest), "effect": kind, **await self._cell(base, key, era), "born": born,
             "params": shown(params, None if effect is None else effect.params, manifest),
-            "idempotency_key": record.extras.get("key"), **_some(record.extras, "slot"),
+            "idempotency_key": record.extras.get("key"), **_some(record.extras, "slot", "limits"),
         }  # fmt: skip
 
     async def _decision(self, _height: int, record: DecisionRecord) -> dict[str, Any]:

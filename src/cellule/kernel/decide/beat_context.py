@@ -122,6 +122,7 @@ class BeatContext:
         limits = None if grant is None else grant.as_data()
         opening = Opening(
             digest, height, kind, params, kept.get("key") or intent_text(digest), effect.priority,
-            effect.timeout_ns, effect.attempts, limits, base, key, born,
+            effect.timeout_ns, effect.attempts, limits, base, key, born, effect.deadline_ns,
+            effect.backoff_ns, effect.backoff_max_ns,
         )  # fmt: skip
         self.opened.append(opening)

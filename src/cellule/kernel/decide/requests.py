@@ -6,12 +6,13 @@ long) fails the step. Whether a request is allowed is decided later, by `intents
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cellule.errors import CelluleError
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_CANCELS_MAX, STEP_EFFECTS_MAX
+from cellule.kernel.manifest.effect_limits import limited, limits_problem
 from cellule.kernel.manifest.model import EffectKind, Module
 from cellule.kernel.program import CheckedRequest, StepFault
 from cellule.kernel.state.cells import Slot
@@ -26,6 +27,7 @@ class EffectRequest(NamedTuple):
     params: bytes
     slot: str | None
     key: str | None
+    limits: Mapping[str, int] | None = None  # of its own; `effect` has them already
 
 
 class Origin(NamedTuple):
@@ -59,7 +61,7 @@ def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[EffectR
     for at, effect in enumerate(effects):
         if not _is_request(effect):
             raise StepFault(
-                "kernel.effect_shape", f"effects[{at}] is not (kind, params, slot, key): {effect!r}"
+                "kernel.effect_shape", f"effects[{at}] is not (kind, params, slot, key, limits?): {effect!r}"
             )
     return [_checked(era, module, at, effect) for at, effect in enumerate(effects)]
 
@@ -77,9 +79,9 @@ def check_cancels(cancels: Any) -> list[str]:
 
 
 def _is_request(effect: Any) -> bool:
-    if not isinstance(effect, tuple | list) or len(effect) != 4:
+    if not isinstance(effect, tuple | list) or len(effect) not in (4, 5):
         return False
-    kind, params, slot, key = effect
+    kind, params, slot, key, *_ = effect
     return (
         isinstance(kind, str) and isinstance(params, bytes)
         and (slot is None or isinstance(slot, str)) and (key is None or isinstance(key, str))
@@ -87,7 +89,8 @@ def _is_request(effect: Any) -> bool:
 
 
 def _checked(era: Compiled, module: Module, at: int, request: Any) -> EffectRequest:
-    kind, params, slot, key = request
+    kind, params, slot, key, *own_limits = request
+    limits = own_limits[0] if own_limits else None
     effect = era.manifest.effects.get(kind)
     if effect is None or kind not in module.effects_emitted:
         known = ", ".join(module.effects_emitted) or "none"
@@ -104,15 +107,22 @@ def _checked(era: Compiled, module: Module, at: int, request: Any) -> EffectRequ
     if key is not None and not _is_text(key):
         text = f"the idempotency key of effects[{at}] ({kind}) cannot be written as UTF-8: {key!r}"
         raise StepFault("kernel.effect_key", text)
+    problem = None if limits is None else limits_problem(limits)
+    if problem is None and limits is not None and not effect.external:
+        problem = f"{kind} is performed by the kernel and has none"
+    if problem is not None:
+        raise StepFault("kernel.effect_limits", f"the limits of effects[{at}] ({kind}): {problem}")
+    own = None if limits is None else dict(sorted(limits.items()))
+    effect = limited(effect, own)
     if type(request) is CheckedRequest and effect.external:
-        return EffectRequest(effect, params, slot, key)
+        return EffectRequest(effect, params, slot, key, own)
     try:
         value: Any = era.fits(effect.params).decode(params)
     except CelluleError as error:
         raise StepFault("kernel.effect_params", f"effects[{at}] ({kind}): {error}") from error
     if not effect.external and (value.get("after_ns") is None) == (value.get("at_ns") is None):
         raise StepFault("kernel.effect_params", f"effects[{at}] ({kind}): give after_ns or at_ns")
-    return EffectRequest(effect, params, slot, key)
+    return EffectRequest(effect, params, slot, key, own)
 
 
 def _is_text(key: str) -> bool:

@@ -47,13 +47,15 @@ def proven_requests(era: Compiled, module: Module, effects: Sequence[Any]) -> li
     for request in effects:
         if type(request) is not CheckedRequest:
             return None
-        kind, params, slot, key = request
-        if kind not in emitted or kind == TIMER_SET or key is not None or len(params) > OUTPUT_BYTES_MAX:
+        kind, params, slot, key, limits = request
+        if kind not in emitted or kind == TIMER_SET or key is not None or limits is not None:
+            return None
+        if len(params) > OUTPUT_BYTES_MAX:
             return None
         effect = kinds.get(kind)
         if effect is None:
             return None
-        asked.append(_new(EffectRequest, (effect, params, slot, None)))
+        asked.append(_new(EffectRequest, (effect, params, slot, None, None)))
     return asked if len(asked) <= STEP_EFFECTS_MAX and module.kind != "pure" else None
 
 
@@ -70,10 +72,11 @@ def open_plain(
     waits = list(entry.get("intents", ()))
     position = 0
     for each in asked:
-        effect, params, cap_slot, key = each
+        effect, params, cap_slot, key, limits = each
         if (
-            key is not None or effect.kind == TIMER_SET or len(params) > PARAMS_INLINE_MAX
-            or LINK_MARK in params or book.counts.get(base, 0) + 1 >= module.open_max
+            key is not None or limits is not None or effect.kind == TIMER_SET
+            or len(params) > PARAMS_INLINE_MAX or LINK_MARK in params
+            or book.counts.get(base, 0) + 1 >= module.open_max
         ):  # fmt: skip
             break
         extras: DecisionExtras = {}
@@ -98,7 +101,7 @@ def _open(
     extras: DecisionExtras,
 ) -> int:
     """Write an allowed request down and hand it to the host; returns the height of its Intent record."""
-    effect, params, cap_slot, _ = asked
+    effect, params, cap_slot, _, _ = asked
     writer, book, base, key, kind = (
         context.writer,
         context.ledger.book,
@@ -122,7 +125,8 @@ def _open(
     book.add(height, _new(OpenIntent, (digest, base, key, born, kind, OPEN, kept)))
     context.opened.append(_new(Opening, (
         digest, height, kind, params, intent_text(digest), effect.priority, effect.timeout_ns,
-        effect.attempts, limits, base, key, born,
+        effect.attempts, limits, base, key, born, effect.deadline_ns, effect.backoff_ns,
+        effect.backoff_max_ns,
     )))  # fmt: skip
     return height
 

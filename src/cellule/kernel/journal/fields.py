@@ -144,6 +144,13 @@ def _is_timer(value: Any, names: int) -> bool:
     return _is_count(number)
 
 
+def _are_limits(value: Any, names: int) -> bool:
+    return (
+        isinstance(value, dict) and bool(value)
+        and all(type(name) is str and _is_count(each, names) for name, each in value.items())
+    )  # fmt: skip
+
+
 def _are_arguments(value: Any, _: int) -> bool:
     if not isinstance(value, dict):
         return False
@@ -238,6 +245,7 @@ Fired = Annotated[bytes | None, Form("timer key or null", _is_fired)]
 TimerTarget = Annotated[
     RetentionTimer | ScheduleTimer | None, Form("timer or null", _is_timer, _read_timer, _write_timer)
 ]
+Limits = Annotated[Mapping[str, int], Form("map of int", _are_limits)]
 Arguments = Annotated[Mapping[str, Any], Form("map", _are_arguments)]
 StepStatus = Annotated[int, _is_code(Status)]
 Verdict = Annotated[int, _is_code(VerdictCode)]

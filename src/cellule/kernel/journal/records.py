@@ -25,6 +25,7 @@ from cellule.kernel.journal.fields import (
     Fired,
     Flag,
     IntentEnd,
+    Limits,
     Name,
     ReceiptDelivery,
     StepStatus,
@@ -141,9 +142,10 @@ class StepRecord(NamedTuple):
 
 
 class IntentExtras(TypedDict, total=False):
-    """The idempotency key that the step gave, and the capability slot it names."""
+    """The idempotency key that the step gave, the capability slot it names, its own limits of attempts."""
 
     key: Text
+    limits: Limits
     slot: Text
 
 

@@ -27,7 +27,9 @@ _MODULE_FIELDS: Final = (
     "kind", "style", "context", "effects_emitted", "retention", "failure", "upgrade", "code", "cap_slots",
     "open_max",
 )  # fmt: skip
-_EFFECT_LIMITS: Final = ("timeout_ns", "attempts", "priority", "needs_grant")
+_EFFECT_LIMITS: Final = (
+    "timeout_ns", "attempts", "priority", "needs_grant", "deadline_ns", "backoff_ns", "backoff_max_ns",
+)  # fmt: skip
 _SUBSCRIPTIONS: Final = "$.routing.subscriptions"
 
 

@@ -43,9 +43,12 @@ from cellule.values.schema.registry import Schemas
 
 Kinds = Mapping[str, EffectKind]
 
+_SPAN_MAX: Final = (1 << 63) - 1
 _EFFECT: Final[f.Table] = {
-    "params": f.schema, "receipt": f.schema, "timeout_ns": f.positive, "attempts": f.whole(1, ATTEMPTS_MAX),
-    "priority": f.whole(0, PRIORITY_MAX), "needs_grant": f.flag,
+    "params": f.schema, "receipt": f.schema, "timeout_ns": f.whole(0, _SPAN_MAX),
+    "attempts": f.whole(0, ATTEMPTS_MAX), "priority": f.whole(0, PRIORITY_MAX), "needs_grant": f.flag,
+    "deadline_ns": f.whole(0, _SPAN_MAX),
+    "backoff_ns": f.whole(0, _SPAN_MAX), "backoff_max_ns": f.whole(0, _SPAN_MAX),
 }  # fmt: skip
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "params": VALUE, "receipt": VALUE, "timeout_ns": TIMEOUT_NS_DEFAULT, "attempts": ATTEMPTS_DEFAULT,

@@ -10,8 +10,8 @@ KEY_BYTES_MAX: Final = 512  # format: longest key of a cell, in ABI bytes
 ENTRIES_MAX: Final = 10_000
 # format: longest text that is not a name, such as an effect kind, an inbox source or a key path
 TEXT_CHARS_MAX: Final = 1_000
-TIMEOUT_NS_DEFAULT: Final = 60 * 10**9  # time for one attempt of an effect that does not say another
-ATTEMPTS_DEFAULT: Final = 5  # attempts of an effect that does not say another number
+TIMEOUT_NS_DEFAULT: Final = 0  # format: as the adapter has it
+ATTEMPTS_DEFAULT: Final = 0  # format: as the adapter has it; so are timeout and deadline where they are 0
 ATTEMPTS_MAX: Final = 10_000  # format: most attempts of an effect
 PRIORITY_DEFAULT: Final = 5  # priority of an effect that does not say another
 PRIORITY_MAX: Final = 9  # format: the priority that is served last; 0 is served first

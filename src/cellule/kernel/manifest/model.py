@@ -66,10 +66,13 @@ class EffectKind:
     params: str
     receipt: str
     event: str
-    timeout_ns: int
+    timeout_ns: int  # 0: as the adapter has it, and so with attempts and deadline
     attempts: int
     priority: int  # 0 is served first, 9 last
     needs_grant: bool = False
+    deadline_ns: int = 0
+    backoff_ns: int | None = None  # None: as the adapter has it
+    backoff_max_ns: int | None = None
 
     @property
     def external(self) -> bool:

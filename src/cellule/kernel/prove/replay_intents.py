@@ -119,7 +119,7 @@ class RecordedIntents:
         if not isinstance(origin, ControlRecord) or letter is None:
             raise Contradiction("the intent follows neither a step nor a retry")
         asked = letter.letter
-        kept = {name: asked[name] for name in ("key", "slot") if name in asked}
+        kept = {name: asked[name] for name in applying.REQUEST_EXTRAS if name in asked}
         again = [letter.module, letter.key, asked["born"], asked["kind"], asked["params"], kept]
         if again != [intent.base, intent.key, intent.born, intent.kind, intent.params, dict(intent.extras)]:
             raise Contradiction("the intent does not ask what its dead letter says")

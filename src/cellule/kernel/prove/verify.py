@@ -171,7 +171,13 @@ def _requests_differ(recorded: list[IntentRecord], result: Result) -> tuple[str,
         if at < len(result.asked):
             asked = result.asked[at]
             params = recorded[at].params if at < len(recorded) else None
-            after = [asked.effect.kind, _as_recorded(params, asked.params), asked.slot, asked.key]
+            after = [
+                asked.effect.kind,
+                _as_recorded(params, asked.params),
+                asked.slot,
+                asked.key,
+                asked.limits,
+            ]
         if before is None or after is None:
             return f"effects[{at}]", _shown_request(before), _shown_request(after)
         for name, one, other in zip(_REQUEST, before, after, strict=True):
@@ -180,20 +186,22 @@ def _requests_differ(recorded: list[IntentRecord], result: Result) -> tuple[str,
     return None
 
 
-_REQUEST = ("kind", "params", "slot", "key")
+_REQUEST = ("kind", "params", "slot", "key", "limits")
 
 
 def _recorded_request(record: IntentRecord) -> list[object]:
     extras = record.extras
-    return [record.kind, _bytes_of(record.params), extras.get("slot"), extras.get("key")]
+    return [
+        record.kind, _bytes_of(record.params), extras.get("slot"), extras.get("key"), extras.get("limits")
+    ]  # fmt: skip
 
 
 def _shown_request(request: list[Any] | None) -> object:
     if request is None:
         return None
-    kind, params, slot, key = request
+    kind, params, slot, key, limits = request
     shown = decode_trusted(params) if isinstance(params, bytes) else params
-    return {"kind": kind, "params": shown, "slot": slot, "key": key}
+    return {"kind": kind, "params": shown, "slot": slot, "key": key, **({"limits": limits} if limits else {})}
 
 
 def _emissions_differ(

@@ -20,7 +20,9 @@ from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.link import Link
 
-_KEPT = ("key", "slot", "grant", "rule", "same")  # fields of records that the book keeps, too
+REQUEST_EXTRAS = ("key", "limits", "slot")
+"""What an Intent record may say besides kind and params, and a dead letter keeps of it."""
+_KEPT = (*REQUEST_EXTRAS, "grant", "rule", "same")  # fields of records that the book keeps, too
 _STATUS = {ALLOW: rows.OPEN, DENY: rows.DENIED, PARK: rows.PARKED}
 
 
@@ -130,8 +132,7 @@ def settled(
     if outcome.extras.get("exhausted"):
         letter = {"born": born, "height": height, "kind": kind, "params": kept["params"]}
         letter["key"] = kept.get("key") or intent_text(digest)
-        if "slot" in kept:
-            letter["slot"] = kept["slot"]
+        letter.update({name: kept[name] for name in ("limits", "slot") if name in kept})
         code, text = outcome.extras.get("code", ""), outcome.extras.get("text", "")
         ledger.dead_letters.insert(pair_key(outcome.height, 1), DeadLetter(base, key, code, text, letter))
     if outcome.extras.get("under"):

@@ -123,18 +123,25 @@ def is_dead_letter(value: Any) -> bool:
 
 
 def is_failed_intent(value: Any) -> bool:
-    """Tell whether this is {born, height, key?, kind, params, slot?}."""
+    """Tell whether this is {born, height, key?, kind, limits?, params, slot?}."""
     return (
         isinstance(value, dict) and {"born", "height", "kind", "params"} <= set(value)
-        and set(value) <= {"born", "height", "key", "kind", "params", "slot"} and is_count(value["born"])
+        and set(value) <= {"born", "height", "key", "kind", "limits", "params", "slot"}
+        and is_count(value["born"]) and are_limits(value.get("limits", {}))
         and is_count(value["height"]) and type(value["kind"]) is str and is_held(value["params"])
         and all(type(value.get(name, "")) is str for name in ("key", "slot"))
     )  # fmt: skip
 
 
+def are_limits(value: Any) -> bool:
+    """Tell whether this is a map of names to counts: a request's own limits of attempts."""
+    return isinstance(value, dict) and all(type(name) is str and is_count(value[name]) for name in value)
+
+
 _INTENT_FIELDS: dict[str, Callable[[Any], bool]] = {
     "params": is_held,
     "key": lambda value: type(value) is str,
+    "limits": are_limits,
     "slot": lambda value: type(value) is str,
     "grant": lambda value: type(value) is str,
     "rule": lambda value: type(value) is str,

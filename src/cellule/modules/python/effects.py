@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellule.errors import Rejected
-from cellule.kernel.manifest.limits import ATTEMPTS_DEFAULT, PRIORITY_DEFAULT, TIMEOUT_NS_DEFAULT
+from cellule.kernel.manifest.limits import PRIORITY_DEFAULT
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import receipt_event
 from cellule.modules.python.module_names import Naming
@@ -28,10 +28,13 @@ class EffectForm:
     kind: str
     params: Any
     receipt: Any
-    timeout_ns: int = TIMEOUT_NS_DEFAULT
-    attempts: int = ATTEMPTS_DEFAULT
+    timeout_ns: int | None = None
+    attempts: int | None = None
     priority: int = PRIORITY_DEFAULT
     needs_grant: bool = False
+    deadline_ns: int | None = None
+    backoff_ns: int | None = None
+    backoff_max_ns: int | None = None
 
     def schemas(self, naming: Naming) -> Schemas:
         """The schemas of params and receipt, with all they refer to."""
@@ -39,10 +42,14 @@ class EffectForm:
 
     def document(self, naming: Naming) -> dict[str, Any]:
         """The entry of the manifest."""
+        limits = {
+            "timeout_ns": self.timeout_ns, "attempts": self.attempts, "deadline_ns": self.deadline_ns,
+            "backoff_ns": self.backoff_ns, "backoff_max_ns": self.backoff_max_ns,
+        }  # fmt: skip
         return {
             "params": naming.derived(self.params).name, "receipt": naming.derived(self.receipt).name,
-            "timeout_ns": self.timeout_ns, "attempts": self.attempts, "priority": self.priority,
-            "needs_grant": self.needs_grant,
+            "priority": self.priority, "needs_grant": self.needs_grant,
+            **{name: value for name, value in limits.items() if value is not None},
         }  # fmt: skip
 
 

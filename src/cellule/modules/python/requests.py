@@ -6,7 +6,7 @@ dict) are checked against it. Whether the request is allowed is decided in the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cellule.errors import CelluleError
@@ -47,12 +47,14 @@ class Requests:
         """The same for a request like one before, with neither slot nor key; None where it takes a look."""
         if effect.__class__ is not Request:
             return None
-        kind, params, slot, key = effect
+        kind, params, slot, key, limits = effect
         write = self._writers.get((kind, params.__class__))
-        if write is None or slot is not None or key is not None or kind.__class__ is not str:
+        if write is None or slot is not None or key is not None or limits is not None:
+            return None
+        if kind.__class__ is not str:
             return None
         try:
-            return _new(CheckedRequest, (kind, write(params), None, None))
+            return _new(CheckedRequest, (kind, write(params), None, None, None))
         except CelluleError:
             return None  # the other way says where
 
@@ -71,9 +73,10 @@ class Requests:
         params = effect.params
         slot = _text(effect.cap_slot, f"effects[{at}].cap_slot")
         key = _text(effect.idempotency_key, f"effects[{at}].idempotency_key")
+        limits = _limits(effect.limits, f"effects[{at}].limits")
         write = self._writers.get((kind, params.__class__)) or self._writer(at, kind, params.__class__)
         try:
-            return CheckedRequest(kind, write(params), slot, key)
+            return CheckedRequest(kind, write(params), slot, key, limits)
         except CelluleError as error:
             text = self._places.cleaned(f"effects[{at}].params of {kind}: {error}")
             raise StepFault("modules.params_invalid", text) from error
@@ -128,6 +131,18 @@ def check_keys(keys: object) -> Sequence[str]:
     if not isinstance(keys, list | tuple) or hasattr(keys, "_fields"):
         raise StepFault("modules.cancel_not_a_list", f"cancel takes a list of keys, not {_kind(keys)}")
     return keys
+
+
+def _limits(given: object, what: str) -> dict[str, int] | None:
+    """A map of our own, or nothing; what may stand in it is decided in the beat."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise StepFault("modules.effect_invalid", f"{what} is {_kind(given)}, not a map")
+    limits = {str.__str__(name): value for name, value in given.items() if isinstance(name, str)}
+    if len(limits) != len(given) or not all(type(value) is int for value in limits.values()):
+        raise StepFault("modules.effect_invalid", f"{what} is no map of names to whole numbers")
+    return limits
 
 
 def _kind(value: object) -> str:

@@ -44,15 +44,15 @@ def test_a_pause_lies_between_the_base_and_three_times_the_last_and_under_the_ca
     base, more, last_ns, chance
 ):
     most = base + more
-    drawn = jitter_ns(base, most, last_ns, chance)
+    drawn = jitter_ns(int(base * SECOND), int(most * SECOND), last_ns, chance)
     assert min(int(base * SECOND), int(most * SECOND)) <= drawn <= int(most * SECOND)
     assert drawn <= 3 * max(last_ns, int(base * SECOND))
 
 
 def test_pauses_differ_with_chance_and_begin_at_the_base():
-    assert jitter_ns(1, 60, 0, bytes(8)) == SECOND
-    assert jitter_ns(1, 60, 0, b"\xff" * 8) > 2 * SECOND
-    assert jitter_ns(1, 60, 30 * SECOND, b"\xff" * 8) == 60 * SECOND
+    assert jitter_ns(SECOND, 60 * SECOND, 0, bytes(8)) == SECOND
+    assert jitter_ns(SECOND, 60 * SECOND, 0, b"\xff" * 8) > 2 * SECOND
+    assert jitter_ns(SECOND, 60 * SECOND, 30 * SECOND, b"\xff" * 8) == 60 * SECOND
 
 
 def test_what_the_other_side_asks_for_is_kept_within_reason():

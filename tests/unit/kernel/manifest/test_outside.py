@@ -40,8 +40,8 @@ def test_an_effect_has_defaults_and_receipts_of_its_own(paying):
         "shop/Charge@1",
         "shop/Charged@1",
         "effect.payments/charge@1",
-        MINUTE_NS,
-        5,
+        0,
+        0,
         5,
         False,
     )

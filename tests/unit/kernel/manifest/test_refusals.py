@@ -273,7 +273,8 @@ CASES = {
         {"schemas": {"shop/May@1": {"option": {"int": {}}}},
          "effects": {"pay.card": {"receipt": "shop/May@1"}}},
         '$.effects["pay.card"].receipt', "effect_receipt"),
-    "no attempt": ({"effects": {"pay.card": {"attempts": 0}}}, '$.effects["pay.card"].attempts', "number"),
+    "too few attempts": ({"effects": {"pay.card": {"attempts": -1}}},
+        '$.effects["pay.card"].attempts', "number"),
     "priority that does not exist": (
         {"effects": {"pay.card": {"priority": 10}}}, '$.effects["pay.card"].priority', "number"),
     "unknown field of an effect": (

@@ -10,12 +10,13 @@ from cellule.host.read.reader import Reader
 from cellule.kernel.decide.intents.gate import check_again
 from cellule.kernel.decide.requests import EffectRequest
 from cellule.kernel.items import Opening
+from cellule.kernel.manifest.effect_limits import limited
 from cellule.kernel.manifest.model import EffectKind, Manifest
 from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.state.rows import OPEN, OpenIntent
 
-_UNDECLARED: Final = (5, 60_000_000_000, 1)
-"""Priority, timeout and attempts of a kind that no manifest of the world declares any more."""
+_UNDECLARED: Final = EffectKind("", "", "", "", 60_000_000_000, 1, 5)
+"""How a kind is performed that no manifest of the world declares any more."""
 
 
 class Openings(NamedTuple):
@@ -65,14 +66,13 @@ async def _withheld(
 async def _opening(opened: IntentAt, manifest: Manifest, reader: Reader) -> Opening:
     digest, base, key, born, kind, _, kept = opened.intent
     effect = await _effect(opened.intent, manifest, reader)
-    priority, timeout_ns, attempts = (
-        _UNDECLARED if effect is None else (effect.priority, effect.timeout_ns, effect.attempts)
-    )
+    effect = limited(_UNDECLARED if effect is None else effect, kept.get("limits"))
     grant = manifest.grants.get(kept.get("grant", ""))
     return Opening(
         digest, opened.height, kind, await reader.bytes_of(kept["params"]),
-        kept.get("key") or intent_text(digest), priority, timeout_ns, attempts,
-        None if grant is None else grant.as_data(), base, key, born,
+        kept.get("key") or intent_text(digest), effect.priority, effect.timeout_ns, effect.attempts,
+        None if grant is None else grant.as_data(), base, key, born, effect.deadline_ns, effect.backoff_ns,
+        effect.backoff_max_ns,
     )  # fmt: skip
 
 

@@ -29,17 +29,22 @@ def dispatch_reason(view: EffectView, performed: Performed, now_ns: int) -> str:
         return "its receipt is on its way; if that does not come, its row is lost: cellule effect repair"
     match attempts.state:
         case "running":
-            return f"attempt {attempts.tried + 1} of {attempts.most} is running"
+            return f"attempt {attempts.tried + 1}{_of(attempts.most)} is running"
         case "no adapter":
             return f"no adapter for {view.kind} on this node"
         case "unreadable":
             return f"its outbox row cannot be read: cellule effect repair ({attempts.error})"
         case "retrying":
             when = f"retrying at {moment(attempts.next_ns)}"
-            failed = f"after attempt {attempts.tried} of {attempts.most} failed: {attempts.error}"
+            failed = f"after attempt {attempts.tried}{_of(attempts.most)} failed: {attempts.error}"
             return f"{when} {failed}{_idle(performed)}"
         case _:
             return _not_begun(view, attempts, performed, now_ns)
+
+
+def _of(limit: int) -> str:
+    """How many attempts there are at most, where that was said."""
+    return f" of {limit}" if limit else ""
 
 
 def _not_begun(view: EffectView, attempts: Attempts, performed: Performed, now_ns: int) -> str:

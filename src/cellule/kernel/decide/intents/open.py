@@ -50,6 +50,8 @@ def _open(
         extras["key"] = asked.key
     if asked.slot is not None:
         extras["slot"] = asked.slot
+    if asked.limits is not None:
+        extras["limits"] = asked.limits
     intent = record(context, slot, origin, position, asked, extras)
     if not asked.effect.external and ruling.verdict == ALLOW:
         ruling.extras["due_ns"] = due_ns(asked.params, ledger.now_ns)

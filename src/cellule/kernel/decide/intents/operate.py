@@ -18,10 +18,12 @@ from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, Settled
 from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
+from cellule.kernel.manifest.effect_limits import limited
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.intent_changes import REQUEST_EXTRAS
 from cellule.kernel.state.intent_id import idempotency_hash, intent_text
 from cellule.kernel.state.rows import OPEN, PARKED, OpenIntent
 
@@ -72,7 +74,9 @@ def _asked(
             hint="Deploy a manifest that declares it.",
         )  # fmt: skip
     params = yield from context.value_of(kept["params"])
-    return EffectRequest(known[1], params, kept.get("slot"), kept.get("key"))
+    limits = kept.get("limits")
+    effect = limited(known[1], limits)
+    return EffectRequest(effect, params, kept.get("slot"), kept.get("key"), limits)
 
 
 def _deny(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
@@ -136,7 +140,7 @@ def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     grant = yield from _grant(context, slot, asked)
     admitted = record()
     context.ledger.take_letter(at)
-    extras: Any = {name: letter[name] for name in ("key", "slot") if name in letter}
+    extras: Any = {name: letter[name] for name in REQUEST_EXTRAS if name in letter}
     origin = Origin(admitted.height, letter["born"], 0, context.eras.current.number)
     intent = opening.record(context, slot, origin, 0, asked, extras)
     ruling = Verdict(ALLOW, {} if grant is None else {"grant": grant.name})

@@ -1,0 +1,97 @@
+"""`AdapterLimits`: how the pool treats an adapter; checked where it stands in its author's file.
+
+A declaration in an app, and a single request, may say other attempts, timeout, deadline, priority and pauses;
+what neither of them says is as it stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from cellule.effects import limits as most
+from cellule.effects.number_checks import check_count, check_number
+from cellule.errors import Rejected
+
+
+class LimitOptions(TypedDict, total=False):
+    """The fields of `AdapterLimits`, as a decorator takes them."""
+
+    timeout_s: float
+    attempts: int | None
+    concurrency: int
+    rate_per_s: float | None
+    priority: int
+    backoff_s: float
+    backoff_max_s: float
+    needs_grant: bool
+    deadline_s: float
+    no_retry: tuple[type[BaseException], ...]
+    progress_s: float | None
+    concurrency_by: Mapping[str, int]
+    rate_by: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterLimits:
+    """How the pool treats an adapter; priority 0 is served first, 9 last.
+
+    Attempts go on until one succeeds or fails for good, `attempts` were made, or one fails after
+    `deadline_s`. An exception of a class of `no_retry` ends them at once. An attempt that reports no
+    progress for `progress_s` is over. `concurrency_by={"tenant": 2}` lets two attempts run at once for each
+    value of that field of the params, `rate_by={"tenant": 5.0}` lets five begin in a second.
+    """
+
+    timeout_s: float = most.TIMEOUT_S
+    attempts: int | None = None
+    concurrency: int = most.CONCURRENCY
+    rate_per_s: float | None = None
+    priority: int = most.PRIORITY
+    backoff_s: float = most.BACKOFF_S
+    backoff_max_s: float = most.BACKOFF_MAX_S
+    needs_grant: bool = False
+    deadline_s: float = most.DEADLINE_S
+    no_retry: tuple[type[BaseException], ...] = ()
+    progress_s: float | None = None
+    concurrency_by: Mapping[str, int] = field(default_factory=dict)
+    rate_by: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_number("timeout_s", self.timeout_s, 0.001, most.TIMEOUT_S_MAX)
+        if self.attempts is not None:
+            check_count("attempts", self.attempts, 1, most.ATTEMPTS_MAX)
+        check_count("concurrency", self.concurrency, 1, most.CONCURRENCY_MAX)
+        check_count("priority", self.priority, 0, most.PRIORITY_MAX)
+        check_number("backoff_s", self.backoff_s, 0.0, most.TIMEOUT_S_MAX)
+        check_number("backoff_max_s", self.backoff_max_s, self.backoff_s, most.TIMEOUT_S_MAX)
+        check_number("deadline_s", self.deadline_s, 0.001, most.DEADLINE_S_MAX)
+        if self.rate_per_s is not None:
+            check_number("rate_per_s", self.rate_per_s, 0.000_01, 1_000_000.0)
+        if self.progress_s is not None:
+            check_number("progress_s", self.progress_s, 0.001, most.TIMEOUT_S_MAX)
+        _check_classes(self.no_retry)
+        for name, limit in _by_one_field("concurrency_by", self.concurrency_by).items():
+            check_count(f"concurrency_by[{name!r}]", limit, 1, most.CONCURRENCY_MAX)
+        for name, rate in _by_one_field("rate_by", self.rate_by).items():
+            check_number(f"rate_by[{name!r}]", rate, 0.000_01, 1_000_000.0)
+
+
+def _check_classes(given: object) -> None:
+    if isinstance(given, tuple) and all(
+        isinstance(each, type) and issubclass(each, BaseException) for each in given
+    ):
+        return
+    raise Rejected(
+        "effects.limit", "no_retry is a tuple of classes of exceptions, not {value}",
+        value=repr(given)[:100], hint="Write no_retry=(ValueError, TypeError).",
+    )  # fmt: skip
+
+
+def _by_one_field(name: str, given: Any) -> Mapping[str, Any]:
+    if isinstance(given, Mapping) and len(given) <= 1 and all(isinstance(path, str) for path in given):
+        return given
+    raise Rejected(
+        "effects.limit", "{name} names one field of the params and its limit, not {value}",
+        name=name, value=repr(given)[:100], hint=f'Write {name}={{"tenant": 2}}.',
+    )  # fmt: skip
