@@ -401,3 +401,25 @@ async def test_a_store_of_a_newer_format_is_refused_with_both_versions(postgres_
         await PostgresEngine.open(postgres_server.dsn, schema=schema)
     assert caught.value.code == "store.format_newer"
     assert "format 7" in str(caught.value)
+
+
+async def test_batches_that_expect_the_same_row_do_not_wait_for_each_other(postgres_server):
+    """One holds its locks in an open transaction; another with the same witness is done meanwhile."""
+    engine = await PostgresEngine.open(postgres_server.dsn, schema="witnesses")
+    connection = await asyncpg.connect(postgres_server.dsn)
+    ready, other = keys.ready(0, UNIVERSE, UNIVERSE), keys.ready(1, UNIVERSE, UNIVERSE)
+    try:
+        await engine.commit(Batch(set={ready: b"here", other: b"old"}))
+        async with connection.transaction():
+            await connection.execute("SELECT 1 FROM witnesses.queue WHERE key = $1 FOR SHARE", ready)
+            await engine.commit(Batch(expect={ready: b"here"}, set={other: b"new"}))
+        for expected in (b"gone", b""):
+            with pytest.raises(Conflict):
+                await engine.commit(Batch(expect={ready: expected}, set={other: b"never"}))
+        await engine.commit(Batch(clear=[ready]))
+        with pytest.raises(Conflict):
+            await engine.commit(Batch(expect={ready: b"here"}, set={other: b"never"}))
+        assert await engine.read([other]) == [b"new"]
+    finally:
+        await connection.close()
+        await engine.close()

@@ -38,11 +38,11 @@ STORED = {
 
 def test_the_layout_changes_only_with_its_version():
     """Nodes of one layout version share one function: another text under the same name would replace it."""
-    assert LAYOUT_VERSION == 1
-    assert len(arguments()) == 37
+    assert LAYOUT_VERSION == 2
+    assert len(arguments()) == 45
     assert (
         sha256(install_script("cellule").encode()).hexdigest()
-        == "dbd443d40bafb30cef93aeecd64a2a9eddf87a901d53c126d05bc4975b268771"
+        == "57bdd9c97dc2b3c7491ed798557aa87d8df659d030c5c00370535600d47c3958"
     )
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Literal
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from cellule.app.built_app import Built
 from cellule.errors import Rejected
@@ -38,9 +39,9 @@ class Cellule:
         self.node = node
         self._built = built
         self._deploy = deploy
-        self._handles: dict[UUID, WorldHandle] = {}
+        self._handles: WeakValueDictionary[UUID, WorldHandle] = WeakValueDictionary()
         self._owed: dict[UUID, WorldInfo] = {}  # worlds to deploy to when this node owns them
-        self._turn = asyncio.Lock()
+        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
         node.when_owner(self._deploy_owed)
 
     @property
@@ -64,8 +65,8 @@ class Cellule:
         self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE, create: bool | None = None
     ) -> WorldHandle:
         """A world by name. With an app it is made when it is missing (`create=False` refuses instead)."""
-        async with self._turn:  # so that a world is made, or deployed to, once
-            info = await self._found(name, universe, create=create is not False)
+        info = await self._found(name, universe, create=create is not False)
+        async with self._turn(info):  # so that a world is deployed to once
             handle = self._handles.get(info.id)
             if handle is None:
                 handle = self._handles[info.id] = await self._handle(info)
@@ -92,8 +93,8 @@ class Cellule:
 
         A change that its cells cannot follow is refused with the reasons; `dry_run` only returns it.
         """
-        async with self._turn:
-            info = await self.node.directory.world(await self.node.universe(universe), name)
+        info = await self.node.directory.world(await self.node.universe(universe), name)
+        async with self._turn(info):
             stored = await Reader(self.node, info).manifest()
             loaded, blocks = await self._loaded(manifest, code, info.universe)
             change = await self._change(info, stored, loaded)
@@ -153,12 +154,16 @@ class Cellule:
 
     async def _deploy_owed(self) -> None:
         """This node took the store over: its app comes into the worlds it was a guest of."""
-        async with self._turn:
-            for info in list(self._owed.values()):
+        for info in list(self._owed.values()):
+            async with self._turn(info):
                 assert self._built is not None
                 await self._deployed(info, await Reader(self.node, info).manifest(), self._built)
                 if self.is_owner:
-                    del self._owed[info.id]
+                    self._owed.pop(info.id, None)
+
+    def _turn(self, info: WorldInfo) -> asyncio.Lock:
+        """What lets one at a time deploy to a world; worlds do not wait for each other."""
+        return self._turns.setdefault(info.id, asyncio.Lock())
 
     async def _inhabited(self, info: WorldInfo, modules: list[str]) -> list[str]:
         """Those of a world's modules that have cells; only its owner knows, and only its owner deploys."""

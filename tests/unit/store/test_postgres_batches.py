@@ -30,8 +30,10 @@ def named(batch, stamps=()):
 def test_a_frame_commit_locks_its_expectations_and_writes_the_frame_directly():
     batch = Batch(expect={HEAD: b"old", EPOCH: b"1"}, set={FRAME: b"frame", HEAD: b"new"})
     assert named(batch) == {
-        "meta_expect_keys": [EPOCH, HEAD],
-        "meta_expect_values": [seal_row(EPOCH, b"1"), seal_row(HEAD, b"old")],
+        "meta_witness_keys": [EPOCH],
+        "meta_witness_values": [seal_row(EPOCH, b"1")],
+        "meta_expect_keys": [HEAD],
+        "meta_expect_values": [seal_row(HEAD, b"old")],
         "meta_write_keys": [HEAD],
         "meta_write_values": [seal_row(HEAD, b"new")],
         "journal_write_keys": [FRAME],
@@ -53,8 +55,18 @@ def test_families_are_touched_up_to_the_last_one_with_expectations():
 
 def test_keys_written_beside_the_expected_ones_are_touched_with_them_in_order():
     names = {bytes([n]): b"v" for n in (9, 3, 200)}
-    found = named(Batch(expect={b"\x05": b"e", b"\x03": None}, set=names, clear=[b"\x04"]))
+    found = named(Batch(expect={b"\x05": b"e", b"\x03": None}, set={**names, b"\x05": b"v"}, clear=[b"\x04"]))
     assert found["meta_touch_keys"] == [b"\x03", b"\x04", b"\x05", b"\x09", b"\xc8"]
+
+
+def test_what_is_expected_and_not_written_is_a_witness_and_locked_shared():
+    found = named(Batch(expect={HEAD: b"old", EPOCH: b"mine"}, set={HEAD: b"new", FRAME: b"f"}))
+    assert found["meta_witness_keys"] == [EPOCH]
+    assert found["meta_witness_values"] == [seal_row(EPOCH, b"mine")]
+    assert found["meta_expect_keys"] == [HEAD]
+    assert "meta_touch_keys" not in found
+    found = named(Batch(expect={EPOCH: b"mine", HEAD: b"old"}, clear=[HEAD]))
+    assert (found["meta_witness_keys"], found["meta_expect_keys"]) == ([EPOCH], [HEAD])
 
 
 def test_a_key_that_is_cleared_is_locked_by_an_empty_write_and_then_deleted():

@@ -21,6 +21,7 @@ after some beats at the latest.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -204,33 +205,41 @@ class Inbox:
         return inbox_item(receipt, receipt.by, value)
 
 
+def enqueue_rows(universe: UUID, world: UUID) -> list[bytes]:
+    """The rows that `enqueue` looks at: the world's in the list of worlds, and its `ready`."""
+    return [keys.universe_world(universe, world), keys.ready(keys.shard_of(world), universe, world)]
+
+
 async def enqueue(
-    engine: Engine, universe: UUID, world: UUID, rows: list[dict[str, Any]], bell_id: bytes
-) -> list[bytes]:
+    engine: Engine, universe: UUID, world: UUID, rows: list[dict[str, Any]], bell_id: bytes,
+    seen: Sequence[bytes | None] = (),
+) -> list[bytes]:  # fmt: skip
     """Put items into a world's inbox from anywhere, durably, and ring the bell of its shard.
 
     Returns the keys of their rows, which go in the commit that admits or refuses them. After an unknown
     outcome they are put once more: items have ids, and the second is a duplicate. Where `ready` says that
-    others put items, it is only expected: many do that at once, and the bell has been rung.
+    others put items, it is only expected: many do that at once, and the bell has been rung. `seen` is what
+    the rows `enqueue_rows` hold, if the caller has just read them.
     """
     shard = keys.shard_of(world)
-    listing, ready = keys.universe_world(universe, world), keys.ready(shard, universe, world)
+    listing, ready = enqueue_rows(universe, world)
     prefix = keys.inbox_prefix(universe, world)
     ordered = [(prefix, encode(row)) for row in rows]
     unknown = attempt = 0
     while True:
         attempt += 1
-        listed, seen = await engine.read([listing, ready])
+        listed, held = seen or await engine.read([listing, ready])
+        seen = ()
         if listed is None:
             raise await lost_row(engine, WorldInfo(world, universe, str(world), 0), "its row in the list")
         expect: dict[bytes, bytes | None] = {listing: listed}
-        if is_shared(seen) and attempt <= ATTEMPTS_MAX:
-            batch = Batch(expect={**expect, ready: seen}, ordered=ordered)
+        if is_shared(held) and attempt <= ATTEMPTS_MAX:
+            batch = Batch(expect={ready: held}, ordered=ordered)  # deleting the world clears it
         else:
             # Each attempt has a value of its own: one that arrives late must be told from the one seen.
             value = SHARED + bell_id + bytes((attempt % 256,))
             if attempt <= ATTEMPTS_MAX:
-                expect[ready] = seen
+                expect[ready] = held
             batch = Batch(expect=expect, set={ready: value}, add={keys.bell(shard): 1}, ordered=ordered)
         try:
             stamps = await engine.commit(batch)

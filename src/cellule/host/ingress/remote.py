@@ -10,17 +10,19 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.inbox.inbox import control_row, enqueue, event_row
+from cellule.host.inbox.inbox import control_row, enqueue, enqueue_rows, event_row
 from cellule.host.inbox.requests import Request
 from cellule.host.inbox.sends import Wait
+from cellule.host.journal import Head
 from cellule.host.node import Node
-from cellule.host.own.directory import WorldInfo, read_head
+from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.host.read.reader import Reader
 from cellule.kernel.items import BareEvent, ControlItem, EventItem
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.routes import Router
 from cellule.sources import uuid7
+from cellule.store import keys
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
@@ -72,10 +74,13 @@ class Remote:
     async def _put(self, item: dict[str, Any], ready: bytes) -> tuple[int, bytes]:
         """Put an item into the inbox of the store at the address: the height before it, and its row."""
         self._node.ownership.check_store()
-        before = await read_head(self._node.engine, self._info)
-        [row] = await enqueue(self._node.engine, self._info.universe, self._info.id, [item], ready)
+        engine, universe, world = self._node.engine, self._info.universe, self._info.id
+        head, *seen = await engine.read([keys.world_head(universe, world), *enqueue_rows(universe, world)])
+        if head is None:
+            raise await lost_row(engine, self._info, "its head")
+        [row] = await enqueue(engine, universe, world, [item], ready, seen)
         self._node.ownership.check_store()
-        return before.height, row
+        return Head.of_row(head).height, row
 
     def _check_edge(self, item: EventItem, manifest: Manifest, wait: Wait) -> None:
         if self._router is None:

@@ -3,8 +3,10 @@
 Each key family has a table of its own, so that queues, frames and objects are vacuumed apart. A commit is
 one call of `commit_<version>`, which works in three steps, under READ COMMITTED:
 
-1. *touch*: every key of a family with expectations is locked in key order. `ON CONFLICT DO UPDATE ... WHERE
-   false` locks a row that exists and writes nothing; an absent one is created as an empty row.
+1. *touch*: every key of a family with expectations is locked in key order. A *witness*, which is expected to
+   hold a value and is not written, is locked shared: many batches expect the same row at once, and none waits
+   for another's disk. For the others `ON CONFLICT DO UPDATE ... WHERE false` locks a row that exists and
+   writes nothing; an absent one is created as an empty row.
 2. *compare*: an expected absence is such an empty row (a sealed row is never empty). On a mismatch the empty
    rows are deleted again and the key that clashed is returned.
 3. *write*: clear ranges, upsert, delete; families without expectations are locked only now, by these writes.
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 from cellule.store.families import Family
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 TABLES = {
     Family.META: "meta",
     Family.JOURNAL: "journal",
@@ -32,8 +34,8 @@ TABLES = {
 }
 VALUE_FAMILIES = (Family.META, Family.JOURNAL, Family.QUEUE, Family.CAS)
 VALUE_ARGUMENTS = (
-    "touch_keys", "expect_keys", "expect_values", "write_keys", "write_values", "clear_keys",
-    "range_from", "range_until",
+    "witness_keys", "witness_values", "touch_keys", "expect_keys", "expect_values", "write_keys",
+    "write_values", "clear_keys", "range_from", "range_until",
 )  # fmt: skip
 COUNTER_ARGUMENTS = ("add_keys", "add_values", "clear_keys", "range_from", "range_until")
 
@@ -64,12 +66,28 @@ INSERT INTO {schema}.installed VALUES ({version}) ON CONFLICT DO NOTHING;
 """
 
 _TOUCH = """
-    IF {table}_touch_keys IS NOT NULL OR {table}_expect_keys IS NOT NULL THEN
+    IF {table}_touch_keys IS NOT NULL OR {table}_expect_keys IS NOT NULL
+        OR {table}_witness_keys IS NOT NULL THEN
         {table}_touch_keys := coalesce({table}_touch_keys, {table}_expect_keys);
+        low := ''::bytea;
+        FOREACH witness IN ARRAY coalesce({table}_witness_keys, '{{}}'::bytea[]) LOOP
+            INSERT INTO {schema}.{table} AS t
+                SELECT b.key, ''::bytea FROM unnest({table}_touch_keys) AS b (key)
+                WHERE b.key >= low AND b.key < witness
+                ON CONFLICT (key) DO UPDATE SET value = t.value WHERE false;
+            PERFORM 1 FROM {schema}.{table} WHERE key = witness FOR SHARE;
+            IF NOT FOUND THEN
+                clash := ARRAY[witness, NULL];{undo}
+                RETURN clash;
+            END IF;
+            low := witness;
+        END LOOP;
         INSERT INTO {schema}.{table} AS t SELECT b.key, ''::bytea FROM unnest({table}_touch_keys) AS b (key)
+            WHERE b.key >= low
             ON CONFLICT (key) DO UPDATE SET value = t.value WHERE false;
         SELECT ARRAY[b.key, nullif(t.value, ''::bytea)] INTO clash
-            FROM unnest({table}_expect_keys, {table}_expect_values) AS b (key, value)
+            FROM unnest({table}_expect_keys || {table}_witness_keys,
+                        {table}_expect_values || {table}_witness_values) AS b (key, value)
             JOIN {schema}.{table} AS t ON t.key = b.key WHERE t.value <> b.value LIMIT 1;
         IF clash IS NOT NULL THEN{undo}
             RETURN clash;
@@ -166,6 +184,7 @@ def _commit_function(schema: str) -> str:
     body += _COUNT.format(schema=schema)
     return (
         f"CREATE OR REPLACE FUNCTION {schema}.commit_{LAYOUT_VERSION}({declared}) RETURNS bytea[]\n"
-        f"LANGUAGE plpgsql VOLATILE AS $commit$\nDECLARE\n    clash bytea[];\nBEGIN{body}"
+        f"LANGUAGE plpgsql VOLATILE AS $commit$\nDECLARE\n    clash bytea[];\n"
+        f"    low bytea;\n    witness bytea;\nBEGIN{body}"
         "    RETURN NULL;\nEND\n$commit$;"
     )

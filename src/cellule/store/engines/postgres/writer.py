@@ -1,9 +1,10 @@
 """From a batch to the arguments of the commit function: pure, no driver, no server.
 
-Keys are grouped by family and sorted, because the function takes its locks in the order given. A family is
-*touched* (locked before anything is compared) up to the last family that has expectations; behind it, the
-writes themselves take the locks. What stands under a key is a sealed row; the empty byte string means "no
-row": an expected absence, or a key that is only locked because it will be cleared.
+Keys are grouped by family and sorted, because the function takes its locks in the order given. A *witness* is
+expected and not written, so it is locked shared. A family is *touched* (locked before anything is compared)
+up to the last family that has expectations; behind it, the writes themselves take the locks. What stands
+under a key is a sealed row; the empty byte string means "no row": an expected absence, or a key that is only
+locked because it will be cleared.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ NO_COUNTERS: list[Argument] = [None] * len(COUNTER_ARGUMENTS)
 class _Part:
     """What a batch does in one family."""
 
-    __slots__ = ("clear", "expect", "ranges", "write")
+    __slots__ = ("clear", "expect", "ranges", "witness", "write")
 
     def __init__(self) -> None:
+        self.witness: dict[bytes, bytes] = {}
         self.expect: dict[bytes, bytes] = {}
         self.write: dict[bytes, bytes] = {}
         self.clear: set[bytes] = set()
@@ -50,9 +52,12 @@ def commit_arguments(batch: Batch, stamps: Sequence[Stamp]) -> list[Argument]:
     for key, value in batch.set.items():
         parts[family(key)].write[key] = seal_row(key, value)
     last_expecting = -1
+    cleared = set(batch.clear)
     for key, expected in batch.expect.items():
         kind = family(key)
-        parts[kind].expect[key] = ABSENT if expected is None else seal_row(key, expected)
+        is_witness = expected is not None and key not in batch.set and key not in cleared
+        rows = parts[kind].witness if is_witness else parts[kind].expect
+        rows[key] = ABSENT if expected is None else seal_row(key, expected)
         last_expecting = max(last_expecting, kind)
     for (prefix, value), stamp in zip(batch.ordered, stamps, strict=True):
         key = prefix + stamp
@@ -78,7 +83,10 @@ def _columns(part: _Part, *, touched: bool) -> list[Column]:
     expected = sorted(expect)
     # Expected keys are touched in any case; they need no second list unless something else is written.
     beyond = touched and not (write.keys() <= expect.keys())
+    witnesses = sorted(part.witness)
     return [
+        witnesses or None,
+        [part.witness[key] for key in witnesses] if witnesses else None,
         sorted({*expected, *keys}) if beyond else None,
         expected or None,
         [expect[key] for key in expected] if expected else None,
