@@ -19,6 +19,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
+from typing import get_args
 
 from cellule.app import App, Built
 from cellule.effects.adapter import Adapter, Adapters
@@ -97,10 +99,32 @@ def open(
     was accepted. `deploy` says what happens when the app is not what a world runs (see `Cellule`).
     """
     check_not_loading("cellule.open")
+    _check_app(app)
+    _check_deploy(deploy)
     options = options or Options()
     return _opened(
         parse_address(address, objects, credentials=options.store.credentials), app, deploy, options
     )
+
+
+def _check_app(app: object) -> None:
+    if app is None or isinstance(app, App):
+        return
+    what, hint = f"a {type(app).__name__}", "Give the object that your decorators belong to."
+    if isinstance(app, ModuleType):
+        what = f"the module {app.__name__}"
+        found = [name for name, value in vars(app).items() if isinstance(value, App)]
+        hint = f"Write app={app.__name__}.{found[0]}." if found else hint
+    raise Rejected("host.not_an_app", "app is {what}, not a cellule.App", what=what, hint=hint)
+
+
+def _check_deploy(deploy: object) -> None:
+    if deploy not in get_args(Deploy):
+        raise Rejected(
+            "host.deploy", "deploy is {deploy!r}; it is auto, require or never", deploy=deploy,
+            hint="auto brings a compatible change of the app into its worlds, require refuses any, never "
+            "works with what is stored.",
+        )  # fmt: skip
 
 
 @asynccontextmanager

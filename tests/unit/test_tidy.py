@@ -30,6 +30,7 @@ LONG_FILES = {
     "kernel/decide/steps.py": "one step, with every way it can end",
     "kernel/index/live.py": "reads and writes of one tree",
     "kernel/index/write.py": "one noun",
+    "kernel/manifest/compare.py": "one comparison for each section",
     "kernel/manifest/fields.py": "one reader of document fields",
     "kernel/prove/replay.py": "one function for each record kind",
     "kernel/state/ledger.py": "the only functions that change a world",

@@ -2,12 +2,14 @@
 
 `deploy` says what happens when a world's stored manifest is not the app's: `auto` journals a compatible
 change and refuses an incompatible one with the differences, `require` refuses any, `never` works with what
-is stored.
+is stored. A manifest that the world ran in an earlier era is never deployed by `auto`: an old script does not
+bring old code back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Literal
 from uuid import UUID
@@ -23,13 +25,15 @@ from cellule.host.node import DEFAULT_UNIVERSE, Node
 from cellule.host.own.directory import UniverseInfo, WorldInfo, id_of
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
-from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
+from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, returning
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
 Deploy = Literal["auto", "require", "never"]
 DEFAULT_WORLD = "main"
+
+_log = logging.getLogger("cellule.host")
 
 
 class Cellule:
@@ -176,6 +180,13 @@ class Cellule:
         """Bring the app's manifest into the world, as far as `deploy` allows."""
         if stored.cid == built.manifest.cid or self._deploy == "never":
             return
+        if self._deploy == "auto" and await Reader(self.node, info).had_manifest(built.manifest.cid):
+            _log.warning(
+                "world %s has moved on from this app, which it ran in an earlier era. Nothing is deployed; "
+                "to go back to it on purpose: cellule world deploy",
+                info.name,
+            )
+            return
         change = await self._change(info, stored, built.manifest)
         if self._deploy == "require":
             raise Rejected(
@@ -204,8 +215,10 @@ class Cellule:
 
     async def _change(self, info: WorldInfo, stored: Manifest, new: Manifest) -> ManifestChange:
         """What the new manifest would change for the world's cells."""
-        removed = [base for base in stored.modules if base not in new.modules]
-        return compare_manifests(stored, new, await self._inhabited(info, removed))
+        inhabited = await self._inhabited(info, list(stored.modules))
+        empty = [base for base in stored.modules if base not in inhabited] if self.is_owner else []
+        earlier = await Reader(self.node, info).earlier_manifests() if returning(stored, new) else []
+        return compare_manifests(stored, new, inhabited, empty=empty, earlier=earlier)
 
     async def _bring(
         self, info: WorldInfo, stored: Manifest, new: Manifest, blocks: Mapping[Cid, bytes], who: str,

@@ -275,7 +275,11 @@ class World:
         if built.live and self._programs.knows(built.manifest.cid):
             built = revise(built, len(self._builds))
         inhabited = [base for base in self.built.manifest.modules if any(self._existing(base))]
-        change = compare_manifests(self.built.manifest, built.manifest, inhabited)
+        empty = [base for base in self.built.manifest.modules if base not in inhabited]
+        earlier = [each.manifest for each in reversed(self._builds[:-1])]
+        change = compare_manifests(
+            self.built.manifest, built.manifest, inhabited, empty=empty, earlier=earlier
+        )
         change.check_compatible()
         self._programs.add(built)
         self.host.cas.update(built.blocks)

@@ -75,6 +75,15 @@ class Reader:
             found = self._manifests[cid] = load_manifest(await self._cas.get(cid))
         return found
 
+    async def earlier_manifests(self) -> list[Manifest]:
+        """The manifests of all eras before the current one, newest first."""
+        eras = (await self._world()).ledger.eras[:-1]
+        return [await self._manifest_of(cid) for cid in dict.fromkeys(era.manifest for era in reversed(eras))]
+
+    async def had_manifest(self, cid: Cid) -> bool:
+        """Tell whether the world ran this manifest in an era before the current one."""
+        return any(era.manifest == cid for era in (await self._world()).ledger.eras[:-1])
+
     async def manifest_at(self, height: int) -> Manifest:
         """The manifest that routes at a height."""
         eras = (await self._world()).ledger.eras

@@ -13,6 +13,7 @@ from typing import Any
 from cellule.errors import CelluleError, Rejected, TooOld
 from cellule.kernel.decide import controls
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.items import (
     LATER,
@@ -32,6 +33,7 @@ from cellule.kernel.journal.rows import event_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
 from cellule.kernel.need import Need
+from cellule.kernel.program import StepFault
 from cellule.kernel.state.cells import EVENT_MESSAGE, Expected, Message, Slot
 from cellule.kernel.state.dedupe import dedupe_key, payload_check
 from cellule.kernel.state.ledger import Target
@@ -139,9 +141,12 @@ class Admission:
                 schema=item.schema, size=len(value), most=EVENT_BYTES_MAX,
                 hint="Put large data into a blob and send its link.",
             )  # fmt: skip
-        router = self._context.eras.current.router
-        routing = router.targets if item.system else router.route
-        targets = routing(item.schema, value, item.key)
+        era = self._context.eras.current
+        if item.schema in era.older:
+            targets = self._targets_of_older(era, item, value)
+        else:
+            routing = era.router.targets if item.system else era.router.route
+            targets = routing(item.schema, value, item.key)
         if item.expected_version is not None and item.expected_version < 0:
             raise Rejected(
                 "kernel.expected_version", "event {schema} expects version {version}; versions count from 0",
@@ -154,6 +159,15 @@ class Admission:
                 schema=item.schema, count=len(targets),
             )  # fmt: skip
         return targets
+
+    def _targets_of_older(self, era: Compiled, item: EventItem, value: bytes) -> list[Target]:
+        try:
+            return era.targets_of_older(item.schema, value, item.key)
+        except StepFault as fault:
+            raise Rejected(
+                fault.code, "event {schema} is of an older version and cannot be upcast: {why}",
+                schema=item.schema, why=fault.text, hint="Correct the upcaster, or send the newer version.",
+            ) from fault  # fmt: skip
 
     def _admit_once(self, item: EventItem, slots: list[Slot]) -> Generator[Need, None, Outcome]:
         """Admit an event whose id may have been here before."""

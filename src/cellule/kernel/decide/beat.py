@@ -50,6 +50,8 @@ class BeatRun:
         """Do the whole beat."""
         ledger, context = self._ledger, self._context
         before_ns = ledger.now_ns
+        if not context.eras.current.is_prepared:
+            yield from context.eras.prepare()
         ledger.begin_beat(ledger.beat + 1, self._now_ns)
         pending = ledger.pending
         if pending:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.kernel.manifest import upcasts
+from cellule.kernel.manifest.event_routes import Targets
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Rule, Upcaster
 from cellule.kernel.manifest.policies import compile_rule
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import Program, Programs, fault_of, forget_kept
+from cellule.kernel.program import CODE_UNAVAILABLE, Program, Programs, StepFault, fault_of, forget_kept
 from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Ledger
 from cellule.values.cid import Cid
@@ -39,6 +41,8 @@ class Compiled:
         self.router = Router(manifest)
         self.programs: dict[str, Program] = {}
         self.upcasters: dict[tuple[str, str], Callable[[bytes], bytes]] = {}
+        self.older = _older_events(manifest)
+        self.is_prepared = not self.older
         self._codecs: dict[str, WireCodec] = {}
         self._policy: list[tuple[Rule, Expression]] | None = None
 
@@ -48,6 +52,23 @@ class Compiled:
         if codec is None:
             codec = self._codecs[schema] = wire_codec(Ref(schema), self.manifest.schemas)
         return codec
+
+    def targets_of_older(self, schema: str, value: bytes, key: bytes | None) -> Targets:
+        """The cells that an event of an older version goes to: those that its newer version goes to.
+
+        Raises `StepFault` where the upcasters cannot run; the value stays as it was sent.
+        """
+        chain = self.older[schema]
+        for step in chain:
+            function = self.upcasters.get((step.old, step.new))
+            if function is None:
+                text = f"the upcaster from {step.old} to {step.new} cannot be loaded"
+                raise StepFault(CODE_UNAVAILABLE, text)
+            try:
+                value = function(value)
+            except BaseException as error:
+                raise fault_of(error) from error
+        return self.router.targets(chain[-1].new, value, key)
 
     def policy(self) -> list[tuple[Rule, Expression]]:
         """The rules of the policy with their compiled conditions."""
@@ -114,6 +135,17 @@ class Eras:
             era.programs[module.base] = program
         return program
 
+    def prepare(self) -> Generator[Need, None, None]:
+        """Load the upcasters of events that may still come in older versions."""
+        era = self.current
+        era.is_prepared = True
+        for chain in era.older.values():
+            for step in chain:
+                try:
+                    yield from self._upcaster(era, step)
+                except CodeUnavailable:
+                    continue  # whoever sends such an event is told
+
     def forget(self) -> None:
         """Let no program keep anything of its earlier steps."""
         for era in self._compiled.values():
@@ -123,15 +155,35 @@ class Eras:
     def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:
         """Run a value through a chain of upcasters; raises `CodeUnavailable`."""
         for step in chain:
-            function = era.upcasters.get((step.old, step.new))
-            if function is None:
-                function = yield from _loaded(self._programs.upcaster(era.manifest, step, self._nodes))
-                era.upcasters[step.old, step.new] = function
+            function = yield from self._upcaster(era, step)
             try:
                 data = function(data)
             except BaseException as error:
                 raise fault_of(error) from error
         return data
+
+    def _upcaster(self, era: Compiled, step: Upcaster) -> Generator[Need, None, Callable[[bytes], bytes]]:
+        function = era.upcasters.get((step.old, step.new))
+        if function is None:
+            function = yield from _loaded(self._programs.upcaster(era.manifest, step, self._nodes))
+            era.upcasters[step.old, step.new] = function
+        return function
+
+
+def _older_events(manifest: Manifest) -> dict[str, list[Upcaster]]:
+    """The schemas that nobody subscribes to, but that one chain of upcasters leads from to one that has
+    subscribers: events of older versions."""
+    found: dict[str, list[Upcaster]] = {}
+    for schema in manifest.upcasters:
+        if schema in manifest.routes:
+            continue
+        try:
+            chain = upcasts.to_any(manifest, schema, manifest.routes)
+        except Rejected:  # two ways: which one is meant is not clear
+            continue
+        if chain:
+            found[schema] = chain
+    return found
 
 
 def _loaded(loading: Generator[Need, None, T]) -> Generator[Need, None, T]:

@@ -267,12 +267,13 @@ class Stepper:
                 "kernel.events_count",
                 f"the step emits {len(output.events)} events; at most {STEP_EVENTS_MAX}",
             )
-        router = self._eras.current.router
-        depth = message.depth + 1
+        era, depth = self._eras.current, message.depth + 1
+        route, older = era.router.targets, era.older
         emissions = []
         for schema, value, key in output.events:
             try:
-                targets = router.targets(schema, value, key)
+                routing = era.targets_of_older if schema in older else route
+                targets = routing(schema, value, key)
             except CelluleError as error:
                 raise StepFault(error.code, f"emitted {schema}: {error}") from error
             emissions.append(Emission(depth, schema, value, targets))

@@ -10,7 +10,7 @@ A section is data: how its entries are found, what it means that one comes or go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -60,9 +60,17 @@ class ManifestChange:
             )  # fmt: skip
 
 
-def compare_manifests(old: Manifest, new: Manifest, inhabited: Collection[str] = ()) -> ManifestChange:
-    """List every change from `old` to `new`; `inhabited` are the base names of modules that have cells."""
-    both = _Both(old, new)
+def compare_manifests(
+    old: Manifest, new: Manifest, inhabited: Collection[str] = (), *, empty: Collection[str] = (),
+    earlier: Iterable[Manifest] = (),
+) -> ManifestChange:  # fmt: skip
+    """List every change from `old` to `new`.
+
+    `inhabited` are the base names of modules that have cells, `empty` of those that are known to have none:
+    their keys may change. `earlier` are manifests of eras before `old`, newest first: a subscription that
+    comes back must find its cells by the key that made them.
+    """
+    both = _Both(old, new, frozenset(empty), tuple(earlier))
     changes = [change for section in _SECTIONS for change in _section_changes(section, both, inhabited)]
     if old.policy != new.policy:
         changes.append(Change("$.policy", "policy changed", True, "other rules apply to the next intents"))
@@ -74,6 +82,8 @@ class _Both(NamedTuple):
 
     old: Manifest
     new: Manifest
+    empty: Collection[str] = ()
+    earlier: tuple[Manifest, ...] = ()
 
     def schema_changes(self, path: str, old: Schema, new: Schema) -> Iterator[Change]:
         """What changed between a schema of the old manifest and one of the new, below a path."""
@@ -116,6 +126,7 @@ def _section_changes(section: _Section, both: _Both, inhabited: Collection[str])
         elif section.always or before[key] != after[key]:
             yield from section.changed(both, path, key, before[key], after[key])
     if section.what == "subscription":
+        yield from _returned(both)
         yield from _reordered(both)
 
 
@@ -133,10 +144,11 @@ def _schema(both: _Both, path: str, name: str, _old: Any, _new: Any) -> Iterator
     yield from both.schema_changes(path, t.Ref(name), t.Ref(name))
 
 
-def _module(both: _Both, path: str, _: str, old: Module, new: Module) -> Iterator[Change]:
+def _module(both: _Both, path: str, base: str, old: Module, new: Module) -> Iterator[Change]:
     if old.name != new.name:
         yield Change(path, "version changed", True, f"{old.name} became {new.name}")
-    yield from _key(both, f"{path}.key", old.key, new.key)
+    for change in _key(both, f"{path}.key", old.key, new.key):
+        yield _unless_empty(both, base, change)
     yield from _state(both, f"{path}.state", old, new)
     if old.log != new.log:
         reason = "a log state and an ordinary one are kept differently: make a new module"
@@ -196,9 +208,38 @@ def _subscriptions(manifest: Manifest) -> dict[tuple[str, str], Route]:
     return {(event, route.base): route for event, routes in manifest.routes.items() for route in routes}
 
 
-def _subscription(_: _Both, path: str, key: tuple[str, str], _old: Route, _new: Route) -> Iterator[Change]:
-    reason = f"the key of {key[0]} for {key[1]} comes from elsewhere: this requires migration"
-    yield Change(path, "key field changed", False, reason)
+def _subscription(both: _Both, path: str, key: tuple[str, str], _old: Route, _new: Route) -> Iterator[Change]:
+    yield _key_moved(both, path, key, "comes from elsewhere")
+
+
+def _returned(both: _Both) -> Iterator[Change]:
+    """Subscriptions that were there before, in an earlier era, and found their cells by another key."""
+    for key, route in _added_to_known(both.old, both.new):
+        known = [found for each in both.earlier if (found := _subscriptions(each).get(key)) is not None]
+        if known and known[0] != route:
+            yield _key_moved(both, _SUBSCRIPTIONS, key, "came from elsewhere before")
+
+
+def returning(old: Manifest, new: Manifest) -> bool:
+    """Tell whether a subscription is new to a module that is not: whether earlier eras have to be asked."""
+    return any(_added_to_known(old, new))
+
+
+def _added_to_known(old: Manifest, new: Manifest) -> Iterator[tuple[tuple[str, str], Route]]:
+    before, after = _subscriptions(old), _subscriptions(new)
+    return ((key, after[key]) for key in after if key not in before and key[1] in old.modules)
+
+
+def _key_moved(both: _Both, path: str, key: tuple[str, str], what: str) -> Change:
+    reason = f"the key of {key[0]} for {key[1]} {what}: this requires migration"
+    return _unless_empty(both, key[1], Change(path, "key field changed", False, reason))
+
+
+def _unless_empty(both: _Both, base: str, change: Change) -> Change:
+    """A change of keys matters to cells only; a module that has none may change them."""
+    if base not in both.empty or change.compatible:
+        return change
+    return Change(change.path, change.what, True, f"{base} has no cells, so its keys may change")
 
 
 def _reordered(both: _Both) -> Iterator[Change]:

@@ -44,6 +44,10 @@ class Router:
             )  # fmt: skip
         return compiled(value, key)
 
+    def has_route(self, schema: str) -> bool:
+        """Tell whether somebody subscribes to the events of a schema."""
+        return schema in self._events
+
     def targets(self, schema: str, value: bytes, key: bytes | None) -> Targets:
         """The same, but an event of a known schema may go nowhere."""
         compiled = self._events.get(schema)

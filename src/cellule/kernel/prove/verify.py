@@ -137,6 +137,8 @@ def _current_era(world: Code) -> Generator[Need, None, None]:
     count = len(world.ledger.eras)
     if not world.eras.is_open() or world.eras.current.number != count - 1:
         yield from world.eras.open()
+    if not world.eras.current.is_prepared:
+        yield from world.eras.prepare()
 
 
 def _differs(

@@ -1,0 +1,28 @@
+"""`cellule.open` refuses what it cannot mean, before anything is made."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import cellule
+from cellule import App, Rejected
+
+
+def test_a_way_to_deploy_that_does_not_exist_is_refused_with_those_that_do(tmp_path):
+    with pytest.raises(Rejected, match="deploy is 'sometimes'; it is auto, require or never"):
+        cellule.open(tmp_path / "data", App("a"), deploy="sometimes")
+    assert list(tmp_path.iterdir()) == []
+
+
+app = App("here")
+
+
+def test_a_module_in_place_of_its_app_is_refused_with_the_app_in_it(tmp_path):
+    here = sys.modules[__name__]
+    with pytest.raises(Rejected, match=rf"app is the module .*Write app={here.__name__}.app\."):
+        cellule.open(tmp_path / "data", here)
+    with pytest.raises(Rejected, match="app is a str"):
+        cellule.open(tmp_path / "data", "shop.py:app")
+    assert list(tmp_path.iterdir()) == []
