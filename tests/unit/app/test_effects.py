@@ -278,7 +278,7 @@ def test_a_grant_says_what_a_slot_may_do(app):
     manifest = app.build(live=True).manifest
     assert manifest.grants["stripe"] == Grant(
         "stripe", ("payments.charge",), ("api.stripe.com",), ("POST",), {"order_id": ("o*",)}, 500,
-        (100, DAY_NS // 24), DAY_NS, True,
+        (100, DAY_NS // 24, None), DAY_NS, True,
     )  # fmt: skip
     module = manifest.modules["shop/order"]
     assert (module.cap_slots, module.open_max) == ({"pay": "stripe", "same": "stripe"}, 50)
