@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from cellule.app.standard_effects import blob_get, blob_put, http, llm, process, publish
     from cellule.assembly import Options, open
-    from cellule.effects.adapter import Attempt, Failed, Retry
+    from cellule.effects.adapter import Attempt, Failed, Later, Retry
     from cellule.effects.secrets.reference import Secret, secret
     from cellule.errors import (
         CelluleError,
@@ -63,6 +63,7 @@ __all__ = [
     "Fenced",
     "InvariantBroken",
     "Keyed",
+    "Later",
     "Options",
     "OutcomeUnknown",
     "Parked",
@@ -100,7 +101,7 @@ _HOMES = {
         "rule", "timer",
     ),
     "cellule.app.standard_effects": ("blob_get", "blob_put", "http", "llm", "process", "publish"),
-    "cellule.effects.adapter": ("Attempt", "Failed", "Retry"),
+    "cellule.effects.adapter": ("Attempt", "Failed", "Later", "Retry"),
     "cellule.effects.secrets.reference": ("Secret", "secret"),
     "cellule.assembly": ("Options", "open"),
     "cellule.host.ingress.cell_handle": ("CellHandle",),

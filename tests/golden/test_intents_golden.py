@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cellule.kernel.items import ReceiptItem
 from cellule.kernel.journal.codes import Settled, VerdictCode
 from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.records import (
@@ -102,6 +103,12 @@ def script(museum: Museum) -> None:
     show("a schedule is due", bank.world.beat())
     show("a receipt that says no more than how it ended", bank.receive(approved, "timeout"))
     show("parked in the snapshot", bank.charge(50, order="g"))
+    [far] = show("a request that others complete", bank.charge(1, slot="pay", order="far")).opened
+    near = show("a second, at the limit", bank.charge(1, slot="pay", order="near")).opened
+    held = ReceiptItem(far.intent, far.height, "outside", encode(HOUR), by="k1", attempts=1)
+    near += show("it waits outside, and the module is below its limit", bank.world.beat([held])).opened
+    for each in near:
+        show("the second is settled", bank.receive(each))
     twice = [("bank.charge", {"amount": 1}, "pay", "later")] * 2
     show("one waits for the other in the snapshot", bank.ask(*twice, order="h"))
     show("paused, so that the snapshot has cells with messages", control("pause"))
@@ -156,7 +163,7 @@ def test_every_frame_has_the_frozen_bytes(again, frozen):
 def test_the_snapshot_and_its_blocks_have_the_frozen_bytes(again, frozen):
     assert again["snapshot"] == frozen["snapshot"]
     assert (again["held"], again["statuses"]) == (frozen["held"], frozen["statuses"])
-    assert set(frozen["statuses"]) == {"open", "parked", "timer", "waiting"}
+    assert set(frozen["statuses"]) == {"open", "outside", "parked", "timer", "waiting"}
 
 
 def test_ids_and_hashes_of_keys_are_frozen(again, frozen):
@@ -173,7 +180,8 @@ def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
             fields[type(record)] |= set(record.extras)
     assert fields[IntentRecord] == {"key", "limits", "slot"}
     assert fields[DecisionRecord] == {
-        "rule", "grant", "period", "spender", "due_ns", "code", "text", "same", "over", "control",
+        "rule", "grant", "period", "spender", "due_ns", "code", "text", "same", "over", "under", "by",
+        "attempts", "control",
     }  # fmt: skip
     assert fields[ReceiptRecord] == {
         "fired", "by", "attempts", "exhausted", "who", "why", "code", "text", "under", "control", "depth",

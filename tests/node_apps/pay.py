@@ -12,9 +12,10 @@ from cellule import App, Receipt, Step, TimerFired
 from cellule.app.effects import timer
 from cellule.app.rules import rule
 from cellule.effects.adapter import Attempt
-from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.outcomes import Failed, Later, Retry
 
 app = App("pay")
+TOKENS: dict[str, str] = {}  # by order, of charges that somebody outside completes
 
 
 class Charge(msgspec.Struct, frozen=True):
@@ -78,6 +79,9 @@ async def charge(params: Charge, attempt: Attempt) -> Charged:
         sys.exit("the adapter has enough")
     if params.order.startswith("odd"):
         raise Retry("busy", after_s="5")  # type: ignore[arg-type]
+    if params.order.startswith("outside"):
+        TOKENS[params.order] = attempt.token
+        raise Later(timeout_s=3600)
     if params.order.startswith("hold"):
         await asyncio.Event().wait()
     return Charged(f"ch-{params.order}-{attempt.number}")

@@ -99,7 +99,7 @@ def events(draw):
 
 EVENTS = st.lists(events(), min_size=1, max_size=5)
 STATUSES = st.sampled_from(
-    ["ok", "ok", "ok", "unfit", "garbage", "nothing", "failed", "timeout", "exhausted"]
+    ["ok", "ok", "ok", "unfit", "garbage", "nothing", "failed", "timeout", "exhausted", "outside", "outside"]
 )
 
 
@@ -154,7 +154,7 @@ class IntentMachine(RuleBasedStateMachine):
         given = {
             "ok": ("ok", good), "unfit": ("ok", encode({"id": 7})), "garbage": ("ok", b"\xff\x00"),
             "nothing": ("ok", None), "failed": ("failed", None), "timeout": ("timeout", good),
-            "exhausted": ("failed", None),
+            "exhausted": ("failed", None), "outside": ("outside", encode(10 * MINUTE)),
         }[status]  # fmt: skip
         return ReceiptItem(
             opening.intent, opening.height, *given, by="k1", attempts=2, exhausted=status == "exhausted"
@@ -168,12 +168,18 @@ class IntentMachine(RuleBasedStateMachine):
         for item in items:
             good = item.height in open_now and ids.get(item.height) == item.intent
             expected.append(good)
-            if good:
+            if item.status == "outside":
+                expected[-1] = good and open_now[item.height] == "open"
+                if expected[-1]:
+                    open_now[item.height] = "outside"
+            elif good:
                 del open_now[item.height]
         outcomes = self.do(items).outcomes
         for item, good, outcome in zip(items, expected, outcomes, strict=True):
             # a receipt may settle others that wait for the same, so an open one may be late by then
-            if not good or self.audit.settled.get(item.height) is None:
+            if item.status == "outside":
+                assert good or not isinstance(outcome, Admitted)
+            elif not good or self.audit.settled.get(item.height) is None:
                 assert not isinstance(outcome, Admitted)
                 assert outcome.height > 0
 
@@ -371,7 +377,8 @@ class IntentMachine(RuleBasedStateMachine):
         assert {height: row.status for height, row in intents.items()} == audit.statuses()
         assert kept.counts == audit.counts()
         numbers = list(audit.statuses().values())
-        assert (kept.parked, kept.timers) == (numbers.count("parked"), numbers.count("timer"))
+        timers = numbers.count("timer") + numbers.count("outside")
+        assert (kept.parked, kept.timers) == (numbers.count("parked"), timers)
         letters = {pair_of(key)[0] for key, _ in self.rows(world.dead_letters) if pair_of(key)[1] == 1}
         assert letters == audit.letters
         self.compare_limits()

@@ -9,6 +9,7 @@ The audit reads each frame and the beat that wrote it, keeps its own small accou
     one idempotency key of a module and kind is with the outside at most once at a time, and once in all
     within the window, but for people who try a failed one again; it stands for the same params all that time
     a grant's budget is never exceeded; a timer fires in the first beat after it is due
+    only an intent that an adapter has waits for somebody outside, and ends when its time is over
     a living cell has one timer of each key; a step cancels what its own cell asked for, by the keys it
     names, or a timer whose key it sets anew, and leaves nothing open that it names
 
@@ -102,7 +103,7 @@ class IntentAudit:
             assert beat.opened == []
             assert beat.closed == []
             return
-        before = {height for height, each in self.open.items() if each.status == "timer"}
+        before = {height for height, each in self.open.items() if each.status in ("timer", "outside")}
         was_paused = self.paused
         self.frame(decode_frame(beat.frame, prove=True))
         for opening in beat.opened:
@@ -128,7 +129,9 @@ class IntentAudit:
             if reader is not None:
                 reader(height, record)
         for height, each in self.open.items():
-            assert each.status in ("open", "parked", "waiting", "timer"), f"intent {height} is {each.status}"
+            assert each.status in ("open", "outside", "parked", "waiting", "timer"), (
+                f"intent {height} is {each.status}"
+            )
             timers = [
                 self.open[at].timer
                 for at in self.of_cell(each.cell, each.born)
@@ -155,16 +158,20 @@ class IntentAudit:
 
     def _decision(self, _height: int, record: DecisionRecord) -> None:
         extras, intent = record.extras, self.open[record.cause]
-        assert intent.status == "undecided" or (intent.status == "parked" and "control" in extras)
+        outside = record.verdict == VerdictCode.OUTSIDE
+        assert (
+            intent.status == "undecided" or (intent.status == "parked" and "control" in extras)
+            or (outside and intent.status == "open")
+        )  # fmt: skip
         if "same" in extras:
             assert self._asked[extras["same"]] == self._asked[record.cause], "the receipt of another request"
         due_ns = extras.get("due_ns")
         allowed = "open" if intent.kind != "timer.set" else "timer"
         intent.status = {
             VerdictCode.ALLOW: allowed, VerdictCode.DENY: "denied",
-            VerdictCode.PARK: "parked", VerdictCode.SAME: "waiting",
+            VerdictCode.PARK: "parked", VerdictCode.SAME: "waiting", VerdictCode.OUTSIDE: "outside",
         }[VerdictCode(record.verdict)]  # fmt: skip
-        intent.due_ns = due_ns if intent.status == "timer" else None
+        intent.due_ns = due_ns if intent.status in ("timer", "outside") else None
         if "period" in extras:
             spent = (extras["grant"], extras["period"])
             self._spent[spent] += 1

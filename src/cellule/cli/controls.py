@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from cellule.cli.lines import cell_text
 from cellule.cli.session import Session, operator, renderer_of, within
+from cellule.errors import Rejected
 from cellule.host.ingress.handles import WorldHandle
 from cellule.kernel.items import Verb
 
@@ -40,3 +43,16 @@ async def perform_on(
         cells = ", ".join(cell_text(each) for each in told.fields["cells"][:20])
         text += f": {len(told.fields['cells'])} cells{f' ({cells})' if cells else ''}"
     session.output.document({"world": world.name, "duplicate": done.duplicate, **told.json()}, text)
+
+
+def parsed_value(text: str) -> Any:
+    """The value of a receipt, as JSON; `-` reads it from standard input."""
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Rejected(
+            "cli.json", "the receipt's value is not JSON: {why}", why=str(error),
+            hint="""Quote it for the shell: --value '{"id": "ch_1"}'""",
+        ) from error  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cellule.cli.controls import Id, Timeout, Why
+from cellule.cli.controls import Id, Timeout, Why, parsed_value
 from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effect_line
 from cellule.cli.output import facts
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
@@ -18,7 +18,7 @@ from cellule.kernel.state.intent_id import ID_BYTES, intent_text
 app = typer.Typer(help="Effects: what cells request from the outside.", no_args_is_help=True)
 
 Intent = Annotated[str, typer.Argument(help="The effect's id, or the height of its intent.")]
-Status = Literal["open", "parked", "timer", "waiting"]
+Status = Literal["open", "outside", "parked", "timer", "waiting"]
 
 
 @app.command("list")
@@ -104,6 +104,35 @@ async def retry(
 ) -> None:
     """Request an effect again that failed for good, or make the next attempt of an open one due now."""
     await _act(session, "retry", intent, why, timeout_s, id)
+
+
+@app.command()
+@in_session
+async def complete(
+    session: Session,
+    token: Annotated[str, typer.Argument(help="The token that the adapter got.")],
+    value: Annotated[
+        str | None, typer.Option(help="What it gave, as JSON; - reads it from standard input.")
+    ] = None,
+    code: Annotated[str, typer.Option(help="A dotted code: it failed.")] = "",
+    text: Annotated[str, typer.Option(help="What went wrong, beside --code.")] = "",
+    why: Annotated[str, typer.Option(help="The reason, for the journal.")] = "completed by hand",
+    timeout_s: Timeout = 30.0,
+) -> None:
+    """Complete an effect that waits for somebody outside, by its token; with --code it failed."""
+    given = None if value is None else parsed_value(value)
+    async with session.working() as node:
+        world = await session.world(node)
+        async with within(timeout_s, "the outcome of the completion"):
+            if code:
+                done = await world.fail(token, code, text, who=operator(), why=why)
+            else:
+                done = await world.complete(token, given, who=operator(), why=why)
+        told = await renderer_of(world).at(done.height)
+        session.output.document(
+            {"world": world.name, **told.json()},
+            f"the effect is settled as {told.fields['status']} at height {done.height}",
+        )
 
 
 @app.command()

@@ -10,6 +10,8 @@ from cellule.cli.lines import cell_text, moment_text, outcome_text
 from cellule.cli.output import compact, facts
 from cellule.host.read.effects.model import DecisionView, EffectDetail, EffectView, Letter, ReceiptView
 from cellule.host.read.record_view import RecordRenderer
+from cellule.kernel.state.intent_id import intent_token, parse_intent
+from cellule.kernel.state.rows import OUTSIDE
 from cellule.values.schema.text_forms import time_text
 
 _STYLES = {
@@ -28,6 +30,8 @@ async def effect_json(renderer: RecordRenderer, view: EffectView) -> dict[str, A
         "idempotency_key": view.idempotency_key, "slot": view.slot, "grant": view.grant, "rule": view.rule,
         "due": None if view.due_ns is None else time_text(view.due_ns),
     }  # fmt: skip
+    if view.status == OUTSIDE:
+        data["token"] = intent_token(renderer.world.bytes, view.height, parse_intent(view.id))
     if attempts is not None:
         data["attempts"] = {
             "state": attempts.state, "tried": attempts.tried, "most": attempts.most,
@@ -71,6 +75,11 @@ def effect_line(effect: dict[str, Any]) -> Text:
     return line.append(f"\n{'':>10}{effect['reason']}") if effect["reason"] else line
 
 
+_LABELS = (
+    ("idempotency_key", "key"), ("slot", "slot"), ("grant", "grant"), ("rule", "rule"), ("token", "token"),
+)  # fmt: skip
+
+
 def detail_facts(data: dict[str, Any]) -> list[Any]:
     """One effect for people."""
     pairs: dict[str, object] = {
@@ -78,7 +87,7 @@ def detail_facts(data: dict[str, Any]) -> list[Any]:
         "status": data["status"] + (f": {data['reason']}" if data["reason"] else ""),
         "intent": f"height {data['height']}, {data['since']}, asked by the record at {data['cause']}",
     }  # fmt: skip
-    for name, label in (("idempotency_key", "key"), ("slot", "slot"), ("grant", "grant"), ("rule", "rule")):
+    for name, label in _LABELS:
         if name in data:
             pairs[label] = data[name]
     pairs["params"] = compact(data["params"])

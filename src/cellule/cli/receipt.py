@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from cellule.cli.controls import Timeout
+from cellule.cli.controls import Timeout, parsed_value
 from cellule.cli.effect import Intent
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
-from cellule.errors import Rejected
 
 app = typer.Typer(help="Receipts: the outcomes of effects.", no_args_is_help=True)
 
@@ -33,7 +30,7 @@ async def inject(
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Settle an open effect by a receipt of your own, signed by this folder's key and marked as yours."""
-    given = None if value is None else _parsed(value)
+    given = None if value is None else parsed_value(value)
     async with session.working() as node:
         world = await session.world(node)
         async with within(timeout_s, "the outcome of the receipt"):
@@ -45,15 +42,3 @@ async def inject(
             {"world": world.name, **told.json()},
             f"effect {intent} settled as {told.fields['status']} at height {done.height}",
         )
-
-
-def _parsed(text: str) -> Any:
-    if text == "-":
-        text = sys.stdin.read()
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise Rejected(
-            "cli.json", "the receipt's value is not JSON: {why}", why=str(error),
-            hint="""Quote it for the shell: --value '{"id": "ch_1"}'""",
-        ) from error  # fmt: skip

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload, run
 from cellule.effects import limits as most
 from cellule.effects.adapter_limits import AdapterLimits, LimitOptions
 from cellule.effects.attempt import Attempt, Blobs
-from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.effects.request_limits import RequestOptions, request_limits
 from cellule.effects.signature import read_signature
 from cellule.errors import Rejected
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs, Unpack
 
 __all__ = [
-    "Adapter", "AdapterLimits", "Adapters", "Attempt", "Blobs", "Failed", "FunctionAdapter", "Retry",
+    "Adapter", "AdapterLimits", "Adapters", "Attempt", "Blobs", "Failed", "FunctionAdapter", "Later", "Retry",
     "adapter", "check_kind",
 ]  # fmt: skip
 

@@ -32,7 +32,10 @@ def _unheard(_note: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try to perform an intent; `number` counts from 1, `grant` is what the capability allows."""
+    """One try to perform an intent; `number` counts from 1, `grant` is what the capability allows.
+
+    `token` names the intent to whoever completes it later, after the adapter raised `Later`.
+    """
 
     intent: str
     key: str
@@ -46,6 +49,7 @@ class Attempt:
     secrets: Secrets = field(default_factory=Secrets, repr=False)
     grant: Mapping[str, Any] | None = None
     on_note: Callable[[object], None] = field(default=_unheard, repr=False)
+    token: str = ""
 
     def note(self, value: object) -> None:
         """Tell who watches how far this is; plain data, passed on without the secrets in it."""

@@ -1,4 +1,4 @@
-"""How an attempt ends without a value: `Retry` for another try, `Failed` for good.
+"""How an attempt ends without a value: `Retry` for another try, `Failed` for good, `Later` for others to end.
 
 Any other exception of an adapter counts as `Retry` with its class as the reason. Both texts end up in a
 receipt or a row, so they are scrubbed of secrets by whoever catches them.
@@ -14,6 +14,17 @@ class Retry(Exception):
         super().__init__(reason)
         self.reason = reason
         self.after_s = after_s
+
+
+class Later(Exception):
+    """The adapter has done its part; whoever has `attempt.token` completes the effect, within `timeout_s`.
+
+    No attempt follows. If nobody completes it in time, it ends with the status `timeout` and a dead letter.
+    """
+
+    def __init__(self, timeout_s: float = 86_400.0) -> None:
+        super().__init__(timeout_s)
+        self.timeout_s = timeout_s
 
 
 class Failed(Exception):

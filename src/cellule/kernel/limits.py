@@ -27,6 +27,7 @@ STEP_CANCELS_MAX = 1_000  # keys of earlier requests that one step may cancel
 CELL_INTENTS_MAX = 1_000  # open intents of one cell; further requests are denied
 APPROVALS_OPEN_MAX = 100_000  # parked intents of a world; further ones are denied
 TIMERS_OPEN_MAX = 10_000_000  # timers that steps have set and that have not fired; further ones are denied
+OUTSIDE_NS_MAX = 366 * 86_400 * 1_000_000_000  # how long an effect may wait to be completed from outside
 BUDGET_SPENDERS_MAX = 100_000  # cells or values that a grant's budget counts apart, in one period
 WAITERS_MAX = 100  # open intents that may wait for one idempotency key
 HELD_RELEASE_MAX = 1_000  # cells a beat brings back when their module is below its limit again

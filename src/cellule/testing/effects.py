@@ -18,14 +18,15 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import LATER, ReceiptItem, RefusedItem
-from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.intent_id import intent_text, intent_token, parse_token
 from cellule.kernel.state.rows import OpenIntent
 from cellule.testing.journal_view import IntentRow
 from cellule.testing.recordings import Recording
+from cellule.values.cbor import encode
 
 if TYPE_CHECKING:
     from cellule.testing.world import World
@@ -42,7 +43,7 @@ class Named(Protocol):
 
 
 Answer = Callable[[Any], Any]
-"""What answers a kind: gets the params, returns the receipt's value, or raises `Failed` or `Retry`."""
+"""What answers a kind: gets the params, returns the value, or raises `Failed`, `Retry` or `Later`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Intent:
     text: str
     due: datetime | None
     limits: Mapping[str, int] | None = None  # of the request's own, as its record has them
+    token: str = ""
 
     def __str__(self) -> str:
         reducer, key = self.cell
@@ -124,8 +126,9 @@ class Outside:
     ) -> Intent:  # fmt: skip
         params = self._world.chronicle.params(kind, row.params)
         shown = (cell[0], self._world.chronicle.key(*cell))
+        token = intent_token(self._world.host.world_id.bytes, row.height, self._digest(row))
         return Intent(
-            given, row.height, kind, params, shown, row.key, row.slot, status, text, due, row.limits
+            given, row.height, kind, params, shown, row.key, row.slot, status, text, due, row.limits, token
         )
 
     def _digest(self, row: IntentRow) -> bytes:
@@ -140,6 +143,22 @@ class Outside:
     def replay(self, recording: Recording) -> None:
         """Answer as another world was answered, by cell, kind and params; the n-th time the n-th receipt."""
         self._recording = recording.rewound()
+
+    def by_token(self, token: str) -> Intent:
+        """The intent that a completion token names."""
+        world, height, digest = parse_token(token)
+        found = [each for each in self.all() if each.height == height and each.id == intent_text(digest)]
+        if world != self._world.host.world_id.bytes or not found:
+            raise Rejected(
+                "kernel.receipt_foreign", "the token {token} is not of an intent of this world", token=token
+            )
+        return found[0]
+
+    def hold(self, intent: Intent, timeout: timedelta) -> None:
+        """Let an intent wait to be completed from outside, as after `raise Later(...)` of its adapter."""
+        after_ns = timeout // timedelta(microseconds=1) * 1_000
+        digest = self._digest(self._world.chronicle.journal.intent(intent.height))
+        self.receive(ReceiptItem(digest, intent.height, "outside", encode(after_ns), by=BY, attempts=1))
 
     def give(
         self, intent: Intent, status: str, value: Any = None, code: str = "", text: str = "", *,
@@ -205,6 +224,8 @@ class Outside:
             value = answer(intent.params)
         except Failed as failed:
             self.give(intent, "failed", code=failed.code, text=failed.text)
+        except Later as later:
+            self.hold(intent, timedelta(seconds=later.timeout_s))
         except Retry as again:
             self.give(intent, "failed", code="effects.exhausted", text=again.reason, exhausted=True)
         else:

@@ -190,16 +190,25 @@ class World:
         """The requests that wait for an approval."""
         return Intents(intent for intent in self.intents if intent.status == "parked")
 
-    def complete(self, intent: Intent, value: Any, *, after: timedelta | None = None) -> None:
-        """Answer a request: its cell gets the receipt `ok` with this value, now or after some time."""
+    def complete(self, intent: Intent | str, value: Any, *, after: timedelta | None = None) -> None:
+        """Answer a request: its cell gets the receipt `ok` with this value, now or after some time.
+
+        The request may be given by its completion token.
+        """
         self.give(intent, "ok", value, after=after)
 
     def fail(
-        self, intent: Intent, code: str = "test.failed", text: str = "failed by the test", *,
+        self, intent: Intent | str, code: str = "test.failed", text: str = "failed by the test", *,
         exhausted: bool = False, after: timedelta | None = None,
     ) -> None:  # fmt: skip
         """Answer a request with `failed`; `exhausted` as after all attempts, which leaves a dead letter."""
         self.give(intent, "failed", code=code, text=text, exhausted=exhausted, after=after)
+
+    def hold(self, intent: Intent, timeout: timedelta = timedelta(days=1)) -> str:
+        """Let a request wait to be completed from outside, as if its adapter raised `Later`; its token."""
+        self._outside.hold(intent, timeout)
+        self.settle()
+        return intent.token
 
     def time_out(self, intent: Intent, *, after: timedelta | None = None) -> None:
         """Answer a request with `timeout`, as after all attempts."""
@@ -232,8 +241,9 @@ class World:
         self._outside.replay(recording)
         self.settle()
 
-    def give(self, intent: Intent, status: str, value: Any = None, **more: Any) -> None:
+    def give(self, intent: Intent | str, status: str, value: Any = None, **more: Any) -> None:
         """Answer a request with any status; see `complete`, `fail` and `time_out`."""
+        intent = self._outside.by_token(intent) if isinstance(intent, str) else intent
         self._outside.give(intent, status, value, **more)
         self.settle()
 

@@ -200,3 +200,32 @@ def test_a_receipt_needs_the_key_of_the_folder(paying: Cellule) -> None:
     assert told.error["code"] == "effects.node_key"
     key.chmod(0o600)
     paying("receipt", "inject", mail, "--value", '{"id": "x"}', "--why", "x")
+
+
+def outside(paying: Cellule, order: str) -> dict[str, Any]:
+    """Place an order whose adapter leaves the charge to somebody outside, and wait until it does."""
+    sent = paying("event", "send", "Placed", json.dumps({"order": order, "cents": 5}), "--json").json
+    tail = paying.start("--json", "journal", "tail", "--after", str(sent["height"]))
+    try:
+        while (record := tail.json()).get("verdict") != "outside":
+            pass
+    finally:
+        tail.end()
+        tail.close()
+    return paying("effect", "show", str(record["cause"]), "--json").json
+
+
+def test_an_effect_is_completed_from_outside_by_its_token(paying: Cellule) -> None:
+    first, second = outside(paying, "outside1"), outside(paying, "outside2")
+    assert first["status"] == "outside"
+    assert "somebody outside completes" in first["reason"]
+    done = paying("effect", "complete", first["token"], "--value", '{"id": "ch-9"}', "--json").json
+    assert (done["kind"], done["status"], done["why"]) == ("receipt", "ok", "completed by hand")
+    failed = paying(
+        "effect", "complete", second["token"], "--code", "pay.refused", "--text", "no", "--json"
+    ).json
+    assert (failed["status"], failed["code"]) == ("failed", "pay.refused")
+    again = paying("effect", "complete", first["token"], "--value", '{"id": "x"}', code=1)
+    assert "not open" in again.err
+    nonsense = paying("effect", "complete", "nonsense", "--value", "{}", code=1)
+    assert "no token of an effect" in nonsense.err

@@ -10,7 +10,7 @@ import pytest
 from cellule import App, Receipt, Step, TimerFired
 from cellule.app.effects import timer
 from cellule.app.rules import rule
-from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.errors import InvariantBroken, Rejected, TimedOut
 from cellule.testing import Recording, simulate_app
 
@@ -460,3 +460,42 @@ def test_cells_are_chosen_by_an_expression(world, caplog):
     assert caplog.records == []
     assert world.cells("order", where="1 / (version - 1) == 1", prefix="p") == []
     assert "shop/order 'p1'" in caplog.records[0].getMessage()
+
+
+# Completion from outside
+
+
+def test_a_request_waits_for_somebody_outside(world):
+    intent = placed(world)
+    token = world.hold(intent, timedelta(hours=2))
+    [waiting] = world.intents.of("shop.charge")
+    assert (waiting.status, waiting.due) == ("outside", world.now + timedelta(hours=2))
+    world.complete(token, Charged("c-9"))
+    assert world.state("order", "o1") == Order("paid", "c-9")
+    with pytest.raises(Rejected, match="not open"):
+        world.complete(token, Charged("c-10"))
+
+
+def test_nobody_outside_completes_a_request_in_time(world):
+    world.hold(placed(world), timedelta(hours=2))
+    world.advance(hours=3)
+    assert world.state("order", "o1") == Order("timeout", "effects.not_completed")
+
+
+def test_an_answer_may_leave_a_request_to_others(world):
+    def later(_params):
+        raise Later(timeout_s=60)
+
+    world.on("shop.charge", later)
+    world.send(Placed("o1", 30))
+    [waiting] = world.intents.of("shop.charge")
+    assert waiting.status == "outside"
+    world.fail(waiting.token, "bank.closed", "closed")
+    assert world.state("order", "o1") == Order("failed", "bank.closed")
+
+
+def test_a_token_of_another_world_names_nothing_here(world, make_world):
+    other = make_world(make_shop(), live=True, seed=5)
+    token = placed(other).token
+    with pytest.raises(Rejected, match="not of an intent of this world"):
+        world.complete(token, Charged("c"))

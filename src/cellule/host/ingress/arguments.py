@@ -174,3 +174,11 @@ def _refuse(name: str, value: Any, wanted: str, found: str = "") -> NoReturn:
         "host.argument", "`{name}` is {found}; it must be {wanted}", name=name,
         found=found or shown(value), wanted=wanted, hint="Nothing was sent.",
     )  # fmt: skip
+
+
+def check_wait(wait: object) -> None:
+    """Refuse to wait for what there is not."""
+    if wait not in ("durable", "applied", "reply"):
+        raise Rejected(
+            "host.wait", "wait is {wait!r}; it is durable, applied or reply", wait=wait
+        )  # fmt: skip

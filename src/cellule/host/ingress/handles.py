@@ -17,16 +17,8 @@ from cellule.errors import CelluleError, Rejected
 from cellule.host.codecs import WorldCodecs
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
-from cellule.host.ingress.arguments import (
-    Id,
-    check_correlation,
-    check_expected,
-    check_id,
-    check_issued,
-    check_name,
-    check_verb,
-    check_who_and_why,
-)
+from cellule.host.ingress import arguments as edge
+from cellule.host.ingress.arguments import Id, check_id, check_name, check_verb, check_who_and_why
 from cellule.host.ingress.bulk import control_all
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.operator import Operator
@@ -119,7 +111,7 @@ class WorldHandle:
         `issued` is when an event with this id was first sent, for senders that repeat themselves for long:
         what the world may have forgotten by now is refused as `TooOld`, and not applied twice.
         """
-        _check_wait(wait)
+        edge.check_wait(wait)
         needed: Wait = wait if reply is None else "reply"
         if timeout is None and self._node.is_owner:
             sent = self._sent(event, id, key, expected_version, correlation, issued)
@@ -165,7 +157,7 @@ class WorldHandle:
         Events are handed over in slices of a thousand; one that cannot be encoded raises, and nothing from
         its slice on is sent. Failures of single events do not raise here: ask each handle with `wait()`.
         """
-        _check_wait(wait)
+        edge.check_wait(wait)
         sents: list[Sent] = []
         coming = iter(events)
         while part := self._sents(list(islice(coming, SEND_SLICE))):
@@ -352,6 +344,21 @@ class WorldHandle:
         height = await self._effects.inject(intent, status, value, code, text, who, why)
         return Applied(height, None, False, (), None)
 
+    async def complete(
+        self, token: str, value: Any = None, *, who: str = "outside", why: str = "completed from outside"
+    ) -> Applied[Any]:
+        """Complete an effect whose adapter raised `Later`, by its attempt's token; `value` as in a receipt.
+
+        A token that was used before, whose time is over, or of another world is refused and recorded.
+        """
+        return await self._effects.complete(token, "ok", value, "", "", who, why)
+
+    async def fail(
+        self, token: str, code: str, text: str = "", *, who: str = "outside", why: str = "failed outside"
+    ) -> Applied[Any]:
+        """End an effect whose adapter raised `Later` as failed; see `complete`."""
+        return await self._effects.complete(token, "failed", None, code, text, who, why)
+
     async def notes(self, intent: EffectRef) -> AsyncIterator[object]:
         """The progress notes of an open effect, until it is settled; only in the process that performs it."""
         async for note in self._effects.notes(intent):
@@ -431,8 +438,8 @@ class WorldHandle:
         issued: datetime | None,
     ) -> EventItem:  # fmt: skip
         given = None if given is None else check_id(given)
-        version, born = check_expected(expected)
-        correlation, issued_ns = check_correlation(correlation), check_issued(issued, given)
+        version, born = edge.check_expected(expected)
+        correlation, issued_ns = edge.check_correlation(correlation), edge.check_issued(issued, given)
         schema, value = self.types.event(event)
         check_event_size(schema, value)
         key = None if key is None else self._key(schema, key)
@@ -490,10 +497,3 @@ class WorldHandle:
         (await self._node.hosted(self.info)).submit(sent)
         await sent.wait("durable")
         return Applied(sent.height, given, sent.duplicate, (), None)
-
-
-def _check_wait(wait: Wait) -> None:
-    if wait not in ("durable", "applied", "reply"):
-        raise Rejected(
-            "host.wait", "wait is {wait!r}; it is durable, applied or reply", wait=wait
-        )  # fmt: skip

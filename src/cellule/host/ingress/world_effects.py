@@ -31,10 +31,11 @@ from cellule.host.read.effects.references import parse_reference, receipt_bytes,
 from cellule.host.read.reader import Reader
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import IntentRecord
-from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.intent_id import intent_text, parse_token
 from cellule.kernel.state.wait_reasons import RECEIPT
 from cellule.store import keys
 from cellule.store.engine import Batch
+from cellule.values.cbor import encode
 
 LIST_MAX: Final = 1_000
 GIVEN: Final = ("ok", "failed", "timeout", "cancelled", "denied")
@@ -181,7 +182,28 @@ class WorldEffects:
         data = None
         if status == "ok" or value is not None:
             data = receipt_bytes(self._types(), await self._reader.manifest(), kind, value)
-        receipt = Receipt(digest, opened.height, status, data, code, text, who=who, why=why)
+        return await self._hand_in(
+            Receipt(digest, opened.height, status, data, code, text, who=who, why=why), who, why
+        )
+
+    async def complete(
+        self, token: str, status: str, value: Any, code: str, text: str, who: str, why: str
+    ) -> Applied[Any]:
+        """Settle the intent that a token names; the height is that of its Receipt record.
+
+        Whether it is open and of this world the beat decides: what is refused is recorded.
+        """
+        who, why = check_who_and_why(who, why)
+        _, height, digest = parse_token(token)
+        opened = await self._opened.at(height) if 0 < height <= HEIGHT_MAX else None
+        data = encode(None) if status == "ok" else None
+        if data is not None and opened is not None and opened.intent.id == digest:
+            data = receipt_bytes(self._types(), await self._reader.manifest(), opened.intent.kind, value)
+        receipt = Receipt(digest, height, status, data, code, text, who=who, why=why)
+        return Applied(await self._hand_in(receipt, who, why), None, False, (), None)
+
+    async def _hand_in(self, receipt: Receipt, who: str, why: str) -> int:
+        """Put a receipt into the inbox, and wait for what becomes of it."""
         before = await read_head(self._node.engine, self._info)
         cas = self._node.cas(self._info.universe)
         row = await inject(
@@ -189,8 +211,8 @@ class WorldEffects:
         )
         if self._node.is_owner:
             (await self._node.hosted(self._info)).ring()
-        shown = intent_text(digest)
-        height = await self._reader.await_receipt(shown, opened.height, (who, why), before.height, row)
+        shown = intent_text(receipt.intent)
+        height = await self._reader.await_receipt(shown, receipt.height, (who, why), before.height, row)
         if not height:
             raise Unavailable(
                 "host.receipt_lost", "the receipt of {intent} left the inbox without a record", intent=shown,

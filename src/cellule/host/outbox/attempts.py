@@ -18,7 +18,7 @@ from uuid import UUID
 from cellule.effects.adapter import Adapter, FunctionAdapter
 from cellule.effects.attempt import Attempt
 from cellule.effects.failure import error_text, place_text, safe_text, sole_error
-from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.host.outbox.backoff import seconds_of
@@ -26,8 +26,8 @@ from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX, STUB
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
 from cellule.host.store_retry import StoreRetry
-from cellule.kernel.limits import RECEIPT_BYTES_MAX
-from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.limits import OUTSIDE_NS_MAX, RECEIPT_BYTES_MAX
+from cellule.kernel.state.intent_id import intent_text, intent_token
 from cellule.store.cas import Cas
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
@@ -143,6 +143,8 @@ class Performer:
             match sole_error(error):
                 case Failed() as failed:
                     return self._failed(row, safe_text(failed.code), safe_text(failed.text))
+                case Later() as later:
+                    return self._outside(row, later)
                 case Retry() as retry:
                     reason, after_s = safe_text(retry.reason), seconds_of(retry.after_s)
                     if after_s is None and retry.after_s is not None:
@@ -198,7 +200,7 @@ class Performer:
         return Attempt(
             intent_text(intent), row.key, row.tried + 1, self.timeout_s(row), row.world, row.universe,
             row.module, row.cell, CasBlobs(around.cas_of, row.universe), around.secrets, row.grant,
-            lambda value: around.note(intent, value),
+            lambda value: around.note(intent, value), intent_token(row.world.bytes, row.height, intent),
         )  # fmt: skip
 
     def returned(self, row: Row, value: object) -> Receipt | Awaitable[Receipt]:
@@ -236,6 +238,14 @@ class Performer:
     def _unfit(self, row: Row, error: BaseException) -> Receipt:
         why = safe_text(error) if isinstance(error, CelluleError) else error_text(error)
         return self._failed(row, "effects.params", f"the params do not fit {row.kind}: {why}")
+
+    def _outside(self, row: Row, later: Later) -> Outcome:
+        """Somebody outside completes it: what the world hears of that."""
+        timeout_s = seconds_of(later.timeout_s)
+        if timeout_s is None:
+            return Again(f"its timeout_s is no number of seconds{place_text(later)}")
+        after_ns = min(round(timeout_s * 1e9), OUTSIDE_NS_MAX)
+        return Receipt(row.intent, row.height, "outside", encode(after_ns), attempts=row.tried + 1)
 
     def _failed(self, row: Row, code: str, text: str) -> Receipt:
         return self._ended(row, "failed", code, text)

@@ -25,6 +25,7 @@ Rows = Sequence[tuple[bytes, ReceiptItem | None]]
 
 KIND = "receipt"
 STATUSES = frozenset(("ok", "failed", "timeout", "cancelled", "denied", "abandoned"))
+_ON_THE_WAY = STATUSES | {"outside"}  # what an adapter may say
 _REQUIRED = frozenset(("kind", "intent", "height", "status", "attempts", "exhausted", "by", "mac"))
 _OPTIONAL = frozenset(("value", "code", "text", "who", "why"))
 
@@ -109,7 +110,7 @@ def _receipt(item: Any) -> Receipt:
         item.get("text", ""), item["attempts"], item["exhausted"], item.get("who"), item.get("why"),
         item["by"],
     )  # fmt: skip
-    if item["kind"] != KIND or receipt.status not in STATUSES:
+    if item["kind"] != KIND or receipt.status not in _ON_THE_WAY:
         raise ValueError(f"its status is {receipt.status!r}")
     intent: object = receipt.intent
     if not isinstance(intent, bytes) or len(intent) != ID_BYTES:

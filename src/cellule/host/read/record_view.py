@@ -81,6 +81,11 @@ class RecordRenderer:
             IntentRecord: self._intent, DecisionRecord: self._decision, ReceiptRecord: self._receipt,
         }  # fmt: skip
 
+    @property
+    def world(self) -> UUID:
+        """The id of the world."""
+        return self._follower.info.id
+
     async def frame(
         self, frame: Frame, only: Callable[[int, Record], bool] | None = None
     ) -> list[RecordView]:
@@ -195,7 +200,9 @@ class RecordRenderer:
         extras = record.extras
         fields = {
             "verdict": VerdictCode(record.verdict).name.lower(),
-            **_some(extras, "rule", "grant", "code", "text", "same", "over", "control"),
+            **_some(
+                extras, "rule", "grant", "code", "text", "same", "over", "under", "control", "by", "attempts"
+            ),
         }
         return {**fields, "due": time_text(extras["due_ns"])} if "due_ns" in extras else fields
 

@@ -24,6 +24,7 @@ from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import TimerRow
 
+_OF_INTENTS = ("intent", "approval", "outside")
 RETRY_NS = 60_000_000_000  # a cell that is busy when its time is over is looked at again after this
 
 
@@ -47,13 +48,13 @@ def run_due(context: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
         return due
     page = yield from ledger.timers.scan(b"", pair_key(ledger.now_ns + 1, 0), TIMERS_PER_BEAT_MAX)
     yield from ledger.slots((timer.module, timer.key) for _, timer in page if timer.what != "schedule")
-    yield from ledger.book.expect(timer.number for _, timer in page if timer.what in ("intent", "approval"))
+    yield from ledger.book.expect(timer.number for _, timer in page if timer.what in _OF_INTENTS)
     room = FRAME_BYTES_ADMIT  # for the events of schedules, which are sent behind all timers
     for key, timer in page:
         if writer.is_full() or room <= 0:
             break
         match timer.what:
-            case "intent" | "approval":
+            case "intent" | "approval" | "outside":
                 yield from settling.fire(context, key, timer)
             case "schedule":
                 fired = schedules.fire(context, key, timer, room)

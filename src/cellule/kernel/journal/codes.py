@@ -63,12 +63,14 @@ class VerdictCode(IntEnum):
     DENY = 1
     PARK = 2  # it waits for an approval
     SAME = 3  # another intent with its idempotency key stands for it
+    OUTSIDE = 4  # its adapter has done its part; somebody outside completes it
 
 
 ALLOW: Final = 0
 DENY: Final = 1
 PARK: Final = 2
 SAME: Final = 3
+OUTSIDE: Final = 4
 
 
 class Settled(IntEnum):

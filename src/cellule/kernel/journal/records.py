@@ -174,6 +174,9 @@ class DecisionExtras(TypedDict, total=False):
     text: Text
     same: Count
     over: Flag
+    under: Flag
+    by: Text
+    attempts: Count
     control: Count
 
 

@@ -13,8 +13,19 @@ from dataclasses import dataclass
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.intent_id import idempotency_hash, params_digest
-from cellule.kernel.state.rows import DENIED, OPEN, PARKED, TIMER, WAITING, KnownKey, OpenIntent, TimerRow
+from cellule.kernel.state.rows import (
+    DENIED,
+    OPEN,
+    OUTSIDE,
+    PARKED,
+    TIMER,
+    WAITING,
+    KnownKey,
+    OpenIntent,
+    TimerRow,
+)
 
+_OF_INTENTS = ("intent", "approval", "outside")
 Life = tuple[str, bytes, int]
 """A cell's incarnation: module, key, born."""
 
@@ -58,8 +69,10 @@ def _counts(book: Book, rows: BookRows) -> Iterator[str]:
             yield f"intent {height} is denied and has no receipt"
         if status == OPEN:
             counts[base] = counts.get(base, 0) + 1
-        elif status in numbers:
-            numbers[status] += 1
+        elif status in (TIMER, OUTSIDE):
+            numbers[TIMER] += 1
+        elif status == PARKED:
+            numbers[PARKED] += 1
     if counts != book.counts or numbers != {PARKED: book.parked, TIMER: book.timers}:
         yield "the counts of open intents are not those of the intents"
     if not book.over <= set(counts):
@@ -70,11 +83,11 @@ def _timers(rows: BookRows) -> Iterator[str]:
     due = {}
     for height, intent in rows.intents.items():
         if "due" in intent.extras:
-            what = "intent" if intent.status == TIMER else "approval"
+            what = {TIMER: "intent", OUTSIDE: "outside"}.get(intent.status, "approval")
             due[intent.extras["due"]] = TimerRow(what, intent.module, intent.key, height)
-        if ("due" in intent.extras) != (intent.status == TIMER) and intent.status != PARKED:
+        if ("due" in intent.extras) != (intent.status in (TIMER, OUTSIDE)) and intent.status != PARKED:
             yield f"intent {height} is {intent.status}, which does not fit its timer"
-    armed = {key: row for key, row in rows.timers.items() if row.what in ("intent", "approval")}
+    armed = {key: row for key, row in rows.timers.items() if row.what in _OF_INTENTS}
     if armed != due:
         yield "the timers of intents are not those of the intents"
 

@@ -19,6 +19,7 @@ from cellule.kernel.journal.codes import (
     NEXT_BEAT,
     NOBODY,
     OK,
+    OUTSIDE,
     PARK,
     SAME,
     Settled,
@@ -175,6 +176,9 @@ class RecordedIntents:
         self, height: int, verdict: int, extras: DecisionExtras
     ) -> Generator[Need, None, None]:
         opened = yield from self._open_intent(height)
+        if verdict == OUTSIDE:
+            self._held_outside(height, opened, extras)
+            return
         if opened.status != rows.PARKED or verdict not in (ALLOW, DENY) or "control" not in extras:
             raise Contradiction(f"intent {height} is {opened.status}, and cannot be decided again")
         if verdict == DENY:
@@ -184,6 +188,13 @@ class RecordedIntents:
             raise Contradiction("timers have a time when they are due, and nothing else has")
         self._check_over(opened.module, extras)
         yield from applying.approved(self._ledger, height, opened, extras)
+
+    def _held_outside(self, height: int, opened: OpenIntent, extras: DecisionExtras) -> None:
+        if opened.status != rows.OPEN or "due_ns" not in extras:
+            raise Contradiction(f"intent {height} is {opened.status}, and waits for nobody outside")
+        if "under" in extras and opened.module not in self._ledger.book.over:
+            raise Contradiction(f"{opened.module} is not at its limit")
+        applying.held_outside(self._ledger, height, opened, extras)
 
     def _check_over(self, base: str, extras: DecisionExtras) -> None:
         if "over" in extras and base in self._ledger.book.over:
@@ -227,7 +238,7 @@ class RecordedIntents:
             raise Contradiction("the timer that fired is not that of the intent")
         if schema == TIMER_FIRED and "fired" not in extras and not is_waiting:
             raise Contradiction("the intent's timer has not fired")
-        if "exhausted" in extras and (status == Settled.OK or opened.status != rows.OPEN):
+        if "exhausted" in extras and (status == Settled.OK or opened.status not in (rows.OPEN, rows.OUTSIDE)):
             raise Contradiction("an intent that no adapter gave up leaves no dead letter")
         if "step" in extras:
             self._check_cancel(opened, status, extras["step"])

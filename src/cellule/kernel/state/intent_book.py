@@ -26,6 +26,7 @@ from cellule.kernel.limits import DEDUPE_WINDOW_NS, IDEMPOTENCY_FORGET_PER_ADD
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.rows import (
     OPEN,
+    OUTSIDE,
     PARKED,
     TIMER,
     KnownKey,
@@ -98,7 +99,7 @@ class Book:
                 self.counts.pop(base, None)
         elif status == PARKED:
             self.parked += change
-        elif status == TIMER:
+        elif status in (TIMER, OUTSIDE):
             self.timers += change
 
     # Grants

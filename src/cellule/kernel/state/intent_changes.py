@@ -119,6 +119,14 @@ def approved(
     return changed
 
 
+def held_outside(ledger: Ledger, height: int, intent: OpenIntent, extras: Mapping[str, Any]) -> None:
+    """The adapter of an intent has done its part: it waits for somebody outside, until a time."""
+    due = _arm(ledger, "outside", intent.module, intent.key, height, extras["due_ns"])
+    ledger.book.change(height, intent, rows.OUTSIDE, due=due)
+    if extras.get("under"):
+        ledger.unhold(intent.module)
+
+
 def settled(
     ledger: Ledger, slot: Slot, height: int, intent: OpenIntent, outcome: Outcome
 ) -> Generator[Need, None, list[int]]:

@@ -10,10 +10,12 @@ would look for it.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
+from cellule.errors import Rejected
 from cellule.values.cbor import encode, encode_flat
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import value_of
@@ -49,6 +51,33 @@ def intent_text(digest: bytes) -> str:
 def parse_intent(text: str) -> bytes:
     """The id that `intent_text` gave; `Rejected` where it is none."""
     return Cid.parse(text).digest
+
+
+class Token(NamedTuple):
+    """What a completion token says: the world, the height of the Intent record, and the intent's id."""
+
+    world: bytes
+    height: int
+    intent: bytes
+
+
+def intent_token(world: bytes, height: int, digest: bytes) -> str:
+    """The text by which an intent is completed from outside: it holds for this intent of this world only."""
+    return urlsafe_b64encode(world + height.to_bytes(8, "big") + digest).decode().rstrip("=")
+
+
+def parse_token(text: object) -> Token:
+    """What `intent_token` made a text of; `Rejected` where it is none."""
+    try:
+        data = urlsafe_b64decode(text + "=" * (-len(text) % 4)) if isinstance(text, str) else b""
+    except ValueError:
+        data = b""
+    if len(data) != 24 + ID_BYTES:
+        raise Rejected(
+            "effects.token", "{given} is no token of an effect", given=repr(text)[:100],
+            hint="Give `attempt.token` as the adapter got it.",
+        )  # fmt: skip
+    return Token(data[:16], int.from_bytes(data[16:24], "big"), data[24:])
 
 
 def idempotency_hash(base: str, kind: str, key: str) -> bytes:

@@ -24,14 +24,15 @@ OPEN: Final = "open"
 PARKED: Final = "parked"
 WAITING: Final = "waiting"
 TIMER: Final = "timer"
+OUTSIDE: Final = "outside"
 DENIED: Final = "denied"
 
 
 class TimerRow(NamedTuple):
     """An armed timer, under the time it is due and the height of the record that armed it.
 
-    `what` is "ttl" or "idle" of a cell born at `number`; "intent" or "approval" of the intent whose record
-    stands at `number`; or "schedule", and then `module` is its name and `key` its fingerprint.
+    `what` is "ttl" or "idle" of a cell born at `number`; "intent", "approval" or "outside" of the intent
+    whose record stands at `number`; or "schedule", and then `module` is its name and `key` its fingerprint.
     """
 
     what: str
@@ -76,7 +77,8 @@ class OpenIntent(NamedTuple):
     """A request for an effect that has no receipt yet, under the height of its Intent record.
 
     `status`: open (an adapter has it), parked (waits for an approval), waiting (for the receipt of another
-    intent with its idempotency key), timer, denied (until its receipt, in the same frame).
+    intent with its idempotency key), timer, outside (waits to be completed from outside, until its time is
+    over), denied (until its receipt, in the same frame).
     `extras`: params, since_ns, and where there is one: key, slot, due (its timer's key), grant, rule, same
     (the height of the intent it waits for), text (why it waits for an approval).
     """

@@ -97,7 +97,7 @@ def is_bucket(value: Any) -> bool:
     return not rest and len(value["heights"]) == 8 * count and len(value["checks"]) == 4 * count
 
 
-TIMER_KINDS = ("ttl", "idle", "intent", "approval", "schedule")
+TIMER_KINDS = ("ttl", "idle", "intent", "approval", "outside", "schedule")
 
 
 def is_timer(value: Any) -> bool:
@@ -152,7 +152,7 @@ _INTENT_FIELDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-_INTENT_STATUSES = frozenset(("open", "parked", "waiting", "timer", "denied"))
+_INTENT_STATUSES = frozenset(("open", "parked", "waiting", "timer", "outside", "denied"))
 
 
 def is_intent(value: Any) -> bool:

@@ -129,6 +129,9 @@ def reason_of_intent(height: int, intent: OpenIntent) -> Reason:
                 APPROVAL, height, text=more.get("text", ""), kind=kind, time_ns=since_ns,
                 rule=more.get("rule", ""), denied_ns=denied_ns,
             )  # fmt: skip
+        case rows.OUTSIDE:
+            text = f"which somebody outside completes, until {_moment(pair_of(more['due'])[0])}"
+            return Reason(RECEIPT, height, text=text, kind=kind, time_ns=since_ns)
         case rows.WAITING:
             text = f"that of the intent at height {more['same']}, which has the same idempotency key"
             return Reason(RECEIPT, height, text=text, kind=kind, time_ns=since_ns)

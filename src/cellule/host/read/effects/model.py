@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.kernel.state.rows import OPEN, PARKED, TIMER, WAITING
+from cellule.kernel.state.rows import OPEN, OUTSIDE, PARKED, TIMER, WAITING
 
-OPEN_STATUSES = (OPEN, PARKED, TIMER, WAITING)
+OPEN_STATUSES = (OPEN, OUTSIDE, PARKED, TIMER, WAITING)
 
 EffectRef = str | int | bytes
 """An intent as people name it: its id, as text or as 32 bytes, or the height of its Intent record."""

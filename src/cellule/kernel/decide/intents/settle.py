@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents.outside import OUTSIDE_ITEM, hold
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
 from cellule.kernel.journal.codes import AT_ONCE, NOBODY, Settled
@@ -27,7 +28,7 @@ from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.intent_id import ID_BYTES, intent_text
-from cellule.kernel.state.rows import OPEN, KnownReceipt, OpenIntent, TimerRow
+from cellule.kernel.state.rows import OPEN, OUTSIDE, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.cbor import decode, decode_trusted, encode
 
 NAMES: Final = {status: status.name.lower() for status in Settled}
@@ -160,8 +161,10 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
         return _refuse(context, item, intent, problem)
     assert intent is not None
     slot = yield from context.slot(intent.module, intent.key)
+    if item.status == OUTSIDE_ITEM:
+        return hold(context, item, intent)
     status, payload, told = yield from _proven(context, slot, intent.kind, item)
-    is_letter = item.exhausted and status != Settled.OK and intent.status == OPEN
+    is_letter = item.exhausted and status != Settled.OK and intent.status in (OPEN, OUTSIDE)
     given = {
         "by": item.by, "attempts": item.attempts, "exhausted": is_letter, "who": item.who, "why": item.why,
     }  # fmt: skip
@@ -173,7 +176,7 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
 
 
 def _problem(item: ReceiptItem, intent: OpenIntent | None) -> Rejected | None:
-    if item.status not in _GIVEN:
+    if item.status not in _GIVEN and (item.status != OUTSIDE_ITEM or item.who is not None):
         return Rejected(
             "kernel.receipt_status", "a receipt cannot say {status!r}; it says one of {known}",
             status=item.status, known=", ".join(sorted(_GIVEN)),
@@ -182,6 +185,11 @@ def _problem(item: ReceiptItem, intent: OpenIntent | None) -> Rejected | None:
         return Rejected(
             "kernel.receipt_late", "intent {intent} is not open: it was settled before, or never made here",
             intent=_shown(item.intent), hint="Nothing was changed; the first receipt counts.",
+        )  # fmt: skip
+    if item.status == OUTSIDE_ITEM and intent.status != OPEN:
+        return Rejected(
+            "kernel.receipt_late", "intent {intent} is not with an adapter any more: it is {status}",
+            intent=_shown(item.intent), status=intent.status, hint="Nothing was changed.",
         )  # fmt: skip
     if intent.id != item.intent:
         return Rejected(
@@ -249,6 +257,11 @@ def fire(context: BeatContext, fired: bytes, timer: TimerRow) -> Generator[Need,
         )
     slot = yield from context.slot(base, key)
     extra = {"fired": fired}
+    if what == "outside":
+        told = Settlement("effects.not_completed", "nobody completed it in time")
+        letter = {**extra, "exhausted": True}
+        yield from settle(context, slot, height, intent, Settled.TIMEOUT, None, told, AT_ONCE, letter)
+        return
     if what == "approval":
         told = Settlement("kernel.approval_expired", "nobody approved it in time")
         yield from settle(context, slot, height, intent, Settled.DENIED, None, told, AT_ONCE, extra)

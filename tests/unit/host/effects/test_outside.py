@@ -1,0 +1,64 @@
+"""Effects that somebody outside completes, on the owner and beside it, over a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.errors import Rejected
+from cellule.kernel.journal.records import RefusedRecord
+
+
+async def held(here, pay, order):
+    """Place an order whose adapter leaves it to others, and wait until the world knows."""
+    view = await here.place(order)
+    async for _ in here.world.tail(view.height - 1):
+        if (await here.world.effect(view.height)).view.status == "outside":
+            return view, pay.TOKENS[order]
+    return None
+
+
+async def test_an_effect_is_completed_by_its_token(opened, pay):
+    async with opened() as here:
+        view, token = await held(here, pay, "outside1")
+        reason = (await here.world.effect(view.height)).view.reason
+        assert "somebody outside completes" in reason
+        assert [each.height for each in await here.world.effects(status="outside")] == [view.height]
+        done = await here.world.complete(token, pay.Charged("ch-1"), who="bank", why="its webhook")
+        assert (await here.stepped("outside1", "pay.charge ok")).charge == "ch-1"
+        receipt = (await here.world.effect(view.height)).receipt
+        assert (receipt.height, receipt.who, receipt.why) == (done.height, "bank", "its webhook")
+
+
+async def test_a_token_holds_over_a_restart_and_only_once(opened, pay):
+    async with opened() as here:
+        view, token = await held(here, pay, "outside2")
+    async with opened() as here:
+        assert (await here.world.effect(view.height)).view.status == "outside"
+        await here.world.fail(token, "pay.refused", "card expired")
+        assert (await here.world.effect(view.height)).receipt.status == "failed"
+        with pytest.raises(Rejected) as refused:
+            await here.world.complete(token, pay.Charged("late"))
+        assert refused.value.code == "kernel.receipt_late"
+        found = [each async for frame in here.world.frames() for _, each in frame.of(RefusedRecord)]
+        assert [each.code for each in found] == ["kernel.receipt_late"]
+
+
+async def test_what_is_no_token_or_no_fitting_value_changes_nothing(opened, pay):
+    async with opened() as here:
+        view, token = await held(here, pay, "outside3")
+        before = await here.world.head()
+        with pytest.raises(Rejected) as refused:
+            await here.world.complete("nonsense", pay.Charged("x"))
+        assert refused.value.code == "effects.token"
+        with pytest.raises(Rejected):
+            await here.world.complete(token, {"id": 7})
+        assert (await here.world.head()).height == before.height
+        assert (await here.world.effect(view.height)).view.status == "outside"
+
+
+async def test_a_process_beside_the_owner_completes_it(opened, pay):
+    async with opened() as here:
+        view, token = await held(here, pay, "outside4")
+        async with opened(own=False, perform=False) as beside:
+            await beside.world.complete(token, pay.Charged("ch-4"))
+        assert (await here.settled(view)).receipt.status == "ok"
