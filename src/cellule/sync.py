@@ -477,6 +477,21 @@ class SyncWorld(Facade[WorldHandle]):
             lambda: self._inner.inject_receipt(intent, status, value, who=who, why=why, code=code, text=text)
         )
 
+    def complete(
+        self, token: str, value: Any = None, *, who: str = "outside", why: str = "completed from outside"
+    ) -> Applied[Any]:
+        """Complete an effect whose adapter raised `Later`, by its attempt's token; `value` as in a receipt.
+
+        A token that was used before, whose time is over, or of another world is refused and recorded.
+        """
+        return self._thread.call(lambda: self._inner.complete(token, value, who=who, why=why))
+
+    def fail(
+        self, token: str, code: str, text: str = "", *, who: str = "outside", why: str = "failed outside"
+    ) -> Applied[Any]:
+        """End an effect whose adapter raised `Later` as failed; see `complete`."""
+        return self._thread.call(lambda: self._inner.fail(token, code, text, who=who, why=why))
+
     def notes(self, intent: EffectRef) -> Generator[object, None, None]:
         """The progress notes of an open effect, until it is settled; only in the process that performs it."""
         return self._thread.iterate(self._inner.notes(intent))
