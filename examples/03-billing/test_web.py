@@ -1,0 +1,63 @@
+"""The service as a client meets it: a real node in a folder, and real effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from web import create_api
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    with TestClient(create_api(str(tmp_path / "data"))) as client:
+        yield client
+
+
+def settled(client: TestClient, customer: str, field: str, value: object) -> Any:
+    """The account, once one of its fields has a value: effects take their time."""
+    for _ in range(1_000):
+        found: Any = client.get(f"/customers/{customer}").json()
+        if found[field] == value:
+            return found
+    raise AssertionError(f"{field} of {customer} did not become {value}")
+
+
+def test_a_customer_subscribes_once_however_often_the_client_sends(client: TestClient) -> None:
+    new, key = {"card": "good", "cents": 900}, {"Idempotency-Key": "k1"}
+    for _ in range(2):
+        assert client.put("/customers/ada", json=new, headers=key).json() == {"status": "charging"}
+    assert len(settled(client, "ada", "status", "active")["invoices"]) == 1
+    again = client.put("/customers/ada", json=new)
+    assert (again.status_code, again.json()["code"]) == (409, "exists")
+
+
+def test_who_did_not_pay_can_be_listed(client: TestClient) -> None:
+    client.put("/customers/ada", json={"card": "good", "cents": 900})
+    client.put("/customers/bob", json={"card": "bad", "cents": 900})
+    settled(client, "bob", "status", "past due")
+    assert client.get("/customers").json() == {"customers": ["bob"]}
+    client.put("/customers/bob/card", json={"card": "good"})
+    settled(client, "bob", "status", "active")
+    assert client.get("/customers").json() == {"customers": []}
+
+
+def test_a_large_refund_is_decided_by_a_person(client: TestClient) -> None:
+    client.put("/customers/ada", json={"card": "good", "cents": 9_000})
+    [invoice] = settled(client, "ada", "status", "active")["invoices"]
+    wanted = {"charge_id": invoice["charge_id"], "cents": 9_000}
+    assert client.post("/customers/ada/refunds", json=wanted).status_code == 202
+    [waiting] = client.get("/refunds").json()
+    assert (waiting["customer"], waiting["reason"]) == ("ada", waiting["reason"])
+    decision = {"approve": True, "who": "grace", "why": "fair enough"}
+    assert client.post(f"/refunds/{waiting['id']}", json=decision).status_code == 204
+    settled(client, "ada", "refunds", {})
+    assert client.get("/refunds").json() == []
+
+
+def test_nobody_knows_a_stranger(client: TestClient) -> None:
+    assert client.get("/customers/eve").status_code == 404
+    assert client.delete("/customers/eve").json()["code"] == "unknown"
