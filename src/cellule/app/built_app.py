@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellule.app.declarations import DeclaredEvent, shown_value
-from cellule.app.keys import TypedKey, key_codec
+from cellule.app.keys import TypedKey
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.items import BareEvent
@@ -24,6 +24,7 @@ from cellule.kernel.manifest.problems import near
 from cellule.kernel.manifest.system import receipt_event
 from cellule.modules.python import EffectForm, Receipt
 from cellule.modules.python.describe import Description, ModuleDescription, UpcasterDescription
+from cellule.modules.python.interface import key_codec
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import read_signature, shown_function
 from cellule.modules.python.system import SYSTEM_NAMES, receipt_of

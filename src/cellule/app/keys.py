@@ -21,11 +21,8 @@ from cellule.values.cbor import decode
 from cellule.values.json_view import from_json, to_json
 from cellule.values.schema import types as t
 from cellule.values.schema.annotations import shown_type
-from cellule.values.schema.checks import VALUE
-from cellule.values.schema.codec import Codec, codec_for
-from cellule.values.schema.derive import Derived
+from cellule.values.schema.codec import Codec
 from cellule.values.schema.keys import check_key_path
-from cellule.values.schema.shape import RecordShape, Shape, UnionShape
 
 Paths = Mapping[Any, str | None]
 
@@ -171,19 +168,6 @@ class TypedKey:
             "app.key_value", "{key} is no key of {module}: {problem}.",
             key=shown_value(key), module=self._module, problem=problem.rstrip("."), hint=hint,
         )  # fmt: skip
-
-
-def key_codec(derived: Derived[Any], path: str) -> Codec[Any]:
-    """The codec of what stands at a checked path in an event."""
-    shape: Shape = derived.shape
-    for step in path.split("."):
-        if isinstance(shape, UnionShape):
-            assert step == VALUE
-            shape = shape.cases[0]
-            continue
-        assert isinstance(shape, RecordShape)
-        shape = next(field.shape for field in shape.fields if field.wire == step)
-    return codec_for(Derived(object, "the key", shape.schema, derived.schemas, shape))
 
 
 def _own_choice(reducer: DeclaredReducer, events: tuple[Any, ...]) -> Mapping[Any, str | None]:

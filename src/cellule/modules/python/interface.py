@@ -13,6 +13,7 @@ from typing import Any
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.system import EFFECTS, LOG
+from cellule.modules.python.context import key_reader
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import Signature, shown_function
 from cellule.modules.python.system import is_receipt, received
@@ -20,8 +21,10 @@ from cellule.values.cbor import decode_trusted
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import TAG, VALUE
 from cellule.values.schema.codec import Codec, codec_for
+from cellule.values.schema.derive import Derived
 from cellule.values.schema.direct import plain_class
 from cellule.values.schema.registry import Schemas
+from cellule.values.schema.shape import RecordShape, Shape, UnionShape
 
 Decode = Callable[[bytes], Any]
 
@@ -38,6 +41,7 @@ class Interface:
     context: bool
     schemas: Schemas
     effects: Mapping[str, str] = field(default_factory=dict)  # params schemas of the kinds it may ask for
+    keys: Mapping[str, str] = field(default_factory=dict)  # by event, the path of its key
 
     @classmethod
     def of(cls, manifest: Manifest, module: Module) -> Interface:
@@ -46,9 +50,15 @@ class Interface:
             schema for schema, tag in module.events.items() if tag is None and schema != module.event
         )
         effects = {kind: manifest.effects[kind].params for kind in module.effects_emitted}
+        keys = {
+            event: ".".join(route.key_path)
+            for event, routes in manifest.routes.items()
+            for route in routes
+            if route.base == module.base and route.key_path
+        }
         return cls(
             module.name, module.state, direct, module.event, module.key, module.context, manifest.schemas,
-            effects,
+            effects, keys,
         )  # fmt: skip
 
 
@@ -121,6 +131,42 @@ def _not_taken(signature: Signature, interface: Interface, schema: str) -> Rejec
         module=interface.module, schema=schema, function=shown_function(signature.function),
         hint="Add its class to the annotation of the event, or take it out of the module's `event`.",
     )  # fmt: skip
+
+
+def key_codec(derived: Derived[Any], path: str) -> Codec[Any]:
+    """The codec of what stands at a checked path in an event."""
+    shape: Shape = derived.shape
+    for step in path.split("."):
+        if isinstance(shape, UnionShape):
+            assert step == VALUE
+            shape = shape.cases[0]
+            continue
+        assert isinstance(shape, RecordShape)
+        shape = next(field.shape for field in shape.fields if field.wire == step)
+    return codec_for(Derived(object, "the key", shape.schema, derived.schemas, shape))
+
+
+def key_decoder(signature: Signature, interface: Interface, naming: Naming) -> Decode:
+    """How the module's keys are read: as the type that the field has in its events."""
+    plain = key_reader(interface.key, interface.schemas)
+    if interface.key is None:
+        return plain
+    kind = type(interface.schemas.resolve(interface.key))
+    for event in signature.events:
+        derived = naming.derived(event)
+        path = interface.keys.get(derived.name or "")
+        if not path or derived.name not in interface.schemas:
+            continue
+        return _key_reader(key_codec(derived, path).from_wire, kind)
+    return plain
+
+
+def _key_reader(read: Callable[[object], Any], kind: type) -> Decode:
+    if kind is t.Bytes:
+        return read
+    if kind is t.Text:
+        return lambda data: read(data.decode())
+    return lambda data: read(decode_trusted(data))
 
 
 def plain_events(signature: Signature, interface: Interface, naming: Naming) -> dict[str, type]:

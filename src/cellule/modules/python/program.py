@@ -25,9 +25,9 @@ from cellule.errors import CelluleError, Refused, Rejected
 from cellule.kernel.program import CODE_UNAVAILABLE, Emit, Output, StepFault, StepFunction, refusal
 from cellule.kernel.program import Context as KernelContext
 from cellule.modules.python.boundary import Boundary, own_fault
-from cellule.modules.python.context import Context, key_reader
+from cellule.modules.python.context import Context
 from cellule.modules.python.failure import Places, exception_text
-from cellule.modules.python.interface import Interface, event_decoders, plain_events, state_codec
+from cellule.modules.python.interface import Interface, event_decoders, key_decoder, plain_events, state_codec
 from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests, check_keys
@@ -83,7 +83,7 @@ class PythonProgram:
             self._to_plain = exact_writer(state.derived)
         self._kept: dict[bytes, Any] = {}
         self._plain_events = plain_events(signature, interface, naming)
-        self._read_key = key_reader(interface.key, interface.schemas)
+        self._read_key = key_decoder(signature, interface, naming)
         self._write_reply = self._reply_writer(signature.reply)
         self._requests = Requests(interface, naming, places)
         self._ways: dict[str, StepFunction] = {}
