@@ -1,4 +1,4 @@
-"""A process beside an owner that stops or dies: nothing hangs, nothing is lost, and who may own takes over."""
+"""A process beside an owner that stops or dies: nothing hangs or is lost, and who may own takes over."""
 
 from __future__ import annotations
 
@@ -41,17 +41,21 @@ async def folder(tmp_path):
         programs.close()
 
 
+def owner_of(folder):
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "node_client.py"), str(folder), "own"], stdout=subprocess.PIPE, text=True
+    )
+
+
 @pytest.fixture
 async def stopped(folder):
     """An owner in a process of its own, stopped: it holds the folder and does nothing."""
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "node_client.py"), str(folder), "own"], stdout=subprocess.PIPE, text=True
-    )
+    process = owner_of(folder)
     assert (await asyncio.to_thread(process.stdout.readline)).strip() == "owner"
     os.kill(process.pid, signal.SIGSTOP)
     yield process
     process.kill()
-    process.wait()
+    await asyncio.to_thread(process.wait)
     process.stdout.close()
 
 
@@ -83,7 +87,7 @@ async def test_a_reader_is_told_when_the_owner_dies_and_nobody_takes_over(folder
         ]
         await asyncio.sleep(0)
         stopped.kill()
-        stopped.wait()
+        await asyncio.to_thread(stopped.wait)
         for wait in waits:
             with pytest.raises(OutcomeUnknown) as error:
                 await asyncio.wait_for(wait, 60)
@@ -106,7 +110,7 @@ async def test_a_guest_takes_the_folder_of_a_dead_owner_and_finishes_what_it_wai
         ]
         await asyncio.sleep(0)
         stopped.kill()
-        stopped.wait()
+        await asyncio.to_thread(stopped.wait)
         applied, state, asked = [await asyncio.wait_for(wait, 60) for wait in waits]
         assert (applied.id, state.total, asked.reply in (0, 1)) == ("sent", 1, True)
         await node.wait_owner()

@@ -80,7 +80,7 @@ async def _world(session: Session, node: Cellule, info: WorldInfo, universe: str
         return {**data, "problem": {"code": error.code, "text": message_of(error)}}
     return {
         **data, "height": found.height, "frames": found.frames, "snapshots": found.snapshots,
-        "blocks": found.nodes,
+        "blocks": found.nodes, "absent_links": found.absent,
     }  # fmt: skip
 
 
@@ -108,7 +108,9 @@ def _line(row: dict[str, Any]) -> Text:
         line.append("DAMAGED", style="bold red")
         return line.append(f" {row['problem']['text']} [{row['problem']['code']}]")
     line.append("sound", style="green")
+    absent = row["absent_links"]
+    told = f", {absent} links in values name what is not stored" if absent else ""
     return line.append(
         f", {row['frames']} frames to height {row['height']}, {row['snapshots']} snapshots, "
-        f"{row['blocks']} blocks"
+        f"{row['blocks']} blocks{told}"
     )

@@ -21,7 +21,8 @@ async def drive(generator: Generator[Need | Pause, None, T], nodes: Nodes, cas: 
         while True:
             asked = next(generator)
             if isinstance(asked, Need):
-                nodes.add(await fetch_nodes(cas, asked.cids))
+                wanted = await cas.present(asked.cids) if asked.is_optional else asked.cids
+                nodes.add(await fetch_nodes(cas, wanted))
             else:
                 await asyncio.sleep(0)
     except StopIteration as stop:

@@ -25,9 +25,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The walk goes on once these nodes are in `Nodes`; resuming without one says that it does not exist."""
+    """The walk goes on once these nodes are in `Nodes`; resuming without one says that it does not exist.
+
+    `is_optional`: that one does not exist is no error.
+    """
 
     cids: tuple[Cid, ...]
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,18 @@ class Nodes:
 
 def fetch(nodes: Nodes, cids: Iterable[Cid]) -> Generator[Need, None, dict[Cid, bytes]]:
     """The bytes of all `cids`; yields one `Need` for those that are not in reach."""
+    cids = tuple(cids)
+    found = yield from fetch_present(nodes, cids, is_optional=False)
+    for cid in cids:
+        if cid not in found:
+            raise Corrupted("kernel.node_missing", "node {cid} is not in the CAS", cid=str(cid))
+    return found
+
+
+def fetch_present(
+    nodes: Nodes, cids: Iterable[Cid], *, is_optional: bool = True
+) -> Generator[Need, None, dict[Cid, bytes]]:
+    """The bytes of those of `cids` that exist."""
     found: dict[Cid, bytes] = {}
     missing: list[Cid] = []
     for cid in cids:
@@ -130,12 +146,11 @@ def fetch(nodes: Nodes, cids: Iterable[Cid]) -> Generator[Need, None, dict[Cid, 
     wanted = tuple(dict.fromkeys(missing))
     nodes.request(wanted)
     try:
-        yield Need(wanted)
+        yield Need(wanted, is_optional)
         for cid in wanted:
             data = nodes.get(cid)
-            if data is None:
-                raise Corrupted("kernel.node_missing", "node {cid} is not in the CAS", cid=str(cid))
-            found[cid] = data
+            if data is not None:
+                found[cid] = data
     finally:
         nodes.settle(wanted)
     return found

@@ -180,7 +180,7 @@ class MemoryHost:
                     at=at, again=str(again), root=str(root),
                 )  # fmt: skip
         nodes = Nodes(0)
-        drive(reachable([root], nodes), nodes, self.fetch)
+        drive(reachable([root], nodes, set()), nodes, self.fetch)
         drive(check_snapshot(root, nodes), nodes, self.fetch)
         self._check_steps()
 

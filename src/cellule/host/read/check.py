@@ -1,24 +1,26 @@
 """Checking a stored world without running anything: its frames, and every block they and its snapshots need.
 
-Frames must be canonical, contiguous and chained from height 1 to the head. Every CID reachable from kept
-snapshots and from frames must be in the CAS and be what it says. The parts of
-each kept snapshot are proven too.
+Frames must be canonical, contiguous and chained from height 1 to the head. The parts of each kept snapshot
+are proven, and every block that frames, snapshots and manifests need must be in the CAS and be what it says.
+What only values of users link is read where it is there, and counted where it is not: a link is no promise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
 from cellule.host.journal import Progress, read_frames
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head, world_rows
 from cellule.host.run.loader import Loader
+from cellule.kernel.journal.records import ManifestRecord
 from cellule.kernel.need import Nodes
-from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
+from cellule.kernel.prove.check import Position, check_frames, check_snapshot, needed_links, reachable
 from cellule.store import keys
 from cellule.store.cas import Cas
-from cellule.values.cbor import links_of
+from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
 
 
@@ -31,6 +33,7 @@ class CheckedWorld:
     snapshots: int
     nodes: int
     cells: int
+    absent: int = 0  # links in values of users to what is not stored
 
 
 async def check_world(
@@ -39,29 +42,59 @@ async def check_world(
     """Prove one world; raises `Corrupted` at the first thing that is wrong."""
     nodes = Nodes(loader.budget.nodes_bytes_max)
     await _check_rows(loader, info)
-    roots, frames, height = await _check_journal(loader, info, progress)
+    journal = await _check_journal(loader, info, progress)
     snapshots = await _snapshots(loader, info)
     await _check_baseline(loader, info, snapshots)
     counts: dict[str, int] = {}
     for _, cid in snapshots:
         counts = await drive(check_snapshot(cid, nodes), nodes, cas)
-    roots.update(dict.fromkeys(cid for _, cid in snapshots))
-    seen = await drive(reachable(roots, nodes), nodes, cas)
-    return CheckedWorld(frames, height, len(snapshots), len(seen), sum(counts.values()))
+    manifests = journal.manifests | await _manifests(cas, snapshots)
+    await drive(reachable(manifests, nodes), nodes, cas)  # all of their code is needed
+    absent: set[Cid] = set()
+    needed = journal.needed | manifests | {cid for _, cid in snapshots}
+    seen = await drive(reachable(needed, nodes, absent), nodes, cas)
+    linked = journal.linked - seen - absent
+    present = set(await cas.present(tuple(linked)))
+    seen |= await drive(reachable(present, nodes, absent), nodes, cas)
+    absent |= linked - present
+    return CheckedWorld(
+        journal.frames, journal.height, len(snapshots), len(seen), sum(counts.values()), len(absent)
+    )
 
 
-async def _check_journal(
-    loader: Loader, info: WorldInfo, progress: Progress | None
-) -> tuple[dict[Cid, None], int, int]:
-    """The CIDs that frames name, how many frames there are, and where they end."""
+@dataclass(slots=True)
+class _Journal:
+    """What the frames of a world are, need, and mention in values."""
+
+    frames: int = 0
+    height: int = 0
+    needed: set[Cid] = field(default_factory=set)
+    manifests: set[Cid] = field(default_factory=set)
+    linked: set[Cid] = field(default_factory=set)
+
+
+async def _manifests(cas: Cas, snapshots: list[tuple[int, Cid]]) -> set[Cid]:
+    """The manifests of all eras that the snapshots know."""
+    found: set[Cid] = set()
+    for _, cid in snapshots:
+        snapshot: Any = decode(await cas.get(cid))
+        found.update(link.cid for link, _ in snapshot["eras"])
+    return found
+
+
+async def _check_journal(loader: Loader, info: WorldInfo, progress: Progress | None) -> _Journal:
+    """Prove the frames, and gather what they link."""
     head = await read_head(loader.engine, info)
-    position, count = Position(0, None), 0
-    roots: dict[Cid, None] = {}
+    position, journal = Position(0, None), _Journal(height=head.height)
     async for last, data in read_frames(loader.engine, info.universe, info.id, 1, head.height):
         for frame in check_frames([data], position):
             position = Position(frame.header.last, frame.cid.digest)
-        roots.update(dict.fromkeys(links_of(data)))
-        count += 1
+            links = set(links_of(data))
+            if links:
+                journal.needed.update(needed_links(frame))
+                journal.manifests.update(record.manifest.cid for _, record in frame.of(ManifestRecord))
+                journal.linked |= links
+        journal.frames += 1
         if progress is not None:
             progress(last, head.height)
     if (position.height, position.frame) != (head.height, head.frame):
@@ -70,7 +103,7 @@ async def _check_journal(
             world=info.name, height=position.height, head=head.height,
             hint="Keep a copy of the folder before anything else.",
         )  # fmt: skip
-    return roots, count, head.height
+    return journal
 
 
 async def _check_rows(loader: Loader, info: WorldInfo) -> None:

@@ -1,13 +1,14 @@
 """Check: the chain of frames and the graph of nodes, without running anything.
 
 `check_frames` proves that frames are canonical, contiguous and chained; `reachable` walks every link from
-a root and proves that each node is there and is what its CID says. `check_snapshot` proves what the nodes
+a root and proves that each node is there and is what its CID says; what only users' values link need not be
+there. `check_snapshot` proves what the nodes
 mean: every cell, timer, list and bucket is what it should be, and the lists agree with the cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -17,7 +18,7 @@ from cellule.kernel.index.chunk import CELLS, LISTS
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.need import Need, Nodes, fetch, fetch_present
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
 from cellule.kernel.state import lists
 from cellule.kernel.state.cells import Entry, Extras, LongQueue
@@ -61,19 +62,38 @@ def check_frames(frames: Iterable[bytes], start: Position) -> Iterator[Frame]:
         yield frame
 
 
-def reachable(roots: Iterable[Cid], nodes: Nodes) -> Generator[Need, None, set[Cid]]:
-    """All nodes reachable from `roots`; each is read, and so verified against its CID."""
+def reachable(
+    roots: Iterable[Cid], nodes: Nodes, absent: set[Cid] | None = None
+) -> Generator[Need, None, set[Cid]]:
+    """All nodes reachable from `roots`; each is read, and so verified against its CID.
+
+    What is not there is `Corrupted`. With `absent`, only a root is; other links that lead nowhere are put
+    there: values of users may link what was never stored.
+    """
     seen: set[Cid] = set()
-    waiting = list(dict.fromkeys(roots))
+    needed = set(roots)
+    waiting = list(dict.fromkeys(needed))
     while waiting:
         together = tuple(cid for cid in waiting[:WALK_TOGETHER] if cid not in seen)
         waiting = waiting[WALK_TOGETHER:]
-        found = yield from fetch(nodes, together)
-        for cid in together:
-            seen.add(cid)
+        seen.update(together)
+        strict = together if absent is None else tuple(cid for cid in together if cid in needed)
+        found = yield from fetch(nodes, strict)
+        if absent is not None:
+            found |= yield from fetch_present(nodes, together)
+            absent.update(cid for cid in together if cid not in found)
+        for cid, data in found.items():
             if cid.codec == "dag-cbor":
-                waiting.extend(link for link in links_of(found[cid]) if link not in seen)
-    return seen
+                waiting.extend(link for link in links_of(data) if link not in seen)
+    return seen - (absent or set())
+
+
+def needed_links(frame: Frame) -> Iterator[Cid]:
+    """The blocks that a frame needs: what stands in a record as a link, not what its values link."""
+    for record in frame.records:
+        for field in record:
+            parts = field.values() if isinstance(field, dict) else (field,)
+            yield from (part.cid for part in parts if isinstance(part, Link))
 
 
 def check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, int]]:
@@ -107,6 +127,7 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
                     _damaged(cid, f"the open intents of {base} {key!r} are not those that it asked for")
         if counts[base] != cells.live.root_count:
             _damaged(cid, f"{base} has {counts[base]} cells, not {cells.live.root_count}")
+    yield from _fetch_needed((message for message, _ in ledger.pending), nodes)
     yield from _rows(cid, "dead_letters", ledger.dead_letters, nodes)
     rows = yield from _rows(cid, "stopped", ledger.stopped, nodes)
     if {(row.module, row.key) for row in rows.values()} != stopped:
@@ -163,7 +184,31 @@ def _proven(cid: Cid, base: str, key: bytes, entry: Entry, ledger: Ledger) -> Ge
     for data in (entry.state, *(message.value for message in queue)):
         if isinstance(data, bytes):
             decode(data)
+    yield from _fetch_needed(queue, ledger.nodes)
     return more
+
+
+def _fetch_needed(parts: Iterable[Any], nodes: Nodes) -> Generator[Need, None, None]:
+    """Read the blocks that parts of a snapshot keep their values in; what the values link is not needed."""
+    cids = tuple(dict.fromkeys(_links_in(list(parts))))
+    for at in range(0, len(cids), WALK_TOGETHER):
+        yield from fetch(nodes, cids[at : at + WALK_TOGETHER])
+
+
+def _links_in(part: Any) -> Iterator[Cid]:
+    """The links in rows and messages, but those of values that stand there in an envelope."""
+    if isinstance(part, Link):
+        yield part.cid
+    elif isinstance(part, dict):
+        for each in part.values():
+            yield from _links_in(each)
+    elif isinstance(part, list | tuple) and not _is_envelope(part):
+        for each in part:
+            yield from _links_in(each)
+
+
+def _is_envelope(part: Sequence[Any]) -> bool:
+    return len(part) in (2, 3) and isinstance(part[0], bytes) and isinstance(part[1], list)
 
 
 def _rows(
@@ -183,6 +228,7 @@ def _rows(
         _damaged(cid, f"a key of {name} is not two numbers")
     if len(rows) != index.root_count or count != index.root_count:
         _damaged(cid, f"{name} has {len(rows)} rows, not {index.root_count}")
+    yield from _fetch_needed(rows.values(), nodes)
     return rows
 
 

@@ -138,6 +138,15 @@ class Cas:
         """Tell whether this universe holds the object now; never answered by a cache."""
         return (await self._engine.read([keys.cas(self._universe, cid)]))[0] is not None
 
+    async def present(self, cids: Sequence[Cid]) -> tuple[Cid, ...]:
+        """Those of these objects that this universe holds now."""
+        found: list[Cid] = []
+        for at in range(0, len(cids), GROUP_KEYS_MAX):
+            part = cids[at : at + GROUP_KEYS_MAX]
+            rows = await self._engine.read([keys.cas(self._universe, cid) for cid in part])
+            found += (cid for cid, row in zip(part, rows, strict=True) if row is not None)
+        return tuple(found)
+
     def stream(self, cid: Cid) -> AsyncGenerator[bytes, None]:
         """Yield an object in pieces, in constant memory.
 
