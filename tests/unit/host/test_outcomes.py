@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from cellule.errors import Fenced, InvariantBroken, OutcomeUnknown, Parked, Unavailable
+from cellule.kernel.world import World
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
@@ -133,18 +134,26 @@ async def test_an_interrupted_event_that_is_durable_says_that_it_is_kept(node, t
 
 
 @in_virtual_time
-async def test_a_defect_inside_stops_this_world_only_and_it_can_be_opened_again(opened, tally, monkeypatch):
+async def test_a_defect_in_everything_stops_this_world_only_and_it_can_be_opened_again(
+    opened, tally, monkeypatch
+):
     reports = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
     async with opened() as node:
         world, hosted = await ready_world(node)
         other = await node.world("other")
-        monkeypatch.setattr(hosted.world, "beat", lambda *_: 1 / 0)
+        sound, broken = World.beat, [world.id]
+
+        def beat(self, *given, **more):
+            return 1 / (self.world_id not in broken) and sound(self, *given, **more)
+
+        monkeypatch.setattr(World, "beat", beat)
         with pytest.raises(Unavailable, match="division by zero"):
             await world.send(tally.Add("a", 1), id="one")
         assert isinstance(hosted.ended, InvariantBroken)
         assert [report["exception"] for report in reports] == [hosted.ended]
         await other.send(tally.Add("a", 1))
+        broken.clear()
         await world.send(tally.Add("a", 1), id="one")
         assert await world.cell(tally.account, "a").state() == tally.Account(1, 1)
 

@@ -31,7 +31,7 @@ from cellule.kernel.items import (
 from cellule.kernel.journal.records import EventExtras, RefusedRecord
 from cellule.kernel.journal.rows import event_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
-from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
+from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
 from cellule.kernel.state.cells import EVENT_MESSAGE, Expected, Message, Slot
@@ -113,6 +113,8 @@ class Admission:
                 outcomes.append(self._refuse(item, slots))
             elif item.explicit:
                 outcomes.append((yield from self._admit_once(item, slots)))
+            elif (full := self._full(item, slots)) is not None:
+                outcomes.append(full)
             else:
                 expected = None if item.expected_version is None else _expected(item, None)
                 outcomes.append(admit(item, slots, expected))
@@ -196,9 +198,33 @@ class Admission:
                 schema=item.schema, issued_ns=item.issued_ns, floor_ns=dedupe.floor_ns,
                 hint="It can no longer be told whether it was applied: look at the cell before sending anew.",
             ))  # fmt: skip
+        full = self._full(item, slots)
+        if full is not None:
+            return full
         outcome = self._admit_one(item, slots, expected)
         self._ledger.remember_id(key, outcome.height, check)
         return outcome
+
+    def _full(self, item: EventItem, slots: list[Slot]) -> RefusedItem | None:
+        """The refusal of an event for a cell that has no room for it."""
+        over, size = self._ledger.book.over, len(item.value)  # type: ignore[arg-type]
+        for slot in slots:
+            base = slot.cells.base
+            if not slot.has_room(size):
+                what, why = "kernel.queue_full", f"{len(slot.queue)} messages wait at it"
+            elif base in over and not slot.queue and self._held(base) >= HELD_CELLS_MAX:
+                what, why = "kernel.held_full", f"{HELD_CELLS_MAX} cells of its module wait for open effects"
+            else:
+                continue
+            return self._refuse(item, Rejected(
+                what, "cell {module}/{key} takes no further event now: {why}",
+                module=base, key=slot.key, why=why,
+                hint="Send it later; `cellule stuck` tells what they wait for.",
+            ))  # fmt: skip
+        return None
+
+    def _held(self, base: str) -> int:
+        return len(self._ledger.held.get(base, ()))
 
     def _admit_one(self, item: EventItem, slots: list[Slot], expected: Expected | None) -> Admitted:
         """Write an event down and deliver it; with `Rounds` the hot path of the kernel."""

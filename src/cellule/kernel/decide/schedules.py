@@ -20,6 +20,7 @@ from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.records import EventRecord, TimerRecord
 from cellule.kernel.journal.writer import RECORD_BYTES
+from cellule.kernel.limits import QUEUE_MESSAGES_MAX
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
@@ -116,6 +117,8 @@ def send(context: BeatContext, due: Due) -> Generator[Need, None, None]:
     yield from context.ledger.slots(targets)
     for due_ns in due.due_ns:
         slots = [context.ledger.cells(base).slot(key) for base, key in targets]
+        if any(len(slot.queue) >= QUEUE_MESSAGES_MAX for slot in slots):
+            return
         if schedule.overlap == "skip" and any(
             slot.queue or context.ledger.has_intents(slot) for slot in slots
         ):

@@ -27,7 +27,7 @@ from cellule.kernel.fast.schema_route import Row, SchemaRoute
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import EventItem, Item
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
-from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT
+from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, QUEUE_SHORT
 from cellule.kernel.manifest.event_routes import UNREADABLE
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.need import Need
@@ -131,7 +131,7 @@ class FastBatch:
                 self.slots[height] = slot
             elif key in slots:  # its queue goes on where it stands in the ring, or waits
                 slot = slots[key]
-                if not slot.loaded or not slot.queue:
+                if not slot.loaded or not 0 < len(slot.queue) < QUEUE_SHORT:
                     break
                 ledger.deliver(slot, new(Message, (height, EVENT_MESSAGE, schema, value, 0, None)))
                 self.slots[height] = slot

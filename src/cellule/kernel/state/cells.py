@@ -23,7 +23,13 @@ from msgspec.structs import replace
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.index import LISTS, build, pair_key, scan_all
-from cellule.kernel.limits import MESSAGE_INLINE_MAX, QUEUE_INLINE_MAX, STATE_INLINE_INDEX_MAX
+from cellule.kernel.limits import (
+    MESSAGE_INLINE_MAX,
+    QUEUE_BYTES_MAX,
+    QUEUE_INLINE_MAX,
+    QUEUE_MESSAGES_MAX,
+    STATE_INLINE_INDEX_MAX,
+)
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.snapshot_schema import is_count, is_heights, is_message
 from cellule.values.cid import Cid, cid_of
@@ -116,13 +122,14 @@ class Message(NamedTuple):
 class Slot:
     """One cell at work: its entry, its queue, and whether it may run."""
 
-    __slots__ = ("active", "cells", "dirty", "entry", "key", "loaded", "queue", "stopped")
+    __slots__ = ("active", "cells", "dirty", "entry", "key", "loaded", "queue", "queued", "stopped")
 
     def __init__(self, cells: Any, key: bytes, entry: Entry | None = None, *, loaded: bool = False) -> None:
         self.cells = cells
         self.key = key
         self.entry = entry
         self.queue: deque[Message] = deque()
+        self.queued = 0  # bytes that were put into the queue since they were last counted; see `has_room`
         self.loaded = loaded  # the index has been read
         self.stopped = False  # halted, or waiting for a migration
         self.active = True  # in the ledger's list of slots to look at when the beat ends
@@ -138,9 +145,20 @@ class Slot:
             self.stopped = "status" in extras
             if "queue" in extras:
                 self.queue.extendleft(reversed(extras["queue"]))
+                self.queued = sum(len(each.value) for each in self.queue if type(each.value) is bytes)
                 entry = entry.without("queue")
         is_nothing = entry.state is None and entry.extras is None and not entry.last
         self.entry = None if is_nothing else entry
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether the queue takes a further event of this size; counts it in."""
+        queue = self.queue
+        self.queued = self.queued + size if queue else size
+        if len(queue) >= QUEUE_MESSAGES_MAX:
+            return False
+        if self.queued > QUEUE_BYTES_MAX:  # some of it may have left since
+            self.queued = size + sum(len(each.value) for each in queue if isinstance(each.value, bytes))
+        return self.queued <= QUEUE_BYTES_MAX
 
     def at_rest(self) -> Entry | None:
         """The entry to store, queue included; None when there is nothing to keep."""
@@ -155,6 +173,11 @@ class Slot:
 def weigh(entry: Entry) -> int:
     """About how many bytes an entry takes in memory."""
     state = entry.state
+    if entry.extras is not None and isinstance(entry.extras.get("queue"), list):
+        queue = sum(
+            200 + (len(each.value) if type(each.value) is bytes else 0) for each in entry.extras["queue"]
+        )
+        return 300 + queue + (len(state) if type(state) is bytes else 0)
     return 232 + len(state) if type(state) is bytes else 300
 
 

@@ -21,7 +21,7 @@ from cellule.errors import ensure
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.live import MISSING, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
-from cellule.kernel.limits import HELD_RELEASE_MAX
+from cellule.kernel.limits import HELD_RELEASE_MAX, QUEUE_MESSAGES_MAX, QUEUE_SHORT
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.state.cells import (
     EVENT_MESSAGE,
@@ -39,6 +39,8 @@ from cellule.kernel.state.rows import (
     ScheduleRow,
     StoppedRow,
     TimerRow,
+    full_letter,
+    letter_key,
     unpack_letter,
     unpack_stopped,
     unpack_timer,
@@ -320,17 +322,24 @@ class Ledger:
             self.ring.remove(slot)
 
     def deliver_pending(self) -> None:
-        """What the previous beat emitted reaches the queues."""
+        """What the previous beat emitted reaches the queues; what has no room there is a dead letter."""
         pending, self.pending = self.pending, []
         for message, targets in pending:
-            for base, key in targets:
-                self.deliver(self.modules[base].slots[key], message)
+            for place, (base, key) in enumerate(targets):
+                slot = self.modules[base].slots[key]
+                if len(slot.queue) < QUEUE_MESSAGES_MAX or message.kind != EVENT_MESSAGE:
+                    self.deliver(slot, message)
+                    continue
+                self.dead_letters.insert(letter_key(message, place), full_letter(slot, message))
 
     def take_back(self, pending: list[tuple[Message, list[Target]]]) -> None:
         """Undo `deliver_pending` at the end of a beat that wrote nothing: no frame, no change."""
-        for _, targets in reversed(pending):
-            for base, key in reversed(targets):
+        for emitted, targets in reversed(pending):
+            for place, (base, key) in reversed([*enumerate(targets)]):
                 slot = self.modules[base].slots[key]
+                if slot.queue[-1] is not emitted:
+                    self.dead_letters.remove(letter_key(emitted, place))
+                    continue
                 message = slot.queue.pop()
                 if not slot.queue and not slot.stopped:
                     is_held = base in self.book.over and message.kind == EVENT_MESSAGE
@@ -461,9 +470,11 @@ class Ledger:
         """Write changed cells back, let idle slots go, and roll what rolls with time."""
         for slot in self.active:
             slot.active = False
-            if slot.queue:
-                continue
             cells = slot.cells
+            if slot.queue:
+                if slot.stopped and len(slot.queue) <= QUEUE_SHORT:
+                    cells.put_to_rest(slot)
+                continue
             if slot.dirty:
                 slot.dirty = False
                 if slot.entry is None:
@@ -483,6 +494,6 @@ class Ledger:
         """Forget slots that were made for a look only; nothing has changed."""
         for slot in self.active:
             slot.active = False
-            if not slot.queue and not slot.dirty:
+            if not slot.dirty and (not slot.queue or (slot.stopped and len(slot.queue) <= QUEUE_SHORT)):
                 slot.cells.slots.pop(slot.key, None)
         self.active.clear()

@@ -54,6 +54,13 @@ class Cells:
             if entry is not None:
                 self.live.put(key, entry)
 
+    def put_to_rest(self, slot: Slot) -> None:
+        """Have the index hold a cell with its queue, and forget its slot."""
+        entry = slot.at_rest()
+        assert entry is not None
+        self.live.put(slot.key, entry)
+        del self.slots[slot.key]
+
     def slot(self, key: bytes) -> Slot:
         """The slot of `key`, made on first touch."""
         slot = self.slots.get(key)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import Corrupted
-from cellule.kernel.state.cells import Message, message_of
+from cellule.kernel.index.keys import pair_key
+from cellule.kernel.state.cells import Message, Slot, message_of, message_value
 from cellule.kernel.state.snapshot_schema import (
     is_dead_letter,
     is_intent,
@@ -120,6 +121,17 @@ class ScheduleRow(NamedTuple):
     fingerprint: bytes
     due_ns: int
     paused: bool
+
+
+def full_letter(slot: Slot, message: Message) -> DeadLetter:
+    """The dead letter of an emitted message that its cell's queue has no room for."""
+    text = f"{len(slot.queue)} messages wait at the cell already"
+    return DeadLetter(slot.cells.base, slot.key, "kernel.queue_full", text, message_value(message))
+
+
+def letter_key(message: Message, place: int) -> bytes:
+    """The key of that letter, for the n-th target of the message; 1 stands for letters of effects."""
+    return pair_key(message.height, place + 1 if place else 0)
 
 
 def unpack_timer(value: Any) -> TimerRow:
