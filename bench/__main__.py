@@ -14,7 +14,10 @@ from collections.abc import Iterator, Sequence
 
 from bench.report import Row, as_line, as_markdown, show_table
 
-BENCHES = ("values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth", "history")
+BENCHES = (
+    "values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth", "history",
+    "worlds",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ import gc
 import logging
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -277,17 +278,32 @@ async def _built(app: App) -> Built:
     return app.build() if app.is_built() else await asyncio.to_thread(app.build)
 
 
+_tuning = threading.Lock()
+_tuned_by: list[None] = []  # one for each node that is tuned; they may live on loops of several threads
+_before: list[tuple[float, tuple[int, int, int]]] = []
+
+
 @contextmanager
 def _tuned() -> Iterator[None]:
-    """Let the writer thread run promptly, and keep what is loaded out of garbage collections."""
-    interval_s, thresholds = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.set_threshold(COLLECT_EVERY, *thresholds[1:])
-    gc.collect()
-    gc.freeze()
+    """Let the writer thread run promptly, and keep what is loaded out of garbage collections.
+
+    The first node of a process does so, and the last one that ends puts everything back.
+    """
+    with _tuning:
+        if not _tuned_by:
+            _before[:] = [(sys.getswitchinterval(), gc.get_threshold())]
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
+            gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
+            gc.collect()
+            gc.freeze()
+        _tuned_by.append(None)
     try:
         yield
     finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-        sys.setswitchinterval(interval_s)
+        with _tuning:
+            _tuned_by.pop()
+            if not _tuned_by:
+                [(interval_s, thresholds)] = _before
+                gc.unfreeze()
+                gc.set_threshold(*thresholds)
+                sys.setswitchinterval(interval_s)

@@ -12,7 +12,10 @@ import pytest
 from tests.support.servers.postgres import missing_reason
 
 ROOT = Path(__file__).parents[2]
-BENCHES = ("values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth", "history")
+BENCHES = (
+    "values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth", "history",
+    "worlds",
+)  # fmt: skip
 ON_A_SERVER = ("engines", "ingest_postgres")
 KEYS = ["bench", "case", "metric", "value", "unit", "target", "ok"]
 REASON = missing_reason()

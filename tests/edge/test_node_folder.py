@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -262,6 +263,19 @@ async def test_a_forked_child_does_not_keep_the_lock(folder):
     finally:
         os.kill(child, signal.SIGKILL)
         owner.stdout.close()
+
+
+async def test_the_last_node_of_a_process_puts_back_what_the_first_one_tuned(tmp_path):
+    """Two nodes that overlapped left the process tuned for ever."""
+    before = (sys.getswitchinterval(), gc.get_threshold())
+    first, second = (open_node(tmp_path / name, TALLY.app) for name in ("first", "second"))
+    await first.__aenter__()
+    tuned = (sys.getswitchinterval(), gc.get_threshold())
+    await second.__aenter__()
+    await first.__aexit__(None, None, None)
+    assert (sys.getswitchinterval(), gc.get_threshold()) == tuned != before
+    await second.__aexit__(None, None, None)
+    assert (sys.getswitchinterval(), gc.get_threshold()) == before
 
 
 # What cannot be opened

@@ -143,6 +143,8 @@ def _run() -> int:
     try:
         app()
     except SystemExit as end:
+        if end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt):
+            return Exit.INTERRUPTED  # typer has made an exit of its own of it
         return end.code if isinstance(end.code, int) else Exit.OK
     return Exit.OK
 

@@ -12,6 +12,7 @@ worlds at once, tells everyone who waits, and is a guest.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from uuid import UUID
 from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Rejected, Unavailable
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.journal import Progress
-from cellule.host.limits import FAILED_REST_S, IDLE_S, LOOK_S, WORLDS_MAX
+from cellule.host.limits import FAILED_REST_S, IDLE_S, LEFT_COLLECT, LOOK_S, WORLDS_MAX
 from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.repair import Wanted, repair
@@ -86,6 +87,7 @@ class Node:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _owed: Callable[[], Awaitable[None]] | None = None
     _waker: Waker | None = None
+    _left: int = 0
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _owns: asyncio.Event = field(default_factory=asyncio.Event)
     _is_guest: asyncio.Event = field(default_factory=asyncio.Event)
@@ -376,10 +378,18 @@ class Node:
             if place.hosted is not None and place.hosted.was_cut_off:
                 self.loader.cut_off(place.info)
             del self._places[place.info.id]
+            self._collect()
             if self._waker is not None:
                 self._waker.leaves(place.info.id)
             place.opened.set()
             place.gone.set()
+
+    def _collect(self) -> None:
+        """A world that leaves is a circle of many objects, and Python looks for old ones too rarely."""
+        self._left += 1
+        if self._left >= LEFT_COLLECT:
+            self._left = 0
+            gc.collect()
 
     def report(self, info: WorldInfo, error: CelluleError) -> None:
         """A person has to look at this, whether or not somebody waits; only callers open it for now."""

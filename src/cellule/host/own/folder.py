@@ -215,11 +215,22 @@ class FolderOwnership:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the data folder if it is missing."""
+    """Make the data folder if it is missing; its name is durable, and so are those of the folders above."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            _sync(each.parent)
     except OSError as error:
         raise folder_error(folder, error) from error
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def folder_error(folder: Path, error: OSError) -> Rejected | Unavailable:

@@ -1,6 +1,7 @@
 """A private copy of a world that follows its journal, for readers that do not own it.
 
-It starts at the baseline and applies frames as they become durable, so looking again costs only what is new.
+It starts at the baseline and applies frames as they become durable, so looking again costs only what is new;
+when there is a newer baseline it starts there, so it keeps in memory what changed in one tail at most.
 No user code runs, and nothing is written: the copy lives in memory and is dropped with its reader.
 
 Rejected: restoring anew for every look. On a busy world each look would read the whole tail again.
@@ -16,12 +17,13 @@ from typing import Any, TypeVar
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
 from cellule.host.journal import Progress
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.host.read.journal_reader import JournalReader
 from cellule.host.run.loader import Loader
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.world import Opened, World
+from cellule.store import keys
 from cellule.store.cas import Cas
 
 T = TypeVar("T")
@@ -40,6 +42,7 @@ class Follower:
         self._nodes: Nodes | None = None
         self._world: World | None = None
         self._eras = 0
+        self._base = 0  # the height of the baseline it started at
         self._turn = asyncio.Lock()
 
     async def world(self, progress: Progress | None = None) -> World:
@@ -78,9 +81,15 @@ class Follower:
                 self._opened = self._nodes = self._world = None
                 raise
 
+    async def _is_left_behind(self) -> bool:
+        """Tell whether there is a newer baseline: starting there lets go of all that changed before."""
+        [stored] = await self.loader.engine.read([keys.world_baseline(self.info.universe, self.info.id)])
+        return stored is not None and baseline_of(stored)[0] > self._base
+
     async def _caught_up(self, progress: Progress | None) -> World:
-        if self._opened is None or self._nodes is None:
-            self.height, restoring = await self.loader.restoring(self.info)
+        if self._opened is None or self._nodes is None or await self._is_left_behind():
+            self._base, restoring = await self.loader.restoring(self.info)
+            self.height, self._world = self._base, None
             self._nodes = restoring.nodes
             self._opened = await drive(restoring.open(), self._nodes, self.cas)
         head = await self.journal.head()
