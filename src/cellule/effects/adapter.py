@@ -10,8 +10,11 @@ Rejected: retrying inside adapters. Only the pool's pauses survive a restart.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
@@ -21,6 +24,7 @@ from cellule.effects.attempt import Attempt, Blobs
 from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.effects.request_limits import RequestOptions, request_limits
 from cellule.effects.signature import read_signature
+from cellule.effects.threads import Threads
 from cellule.errors import Rejected
 from cellule.values.receipts import Receipt
 from cellule.values.requests import Request
@@ -71,15 +75,20 @@ class Adapter(Protocol):
 
 
 class FunctionAdapter(Generic[P, R]):
-    """An async function as an adapter; calling it makes the request that a step returns."""
+    """A function as an adapter; calling it makes the request that a step returns.
 
-    __slots__ = ("_takes_attempt", "function", "kind", "limits", "params", "receipt")
+    One that is a plain `def` runs on threads of its own, as many as attempts may run at once.
+    """
 
-    def __init__(self, kind: str, function: Callable[..., Awaitable[R]], limits: AdapterLimits) -> None:
+    __slots__ = ("_takes_attempt", "_threads", "function", "kind", "limits", "params", "receipt")
+
+    def __init__(self, kind: str, function: Callable[..., Any], limits: AdapterLimits) -> None:
         self.kind = check_kind(kind)
         self.function = function
         self.limits = limits
         self.params, self.receipt, self._takes_attempt = read_signature(function)
+        blocks = not inspect.iscoroutinefunction(function)
+        self._threads = Threads(limits.concurrency, f"cellule-{kind}") if blocks else None
 
     def __call__(
         self, params: P, *, key: str | None = None, slot: str | None = None, **options: Unpack[RequestOptions]
@@ -108,7 +117,19 @@ class FunctionAdapter(Generic[P, R]):
 
     def begin(self, params: P, attempt: Callable[[], Attempt]) -> Awaitable[R]:
         """Call the function once, for who awaits it; the attempt is made only for one that takes it."""
-        return self.function(params, attempt()) if self._takes_attempt else self.function(params)
+        if self._threads is not None:
+            return self._on_thread(self._threads, params, attempt)
+        made: Awaitable[R] = (
+            self.function(params, attempt()) if self._takes_attempt else self.function(params)
+        )
+        return made
+
+    def _on_thread(self, threads: Threads, params: P, attempt: Callable[[], Attempt]) -> Awaitable[R]:
+        function: Callable[..., Any] = self.function
+        if not self._takes_attempt:
+            return threads.run(lambda: function(params))
+        here = replace(attempt(), loop=asyncio.get_running_loop())
+        return threads.run(lambda: function(params, here))
 
     async def close(self) -> None:
         """A function holds nothing."""
@@ -130,6 +151,12 @@ class Decorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[[P], Awaitable[R]], /) -> FunctionAdapter[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[P, Attempt], R], /) -> FunctionAdapter[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[P], R], /) -> FunctionAdapter[P, R]: ...
 
 
 def adapter(kind: str, **limits: Unpack[LimitOptions]) -> Decorator:

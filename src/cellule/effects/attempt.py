@@ -7,13 +7,19 @@ the node. Notes are progress for people who watch; they are scrubbed, and no jou
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from cellule.effects.limits import PROGRESS_BYTES_MAX
+from cellule.effects.outcomes import Failed
 from cellule.effects.secrets.resolver import Secrets
+from cellule.values.cbor import encode
 from cellule.values.cid import Cid
+
+T = TypeVar("T")
 
 
 class Blobs(Protocol):
@@ -27,7 +33,7 @@ class Blobs(Protocol):
 
 
 def _unheard(_note: object) -> None:
-    """Where notes go when nobody watches."""
+    """Where notes and progress go when nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +56,38 @@ class Attempt:
     grant: Mapping[str, Any] | None = None
     on_note: Callable[[object], None] = field(default=_unheard, repr=False)
     token: str = ""
+    last_progress: Any = None
+    on_progress: Callable[[bytes], None] = field(default=_unheard, repr=False)
+    loop: asyncio.AbstractEventLoop | None = field(default=None, repr=False)  # the node's, for a thread
 
     def note(self, value: object) -> None:
         """Tell who watches how far this is; plain data, passed on without the secrets in it."""
-        self.on_note(self.secrets.redactor.scrub(value))
+        self._on_loop(self.on_note, self.secrets.redactor.scrub(value))
+
+    def progress(self, value: object = None) -> None:
+        """Report how far this is, as plain data: the next attempt finds it in `last_progress`.
+
+        Where the adapter has `progress_s`, an attempt that reports nothing for so long is over.
+        """
+        data = encode(self.secrets.redactor.scrub(value))
+        if len(data) > PROGRESS_BYTES_MAX:
+            raise Failed(
+                "effects.progress",
+                f"The progress has {len(data)} bytes; at most {PROGRESS_BYTES_MAX}. Put it into a blob.",
+            )
+        self._on_loop(self.on_progress, data)
+
+    def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        """Wait in an adapter that is a plain `def`: `attempt.wait(attempt.blobs.get(cid))`."""
+        if self.loop is None:
+            raise RuntimeError("attempt.wait is for adapters that are a plain def; write await")
+        return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result()
+
+    def _on_loop(self, call: Callable[[Any], None], value: Any) -> None:
+        if self.loop is None:
+            call(value)
+        else:
+            self.loop.call_soon_threadsafe(call, value)
 
     def scrub(self, text: str) -> str:
         """Return `text` without the secrets that this node has resolved."""

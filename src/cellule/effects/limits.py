@@ -15,6 +15,7 @@ PRIORITY_MAX = 9  # the last to be served
 BACKOFF_S = 0.5  # first pause between attempts
 BACKOFF_MAX_S = 60.0
 KIND_CHARS_MAX = 128
+PROGRESS_BYTES_MAX = 8_000  # of what an attempt reports as its progress
 
 # http.request
 HTTP_INLINE_BYTES = 32_000  # a longer body is put into the CAS
@@ -25,6 +26,7 @@ HTTP_REDIRECTS_MAX = 10
 HTTP_CONNECT_S = 10.0  # to one address
 HTTP_ADDRESSES_MAX = 8  # of a name that are tried
 HTTP_RETRY_AFTER_S_MAX = 3_600.0  # longer requests to wait are cut to this
+HTTP_RESOLVERS = 16  # names looked up at once by a process
 HTTP_CONNECTIONS = 100
 HTTP_KEPT_CONNECTIONS = 20
 HTTP_ERROR_CHARS_MAX = 300  # of a foreign error's text

@@ -18,8 +18,12 @@ from cellule.values.schema.fields import is_record_class
 
 def read_signature(function: Callable[..., Any]) -> tuple[type, type, bool]:
     """Return the class of the params, that of the receipt, and whether the attempt is taken."""
-    if not inspect.iscoroutinefunction(function):
-        _refuse(function, "it is no async function", "Write async def.")
+    if not inspect.isroutine(function) or inspect.isgeneratorfunction(function):
+        _refuse(
+            function, "it is no function that returns once", "Write async def, or def for one that blocks."
+        )
+    if inspect.isasyncgenfunction(function):
+        _refuse(function, "it yields", "Return the receipt once.")
     hints = _hints(function)
     parameters = list(inspect.signature(function).parameters.values())
     plain = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}

@@ -75,6 +75,10 @@ def _sync(params: Charge) -> Charged:
     return Charged("")
 
 
+def _yields(params: Charge) -> Charged:
+    yield Charged("")
+
+
 async def _bare(params, attempt) -> Charged:
     return Charged("")
 
@@ -118,7 +122,7 @@ async def _unknown_name(params: Missing) -> Charged:  # noqa: F821 - that it is 
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (_sync, "no async function"),
+        (_yields, "no function that returns once"),
         (_bare, "'params' has no annotation"),
         (_no_result, "the result has no annotation"),
         (_text_params, "'params' is str, which has no fields"),
@@ -129,7 +133,7 @@ async def _unknown_name(params: Missing) -> Charged:  # noqa: F821 - that it is 
         (_variadic, "takes other parameters"),
         (_other_attempt, "'attempt' is no Attempt"),
         (_unknown_name, "'Missing' of its annotations is not known"),
-        (3, "no async function"),
+        (3, "no function that returns once"),
     ],
 )
 def test_a_function_that_cannot_be_an_adapter_is_refused_with_the_reason(function, said):

@@ -317,3 +317,18 @@ async def test_proxies_of_the_environment_are_not_used(server, http, make_attemp
     server.answer("/")
     got = await http().perform(HttpRequest(url=server.url()), make_attempt(grant=PRIVATE))
     assert got.status == 200
+
+
+async def test_a_key_that_is_no_ascii_is_encoded_and_a_header_that_is_none_is_refused(
+    server, http, make_attempt
+):
+    """Both were a raw UnicodeEncodeError, tried again and again."""
+    server.answer("/", 200, b"")
+    asked = HttpRequest(url=server.url(), method="POST")
+    await http().perform(asked, make_attempt(key="order-\u00e9", grant=PRIVATE))
+    assert server.requests[0][2]["idempotency-key"] == "utf-8''order-%C3%A9"
+    named = HttpRequest(url=server.url(), headers={"X-Name": "Jos\u00e9"})
+    with pytest.raises(Failed, match="the header x-name is not ASCII") as caught:
+        await http().perform(named, make_attempt(grant=PRIVATE))
+    assert caught.value.code == "effects.http_params"
+    assert len(server.requests) == 1

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urljoin
 import msgspec
 
 from cellule.effects.attempt import Attempt
+from cellule.effects.header_text import header_key
 from cellule.effects.http.params import HttpRequest
 from cellule.effects.http.target import Target, check_no_dot_segments, split_url, target_of
 from cellule.effects.limits import HTTP_BODY_BYTES_MAX, HTTP_REDIRECTS_MAX
@@ -66,7 +67,7 @@ async def outgoing(params: HttpRequest, attempt: Attempt) -> Outgoing:
     if kind:
         headers.setdefault("content-type", kind)
     if method not in SAFE_METHODS:
-        headers[KEY_HEADER] = attempt.key
+        headers[KEY_HEADER] = header_key(attempt.key)
     target = target_of(await _filled(split, params, attempt))
     shown = _with_query(split, params.query)
     return Outgoing(target, shown, method, headers, personal, content, is_secret)
@@ -114,6 +115,8 @@ async def _headers(params: HttpRequest, attempt: Attempt) -> tuple[dict[str, str
         value = await attempt.secrets.resolve(text)
         if not _VALUE.fullmatch(value):
             raise _unfit(f"the value of the header {name} holds control characters")
+        if not value.isascii():
+            raise _unfit(f"the value of the header {name} is not ASCII; encode it, as the other side expects")
         if isinstance(value, Revealed):
             personal.add(name)
         headers[name] = value.strip()

@@ -26,16 +26,19 @@ from cellule.effects.limits import (
     HTTP_CONNECT_S,
     HTTP_CONNECTIONS,
     HTTP_KEPT_CONNECTIONS,
+    HTTP_RESOLVERS,
 )
 from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.threads import Threads
 from cellule.values.hosts import is_address
 
+_NAMES = Threads(HTTP_RESOLVERS, "cellule-names")  # of the process: names that are slow hold up names only
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
-    """Ask the machine's resolver; the addresses in its order, each once."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """Ask the machine's resolver, on threads of its own; the addresses in its order, each once."""
+    found = await _NAMES.run(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 

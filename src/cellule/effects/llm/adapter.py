@@ -18,6 +18,7 @@ from typing import Literal
 import httpx
 
 from cellule.effects.attempt import Attempt
+from cellule.effects.header_text import header_key
 from cellule.effects.http.target import Target, check_grant, split_url, target_of
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
 from cellule.effects.kinds import STANDARD
@@ -52,13 +53,18 @@ class TextNotes:
         """Tell `text`, now or with what follows."""
         self._waiting += text
         if self._waiting and (self._time_s() >= self._next_s or len(self._waiting) >= NOTE_CHARS_MAX):
-            self.flush()
+            # A secret may begin in this piece and end in the next: that part waits.
+            ready, self._waiting = self._attempt.secrets.redactor.split_text(self._waiting)
+            self._tell(ready)
 
     def flush(self) -> None:
         """Tell what is waiting."""
-        if self._waiting:
-            self._attempt.note({"text": self._waiting})
-            self._waiting = ""
+        self._tell(self._waiting)
+        self._waiting = ""
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._attempt.note({"text": text})
             self._next_s = self._time_s() + NOTE_SECONDS_MIN
 
 
@@ -141,7 +147,7 @@ async def _headers(params: LlmGenerate, attempt: Attempt) -> dict[str, str]:
         headers = {**headers, "Authorization": f"Bearer {await _api_key(params, attempt)}"}
     return {
         "Accept": "text/event-stream" if params.stream else "application/json",
-        "Idempotency-Key": attempt.key,
+        "Idempotency-Key": header_key(attempt.key),
         **headers,
         "Accept-Encoding": "identity",
         "Content-Type": "application/json",
@@ -162,7 +168,7 @@ async def _answer(
     if response.status_code != 200:
         body = await _bounded(response.aiter_raw(), ERROR_BYTES_MAX, cut=True)
         raise outcome_of(response.status_code, response.headers, body, attempt, now_ns)
-    if response.headers.get("content-type", "").startswith("text/event-stream"):
+    if response.headers.get("content-type", "").strip().lower().startswith("text/event-stream"):
         return await _streamed(response, params, attempt)
     answer = Answer(params.model)
     part = read_part(await _bounded(response.aiter_raw(), STREAM_BYTES_MAX, cut=False))

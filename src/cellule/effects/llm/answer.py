@@ -17,16 +17,19 @@ from cellule.effects.http.response import retry_after_s
 from cellule.effects.llm.types import LlmGenerated, ToolCall, Usage
 from cellule.effects.outcomes import Failed, Retry
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some servers begin with it; it says nothing
 EVENT_BYTES_MAX = 1_000_000
 STREAM_BYTES_MAX = 64_000_000
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the data of each event; `Failed` when one, or all together, are too long."""
-    line, data, seen = b"", bytearray(), 0
+    line, data, seen, is_begun = b"", bytearray(), 0, False
     async for chunk in chunks:
         seen += len(chunk)
         *whole, line = (line + chunk).split(b"\n")
+        if whole and not is_begun:
+            is_begun, whole[0] = True, whole[0].removeprefix(BYTE_ORDER_MARK)
         for each in (ended.removesuffix(b"\r") for ended in whole):
             if not each and data:
                 yield bytes(data)
@@ -142,6 +145,7 @@ class Answer:
         self._texts: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[list[str]] = []
+        self._at: dict[int, int] = {}  # by the index that a server gives: the call that its parts belong to
         self._finish: str | None = None
         self._usage: Usage | None = None
         self._model = model
@@ -158,7 +162,7 @@ class Answer:
         choice = part.choices[0]
         self._finish = choice.finish_reason or self._finish
         message = choice.delta or choice.message
-        return self._take(message) if message is not None else ""
+        return self._take(message, whole=choice.delta is None) if message is not None else ""
 
     @property
     def is_whole(self) -> bool:
@@ -178,27 +182,38 @@ class Answer:
             refusal=scrub("".join(self._refusal)) or None,
         )
 
-    def _take(self, message: WireMessage) -> str:
+    def _take(self, message: WireMessage, *, whole: bool) -> str:
         text, refusal = message.content or "", message.refusal or ""
         self._texts.append(text)
         self._refusal.append(refusal)
         self._grow(text, refusal)
-        for position, call in enumerate(message.tool_calls or []):
-            self._take_call(call, position)
+        for call in message.tool_calls or []:
+            self._take_call(call, whole=whole)
         return text
 
-    def _take_call(self, call: WireCall, position: int) -> None:
-        index = position if call.index is None else call.index
-        if not 0 <= index <= len(self._calls) or index >= TOOL_CALLS_MAX:
-            raise Failed("effects.llm_answer", f"The server's answer has a tool call at position {index}.")
-        if index == len(self._calls):
-            self._calls.append(["", "", ""])
+    def _take_call(self, call: WireCall, *, whole: bool) -> None:
         parts = (call.id or "", call.function.name or "", call.function.arguments or "")
         # An id and a name come whole, and some servers repeat them; only arguments come in parts.
-        whole = self._calls[index]
-        whole[0], whole[1] = whole[0] or parts[0], whole[1] or parts[1]
-        whole[2] += parts[2]
+        known = self._calls[self._place(call, parts, whole=whole)]
+        known[0], known[1] = known[0] or parts[0], known[1] or parts[1]
+        known[2] += parts[2]
         self._grow(*parts)
+
+    def _place(self, call: WireCall, parts: tuple[str, str, str], *, whole: bool) -> int:
+        """Which call a part belongs to. Some servers give every call the same index, or none: another id
+        begins another call, and so does a name behind arguments that are whole.
+        """
+        index = call.index if call.index is not None else -1
+        at = self._at.get(index, len(self._calls) - 1 if index == -1 else len(self._calls))
+        if index > len(self._calls) or index < -1 or at >= TOOL_CALLS_MAX:
+            raise Failed("effects.llm_answer", f"The server's answer has a tool call at position {index}.")
+        if whole or not 0 <= at < len(self._calls) or _is_another(self._calls[at], parts):
+            at = len(self._calls)
+            self._calls.append(["", "", ""])
+            if at >= TOOL_CALLS_MAX:
+                raise Failed("effects.llm_answer", f"The server's answer has more than {at} tool calls.")
+        self._at[index] = at
+        return at
 
     def _grow(self, *texts: str) -> None:
         self._size += sum(len(text.encode(errors="replace")) for text in texts)
@@ -209,9 +224,25 @@ class Answer:
             )
 
 
+def _is_another(known: list[str], parts: tuple[str, str, str]) -> bool:
+    """Tell whether a part with this id and name begins another call than the one that is known."""
+    call_id, name, _ = parts
+    if call_id and known[0]:
+        return call_id != known[0]
+    return bool(name and known[1]) and _is_json(known[2])
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
 def read_part(data: bytes) -> WireAnswer:
     """Read a whole answer or an event; `Failed` when it is none."""
     try:
-        return msgspec.json.decode(data, type=WireAnswer)
+        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK), type=WireAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Failed("effects.llm_answer", f"The server's answer cannot be read: {error}.") from error

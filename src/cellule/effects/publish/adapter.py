@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from cellule.effects.attempt import Attempt
+from cellule.effects.header_text import header_key
 from cellule.effects.kinds import STANDARD
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.publish.connection import SharedConnection
@@ -148,7 +149,7 @@ def message_id(attempt: Attempt) -> str:
     try:
         Cid.parse(attempt.key)
     except Rejected:
-        return f"{attempt.world}/{attempt.key}"
+        return f"{attempt.world}/{header_key(attempt.key)}"
     return attempt.key
 
 

@@ -98,6 +98,14 @@ class Redactor:
         if held:
             yield self.scrub_bytes(held)
 
+    def split_text(self, text: str) -> tuple[str, str]:
+        """Cut a text that goes on: what can be scrubbed now, and what has to wait for the rest."""
+        data = text.encode("utf-8", "surrogatepass")
+        cut = len(self._split(data)[0])
+        while 0 < cut < len(data) and data[cut] & 0xC0 == 0x80:  # not inside a character
+            cut -= 1
+        return data[:cut].decode("utf-8", "surrogatepass"), data[cut:].decode("utf-8", "surrogatepass")
+
     def _spans(self, data: bytes) -> list[tuple[int, int, str]]:
         """Where known values stand; those that overlap are one, named after the first."""
         if not self._known:

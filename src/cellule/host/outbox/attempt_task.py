@@ -23,7 +23,7 @@ from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
 from cellule.values.link import Link
 
-Reason = Literal["expired", "closed", "ending"]
+Reason = Literal["expired", "silent", "closed", "ending"]
 
 
 class Starter(Protocol):
@@ -42,7 +42,7 @@ class Starter(Protocol):
 class AttemptTask:
     """One attempt, from its first step to its outcome; `ended` is heard once."""
 
-    __slots__ = ("_is_over", "_reason", "_starter", "_timer", "entry", "task")
+    __slots__ = ("_is_over", "_progress", "_reason", "_silence", "_starter", "_timer", "entry", "task")
 
     def __init__(
         self, entry: Entry, starter: Starter, loop: asyncio.AbstractEventLoop, context: Context
@@ -51,6 +51,8 @@ class AttemptTask:
         self._starter = starter
         self._timer: asyncio.TimerHandle | None = None
         self._reason: Reason | None = None
+        self._silence: asyncio.TimerHandle | None = None
+        self._progress: bytes | None = None
         self._is_over = False
         self.task = loop.create_task(self._run(), context=context)
 
@@ -83,7 +85,9 @@ class AttemptTask:
             return None
         entry.state, entry.attempt = RUNNING, self
         row = entry.stored.row
-        return row.params if type(row.params) is Link else entry.lane.performer.perform(row)
+        return (
+            row.params if type(row.params) is Link else entry.lane.performer.perform(row, self._on_progress)
+        )
 
     async def _rest(self, outcome: Outcome | Awaitable[Receipt] | Waiting | Link) -> Outcome | None:
         row, performer = self.entry.stored.row, self.entry.lane.performer
@@ -93,7 +97,7 @@ class AttemptTask:
             if isinstance(fetched, Receipt):
                 return fetched
             row = fetched
-            left = performer.perform(row)
+            left = performer.perform(row, self._on_progress)
         else:
             left = outcome
         if isinstance(left, Waiting):
@@ -107,16 +111,15 @@ class AttemptTask:
         performer = self.entry.lane.performer
         if self._timer is None:
             self._timer = self.task.get_loop().call_at(waiting.until_s, self.stop, "expired")
+        self._listen()
         try:
             value: Any = await waiting.work
         except asyncio.CancelledError:
             return self._cancelled()
         except BaseException as error:  # noqa: BLE001 - whatever an adapter raises ends its attempt only
-            if self._reason == "expired":
-                return performer.raised(row, error, timed_out=True)
-            return performer.raised(row, error)
+            return performer.raised(row, error, timed_out=self._reason in ("expired", "silent"))
         finally:
-            self._timer.cancel()
+            self._quiet()
         return performer.returned(row, value)
 
     def _cancelled(self) -> Outcome | None:
@@ -124,18 +127,41 @@ class AttemptTask:
         performer, row = self.entry.lane.performer, self.entry.stored.row
         if self._reason is None:
             return performer.cancelled_itself(row)
+        if self._reason == "silent":
+            return performer.silent()
         return performer.timed_out(row) if self._reason == "expired" else None
+
+    def _on_progress(self, progress: bytes) -> None:
+        if not self._is_over:
+            self._progress = progress
+            if self._silence is not None and self._reason is None:
+                self._listen()
+
+    def _listen(self) -> None:
+        """Wait for the next report of progress, if the adapter promises any."""
+        limit_s = self.entry.lane.limits.progress_s
+        if self._silence is not None:
+            self._silence.cancel()
+        if limit_s is not None and self._reason is None:
+            self._silence = self.task.get_loop().call_later(limit_s, self.stop, "silent")
+
+    def _quiet(self) -> None:
+        for timer in (self._timer, self._silence):
+            if timer is not None:
+                timer.cancel()
 
     def _leave(self) -> None:
         """The adapter was cancelled, and goes on."""
         performer, row = self.entry.lane.performer, self.entry.stored.row
-        self._end(performer.timed_out(row, left=True) if self._reason == "expired" else None)
+        is_late = self._reason in ("expired", "silent")
+        self._end(performer.timed_out(row, left=True) if is_late else None)
 
     def _end(self, outcome: Outcome | None) -> None:
         if not self._is_over:
             self._is_over = True
-            if self._timer is not None:
-                self._timer.cancel()
+            self._quiet()
+            if self._progress is not None and isinstance(outcome, Again):
+                outcome = outcome._replace(progress=self._progress)
             self._starter.ended(self, outcome)
 
     def _fail(self, error: Exception) -> None:

@@ -104,7 +104,9 @@ class Performer:
     def _receipt(self) -> Codec[Any]:
         return codec_for(derive(self.adapter.receipt, namespace=NAMESPACE))
 
-    def perform(self, row: Row) -> Outcome | Awaitable[Receipt] | Waiting:
+    def perform(
+        self, row: Row, on_progress: Callable[[bytes], None]
+    ) -> Outcome | Awaitable[Receipt] | Waiting:
         """Make the first step of an attempt: what came of it, or what is left to wait for.
 
         Called in the attempt's own task. Whatever the adapter's code raises is an outcome.
@@ -116,7 +118,7 @@ class Performer:
             return self._unfit(row, error)
         until_s = begun_s + self.timeout_s(row)
         try:
-            work = self._work(params, row)
+            work = self._work(params, row, on_progress)
             if type(work) is not CoroutineType:  # whatever else can be awaited begins when it is
                 return Waiting(work, until_s)
             waited = work.send(None)
@@ -163,6 +165,10 @@ class Performer:
         text = f"it took longer than {self.timeout_s(row):g} s"
         return Again(text + (", and goes on although it was cancelled" if left else ""), timed_out=True)
 
+    def silent(self) -> Again:
+        """The outcome of an attempt that reported no progress for too long."""
+        return Again(f"it reported no progress for {self.adapter.limits.progress_s or 0:g} s", timed_out=True)
+
     def timeout_s(self, row: Row) -> float:
         """How long an attempt may take: as the request or its declaration say, else the adapter."""
         return row.timeout_ns / 1e9 if row.timeout_ns else self.adapter.limits.timeout_s
@@ -189,18 +195,19 @@ class Performer:
             row.intent, row.height, status, None, code, again.reason, attempts=row.tried + 1, exhausted=True
         )
 
-    def _work(self, params: Any, row: Row) -> Awaitable[Any]:
+    def _work(self, params: Any, row: Row, on_progress: Callable[[bytes], None]) -> Awaitable[Any]:
         adapter = self.adapter
         if type(adapter) is FunctionAdapter:
-            return adapter.begin(params, lambda: self._attempt(row))
-        return adapter.perform(params, self._attempt(row))
+            return adapter.begin(params, lambda: self._attempt(row, on_progress))
+        return adapter.perform(params, self._attempt(row, on_progress))
 
-    def _attempt(self, row: Row) -> Attempt:
+    def _attempt(self, row: Row, on_progress: Callable[[bytes], None]) -> Attempt:
         around, intent = self._around, row.intent
         return Attempt(
             intent_text(intent), row.key, row.tried + 1, self.timeout_s(row), row.world, row.universe,
             row.module, row.cell, CasBlobs(around.cas_of, row.universe), around.secrets, row.grant,
             lambda value: around.note(intent, value), intent_token(row.world.bytes, row.height, intent),
+            None if row.progress is None else decode(row.progress), on_progress,
         )  # fmt: skip
 
     def returned(self, row: Row, value: object) -> Receipt | Awaitable[Receipt]:

@@ -25,7 +25,7 @@ _VOID_MIN = 64
 class Stoppable(Protocol):
     """A running attempt, as those see it who end it."""
 
-    def stop(self, reason: Literal["expired", "closed", "ending"]) -> None:
+    def stop(self, reason: Literal["expired", "silent", "closed", "ending"]) -> None:
         """Cancel what the adapter does."""
 
 

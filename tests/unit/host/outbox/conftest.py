@@ -31,10 +31,10 @@ class Worked(msgspec.Struct, frozen=True):
 class Bench:
     """What a test of the pool needs: store, world, clock, and pools that come and go."""
 
-    def __init__(self):
+    def __init__(self, clock=None):
         self.disk = MemoryDisk()
         self.engine = MemoryEngine(self.disk)
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
         self.entropy = SeededEntropy(7, "bench")
         self.key = memory_key(self.entropy)
         self.world = OutboxWorld(self.engine, self.key)

@@ -1,0 +1,140 @@
+"""Attempts that report progress: silence ends them, and the next attempt finds the last report."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from cellule.effects.adapter import Adapters, Attempt, Retry, adapter
+from cellule.host.outbox.pool import Pool
+from cellule.sources import SystemClock
+from tests.support.outbox import check_left_nothing, opening
+from tests.unit.host.outbox.conftest import Bench, Work, Worked
+
+
+def test_the_next_attempt_finds_the_last_progress_also_after_a_restart(play, work_types):
+    async def main(bench):
+        found = []
+
+        async def steps(params, attempt):
+            found.append(attempt.last_progress)
+            if attempt.number < 3:
+                attempt.progress({"page": attempt.number * 10})
+                raise Retry("cut off", after_s=10)
+            return work_types[1](params.number)
+
+        worker = bench.worker(steps)
+        async with bench.pool(worker) as pool:
+            [intent] = await bench.opened(pool, opening(1))
+            await bench.attempts(1)
+            await asyncio.sleep(1)
+        async with bench.pool(worker) as pool:
+            await bench.attempts(3)
+            await pool.wait_idle()
+        assert found == [None, {"page": 10}, {"page": 20}]
+        await check_left_nothing(bench.world, [intent])
+
+    play(main)
+
+
+def test_silence_ends_an_attempt_and_progress_keeps_it_alive(play, work_types):
+    async def main(bench):
+        async def works(params, attempt):
+            for page in range(20):
+                await asyncio.sleep(2 if attempt.number > 1 or page < 5 else 60)
+                attempt.progress(page)
+            return work_types[1](params.number, str(attempt.last_progress))
+
+        async with bench.pool(bench.worker(works, timeout_s=1_000, progress_s=5)) as pool:
+            silent = opening(1, timeout_ns=0)
+            [intent] = await bench.opened(pool, silent)
+            await pool.wait_idle()
+        receipt = (await check_left_nothing(bench.world, [intent]))[intent]
+        assert (receipt.status, receipt.attempts) == ("ok", 2)
+
+    play(main)
+
+
+def test_the_reason_says_that_there_was_no_progress(play):
+    async def main(bench):
+        async def hangs(params, attempt):
+            await asyncio.Event().wait()
+
+        async with bench.pool(bench.worker(hangs, progress_s=5)) as pool:
+            [intent] = await bench.opened(pool, opening(1, attempts=1))
+            await pool.wait_idle()
+        receipt = (await check_left_nothing(bench.world, [intent]))[intent]
+        assert (receipt.status, receipt.text) == ("timeout", "it reported no progress for 5 s")
+
+    play(main)
+
+
+def test_progress_that_is_too_long_fails_the_effect(play):
+    async def main(bench):
+        async def talks(params, attempt):
+            attempt.progress("x" * 10_000)
+
+        async with bench.pool(bench.worker(talks)) as pool:
+            [intent] = await bench.opened(pool, opening(1))
+            await pool.wait_idle()
+        assert (await check_left_nothing(bench.world, [intent]))[intent].code == "effects.progress"
+
+    play(main)
+
+
+# Plain functions, on threads
+
+
+async def performed(function, *openings, **limits):
+    bench = Bench(SystemClock())
+    pool = Pool(
+        bench.engine, Adapters([adapter("test.work", **limits)(function)]), bench.key, bench.cas,
+        bench.clock, bench.entropy,
+    )  # fmt: skip
+    async with pool.running():
+        intents = await bench.opened(pool, *openings)
+        await pool.wait_idle()
+    found = await check_left_nothing(bench.world, intents)
+    return [found[intent] for intent in intents]
+
+
+async def test_a_plain_function_runs_on_a_thread_and_keeps_nobody_waiting():
+    gate, names = threading.Barrier(3), set()
+
+    def blocks(params: Work, attempt: Attempt) -> Worked:
+        names.add(threading.current_thread().name)
+        attempt.note("here")
+        attempt.progress(1)
+        assert attempt.wait(attempt.secrets.resolve("plain")) == "plain"
+        gate.wait()  # all three at once
+        return Worked(params.number)
+
+    found = await performed(blocks, *map(opening, range(3)))
+    assert {each.status for each in found} == {"ok"}
+    assert names == {"cellule-test.work"}
+
+
+async def test_a_plain_function_that_exits_fails_its_attempt_with_the_place():
+    def exits(params: Work) -> Worked:
+        raise SystemExit("enough")
+
+    [receipt] = await performed(exits, opening(1, attempts=2), backoff_s=0, backoff_max_s=0)
+    assert (receipt.status, receipt.attempts) == ("failed", 2)
+    assert receipt.text.startswith("SystemExit: enough (")
+    assert "test_progress.py" in receipt.text
+
+
+async def test_a_plain_function_that_takes_too_long_is_not_waited_for():
+    gate = threading.Event()
+
+    def hangs(params: Work) -> Worked:
+        if params.number == 1:
+            gate.wait()
+        return Worked(params.number)
+
+    late, other = await performed(
+        hangs, opening(1, attempts=1, timeout_ns=10_000_000), opening(2), concurrency=2
+    )
+    gate.set()
+    assert (late.status, late.text) == ("timeout", "it took longer than 0.01 s")
+    assert other.status == "ok"
