@@ -16,7 +16,7 @@ from cellule.cli.controls import Id, Timeout, Why, perform_on
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import cell_text, record_line
-from cellule.cli.output import facts
+from cellule.cli.output import compact, counted, facts
 from cellule.cli.session import Session, cell_of, in_session, operator, renderer_of, until_interrupted, within
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
@@ -82,7 +82,7 @@ async def show(session: Session, module: Module, key: Key = "", at: At = None) -
         }  # fmt: skip
         if height is not None:
             pairs["as of"] = f"height {height}"
-        session.output.document(data, facts(pairs), JSON(json.dumps(view.state), ensure_ascii=False))
+        session.output.document(data, facts(pairs), JSON(compact(view.state), ensure_ascii=False))
 
 
 @app.command()
@@ -165,7 +165,7 @@ async def export(
             return
         _write(output, text)
         told = {"file": str(output), "versions": len(versions)}
-        session.output.document(told, f"{len(versions)} versions written to {output}")
+        session.output.document(told, f"{counted(len(versions), 'version')} written to {output}")
 
 
 @app.command()
@@ -194,11 +194,17 @@ async def halt(
 @in_session
 async def migrate(
     session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
-    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
-    id: Id = None, timeout_s: Timeout = 30.0,
+    key: Annotated[str, typer.Argument(help="This cell only.")] = "",
+    all: Annotated[  # noqa: A002
+        bool, typer.Option("--all", help="Also cells that would follow at their next event, or are pinned.")
+    ] = False,
+    why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
-    """Move cells to the current code: one, or those of a module or of all that wait for it."""
-    await _control(session, "cell.migrate", module, key, why, timeout_s, id)
+    """Move cells to the current code: one, or those of a module or of the world that wait for it."""
+    if key and all:
+        raise usage("--all is for a module or the world, not for one cell", hint="Leave out the key.")
+    extra = {"all": True} if all else {}
+    await _control(session, "cell.migrate", module, key, why, timeout_s, id, **extra)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellule.cli.errors import usage
-from cellule.cli.output import table
+from cellule.cli.output import counted, table
 from cellule.cli.session import Session, renderer_of
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.handles import WorldHandle
@@ -101,8 +101,8 @@ class _Page:
 
 def _note(page: _Page, total: int, want: Wanted) -> str:
     if want.where is None:
-        return f"{len(page.found)} of {total} cells"
-    return f"{len(page.found)} of {page.scanned} cells that were looked at, of {total},"
+        return f"{len(page.found)} of {counted(total, 'cell')}"
+    return f"{len(page.found)} of {counted(page.scanned, 'cell')} that were looked at, of {total},"
 
 
 async def _page(

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from cellule.cli.errors import Exit, message_of
+from cellule.cli.output import counted
 from cellule.cli.session import Session, in_session
 from cellule.errors import Corrupted
 from cellule.host.own.directory import WorldInfo
@@ -109,8 +110,8 @@ def _line(row: dict[str, Any]) -> Text:
         return line.append(f" {row['problem']['text']} [{row['problem']['code']}]")
     line.append("sound", style="green")
     absent = row["absent_links"]
-    told = f", {absent} links in values name what is not stored" if absent else ""
+    told = f", not stored: {counted(absent, 'link')} in values" if absent else ""
     return line.append(
-        f", {row['frames']} frames to height {row['height']}, {row['snapshots']} snapshots, "
-        f"{row['blocks']} blocks{told}"
+        f", {counted(row['frames'], 'frame')} to height {row['height']}, "
+        f"{counted(row['snapshots'], 'snapshot')}, {counted(row['blocks'], 'block')}{told}"
     )

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.lines import cell_text
+from cellule.cli.output import counted
 from cellule.cli.session import Session, operator, renderer_of, within
 from cellule.errors import Rejected
 from cellule.host.ingress.handles import WorldHandle
@@ -41,7 +42,9 @@ async def perform_on(
     text = f"{before}{verb} of world {world.name} at height {done.height}"
     if "cells" in told.fields:
         cells = ", ".join(cell_text(each) for each in told.fields["cells"][:20])
-        text += f": {len(told.fields['cells'])} cells{f' ({cells})' if cells else ''}"
+        text += f": {counted(len(told.fields['cells']), 'cell')}{f' ({cells})' if cells else ''}"
+        if {"more", "next"} & told.fields["arguments"].keys():
+            text += ", and more in the beats after it"
     session.output.document({"world": world.name, "duplicate": done.duplicate, **told.json()}, text)
 
 

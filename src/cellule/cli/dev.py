@@ -29,7 +29,6 @@ from cellule.cli.dev_effects import watch_effects
 from cellule.cli.errors import Exit, usage
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, renderer_of, until_interrupted
-from cellule.host.service import DEFAULT_WORLD
 
 APP_FILE = "app.py"
 PARENT = "CELLULE_DEV_PARENT"  # tells the child whom it belongs to
@@ -51,7 +50,8 @@ async def _serve(session: Session) -> None:
     app = load_app(_place(session))
     async with _with_parent(), open_node(session.data, app, objects=session.objects) as node:
         await node.node.check_owner()
-        world = await node.world(session.world_name or DEFAULT_WORLD, universe=session.universe_name)
+        name = await session.chosen(node, create=True)
+        world = await node.world(name, universe=session.universe_name)
         head, renderer = await world.head(), renderer_of(world)
         manifest = await renderer.manifest()
         events = sorted(name for name in manifest.routes if not name.startswith("sys/"))

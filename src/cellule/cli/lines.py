@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cellule.cli.output import compact
+from cellule.cli.output import compact, counted
 from cellule.host.read.record_view import RecordView
 from cellule.kernel.manifest.system import EFFECTS
 from cellule.values.schema.text_forms import time_text
@@ -53,7 +53,7 @@ def _words(kind: str, fields: dict[str, Any]) -> str:
         case "refused":
             return f"{fields['schema']}: {fields['error']['text']} [{fields['error']['code']}]"
         case "control":
-            cells = f" ({len(fields['cells'])} cells)" if "cells" in fields else ""
+            cells = f" ({counted(len(fields['cells']), 'cell')})" if "cells" in fields else ""
             return f"{fields['verb']} by {fields['who']}: {fields['why']}{cells}"
         case "intent":
             return f"{fields['effect']} {compact(fields['params'])} by {cell_text(fields)} {fields['intent']}"

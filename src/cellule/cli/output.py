@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,6 +23,7 @@ from rich.text import Text
 
 from cellule.cli.errors import error_json, message_of
 from cellule.errors import CelluleError
+from cellule.values.json_view import ByteText
 
 WIDTH_PIPED = 160  # columns where there is no terminal to ask
 
@@ -101,8 +103,39 @@ def facts(pairs: Mapping[str, object]) -> Table:
 
 
 def compact(value: Any) -> str:
-    """JSON data on one line."""
-    return json.dumps(value, ensure_ascii=False)
+    """JSON data on one line, for people."""
+    return json.dumps(readable(value), ensure_ascii=False)
+
+
+def readable(value: Any) -> Any:
+    """JSON data with bytes that are text shown as that text: for people, who do not read base64."""
+    match value:
+        case ByteText():
+            text = _text_of(value.raw)
+            return value if text is None else text
+        case {"/": {"bytes": str(encoded)}} if len(value) == 1:
+            text = _text_of(b64decode(encoded + "=" * (-len(encoded) % 4)))
+            return value if text is None else text
+        case dict():
+            return {name: readable(each) for name, each in value.items()}
+        case list():
+            return [readable(each) for each in value]
+        case _:
+            return value
+
+
+def _text_of(raw: bytes) -> str | None:
+    """The text that bytes are; None where they are not, or hold what a terminal would not show."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(each.isprintable() or each in "\n\r\t" for each in text) else None
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _write(text: str) -> None:

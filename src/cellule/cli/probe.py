@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 
 from cellule.cli.findings import Finding, Status
+from cellule.cli.output import counted
 from cellule.errors import CelluleError
 from cellule.host.node import Node
 from cellule.sources import uuid7
@@ -79,7 +80,7 @@ async def _owner(node: Node) -> Finding:
     if owner is None:
         return Finding("owner", "ok", "nobody owns the store")
     lasts = f"for {(owner.expires_ms or 0) / 1_000:.1f} s unless it is renewed"
-    return Finding("owner", "ok", f"{owner}, {lasts}; {len(sessions) - 1} other nodes")
+    return Finding("owner", "ok", f"{owner}, {lasts}; {counted(len(sessions) - 1, 'other node')}")
 
 
 async def _clock(node: Node, engine: ServerClock) -> Finding:

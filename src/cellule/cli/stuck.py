@@ -8,7 +8,7 @@ import typer
 
 from cellule.cli.effect_lines import effect_json, effect_line, letter_json
 from cellule.cli.item import item_json, item_table, items_of
-from cellule.cli.output import table
+from cellule.cli.output import counted, table
 from cellule.cli.session import Session, in_session, owner_of, renderer_of
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_list import Stopped, list_world
@@ -111,7 +111,9 @@ def _shown(data: dict[str, Any]) -> list[Any]:
     if data["clock"]:
         shown.append(f"world {data['world']}: {data['clock']}")
     if data["inbox"] and data["owner"] is None:
-        shown.append(f"{data['inbox']} items wait in the inbox and nobody owns the folder: start its node")
+        shown.append(
+            f"in the inbox: {counted(data['inbox'], 'item')}, and nobody owns the folder: start its node"
+        )
     if data["snapshot"]:
         shown.append(trouble_text(data["snapshot"]))
     if data["stopped"]:
@@ -120,7 +122,8 @@ def _shown(data: dict[str, Any]) -> list[Any]:
         shown.append(table([name.upper() for name in columns], rows, title="stopped cells"))
         shown.append("try again: cellule cell resume MODULE KEY; after a deploy: cellule cell migrate")
     shown += [
-        f"{each['module']} is over budget: {each['open']} effects are open, and {each['held']} cells wait"
+        f"{each['module']} is over budget: {counted(each['open'], 'effect')} open, "
+        f"{counted(each['held'], 'cell')} waiting"
         for each in data["over_budget"]
     ]
     if data["items"]:

@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from cellule.cli.errors import Exit
+from cellule.cli.output import counted
 from cellule.cli.session import Session, in_session, renderer_of
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.record_view import key_text
@@ -92,8 +93,9 @@ def _line(row: dict[str, Any]) -> Text:
     found = row.get("difference")
     if found is None:
         line.append("verified", style="green")
-        skipped = f", {row['skipped']} timed out and were not run" if row["skipped"] else ""
-        return line.append(f", {row['steps']} steps to height {row['height']} gave the same bytes{skipped}")
+        steps = counted(row["steps"], "step")
+        skipped = f"; not run again, as timed out or parked: {row['skipped']}" if row["skipped"] else ""
+        return line.append(f", {steps} to height {row['height']} gave the same bytes{skipped}")
     line.append("DIFFERENT", style="bold red")
     return line.append(
         f" at height {found['height']}: {found['module']}/{found['key']} on {found['event']}, "

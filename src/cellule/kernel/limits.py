@@ -37,6 +37,8 @@ HELD_CELLS_MAX = 100_000  # cells that wait because their module is at its limit
 HELD_RELEASE_MAX = 1_000  # cells a beat brings back when their module is below its limit again
 IDEMPOTENCY_FORGET_PER_ADD = 2  # old idempotency keys forgotten for each new one
 DROP_PER_CONTROL_MAX = 1_000  # messages that one drop takes out of queues
+MIGRATE_SCAN_MAX = 10_000  # cells one migration of all looks at; the control tells where it goes on
+MIGRATE_SCAN_PAGE = 1_000
 RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control tells whether there are more
 
 CELL_PAGE_BYTES = 8_000_000  # states that one page of cells holds; the cell that exceeds it is its last

@@ -25,6 +25,8 @@ from cellule.host.codecs import AppCodecs
 from cellule.host.ingress.arguments import check_expected, check_id, check_issued
 from cellule.host.read.cell_list import KeyRange
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
 from cellule.kernel.state.cells import Entry
 from cellule.modules.python import check_not_loading
@@ -275,9 +277,14 @@ class World:
         for letter in letters:
             self._control("letter.dismiss", {"letter": letter.height})
 
-    def migrate(self, reducer: Reducer | None = None, key: Any = None) -> None:
-        """Move cells to the newest era: one, or those of a reducer or of all that wait for it."""
-        self._control("cell.migrate", self._named(reducer, key))
+    def migrate(self, reducer: Reducer | None = None, key: Any = None, *, all: bool = False) -> None:  # noqa: A002
+        """Move cells to the newest era: one, or those of a reducer or of the world that wait for it.
+
+        `all` moves also those that would follow at their next event, and those that are pinned.
+        """
+        arguments = {**self._named(reducer, key), **({"all": True} if all else {})}
+        while (following := self._control("cell.migrate", arguments).get("next")) is not None:
+            arguments["after"] = following
 
     def deploy(self, app: App) -> ManifestChange:
         """Go on with another version of the app; refuses one that the world's cells could not follow."""
@@ -412,11 +419,16 @@ class World:
                         break
         return answers
 
-    def _control(self, verb: Verb, arguments: Mapping[str, Any], why: str = "asked by the test") -> None:
+    def _control(
+        self, verb: Verb, arguments: Mapping[str, Any], why: str = "asked by the test"
+    ) -> Mapping[str, Any]:
+        """Do a verb; returns its arguments as they were journaled, with what it did."""
         (outcome,) = self._beat([ControlItem(verb, "test", why, arguments)])
         if isinstance(outcome, RefusedItem):
             raise outcome.error
+        written = decode_frame(self.host.frames[-1]).expect(outcome.height, ControlRecord).arguments
         self.settle()
+        return written
 
     def _beat(self, items: Iterable[Item]) -> list[Any]:
         return list(self.host.beat(list(items)).outcomes)

@@ -132,6 +132,20 @@ def _read_variant(view: Json, schema: t.Variant, cases: dict[str, Schema], schem
     return {TAG: tag, VALUE: _read_at(VALUE, view.get(VALUE), cases[tag], schemas)}
 
 
+class ByteText(str):
+    """Bytes as base64, which remembers them: programs read the one, people are shown the text they may be."""
+
+    __slots__ = ("raw",)
+    raw: bytes
+
+    @classmethod
+    def of(cls, raw: bytes) -> ByteText:
+        """The base64 of these bytes."""
+        text = cls(base64.b64encode(raw).decode())
+        text.raw = raw
+        return text
+
+
 def _show_untyped(value: Any) -> Json:
     match value:
         case Link():
@@ -224,7 +238,7 @@ def _read_int(view: Json) -> Any:
 
 _SHOWN: dict[type, Callable[[Any], Json]] = {
     t.Any: _show_untyped,
-    t.Bytes: lambda value: base64.b64encode(value).decode(),
+    t.Bytes: ByteText.of,
     t.Dec: str,
     t.Duration: duration_text,
     t.Hash: lambda value: str(value.cid),

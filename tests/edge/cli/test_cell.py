@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -306,3 +307,78 @@ def test_dead_letters_are_listed_redriven_and_dismissed(either: Cellule) -> None
     either("letter", "dismiss", "--all", "--module", "fragile")
     either("letter", "dismiss", "--all")
     assert either("letter", "list", "--json").json["letters"] == []
+
+
+FIRST = """
+import msgspec
+from cellule import App
+
+app = App("notes")
+
+@app.event(key="name")
+class Written(msgspec.Struct, frozen=True):
+    name: str
+    body: bytes = b"hello, you"
+
+{state}
+
+@app.reducer(name="note", version={version})
+def note(state: {kind} | None, event: Written) -> {kind}:
+    return {kind}(event.body{more})
+"""
+NOTE = "class Note(msgspec.Struct):\n    body: bytes\n"
+SECOND = (
+    NOTE
+    + """
+@app.state(version=2)
+class Letter(msgspec.Struct):
+    body: bytes
+    count: int
+
+@app.upcaster
+def up(old: Note) -> Letter:
+    return Letter(old.body, 7)
+"""
+)
+
+
+@pytest.fixture
+def notes(empty: Cellule, tmp_path: Path) -> Cellule:
+    file = tmp_path / "notes.py"
+    file.write_text(FIRST.format(state=NOTE, version=1, kind="Note", more=""))
+    empty("world", "create", "main", "--app", f"{file}:app")
+    for name in ("a", "b", "c"):
+        empty("event", "send", "Written", json.dumps({"name": name}))
+    return empty
+
+
+def test_all_cells_are_moved_after_a_deploy_with_an_upcaster(notes: Cellule, tmp_path: Path) -> None:
+    """`cell migrate` moves what waits for it: no cell does, as each would follow at its next event."""
+    file = tmp_path / "notes.py"
+    file.write_text(FIRST.format(state=SECOND, version=2, kind="Letter", more=", 1"))
+    notes.process("world", "deploy", "main", "--app", f"{file}:app")
+    assert notes("cell", "migrate", "--json").json["cells"] == []
+    error = notes("cell", "migrate", "note", "a", "--all", "--json", code=2).error
+    assert "--all" in error["message"]
+    moved = notes("cell", "migrate", "--all", "--json").json
+    assert [cell["key"] for cell in moved["cells"]] == ["a", "b", "c"]
+    assert notes("cell", "show", "note", "b", "--json").json["state"]["count"] == 7
+    assert notes("cell", "migrate", "note", "--all", "--json").json["cells"] == []
+    assert notes("verify", "--json").json["ok"] is True
+
+
+def test_bytes_that_are_text_are_shown_to_people_as_text(notes: Cellule) -> None:
+    """They were shown as base64, which programs still get."""
+    assert "hello, you" in notes("cell", "show", "note", "a").out
+    assert "hello, you" in notes("journal", "show", "1..7").out
+    encoded = base64.b64encode(b"hello, you").decode()
+    assert notes("cell", "show", "note", "a", "--json").json["state"]["body"] == encoded
+    binary = base64.b64encode(b"\xff\x00").decode()
+    notes("event", "send", "Written", json.dumps({"name": "x", "body": binary}))
+    assert binary in notes("cell", "show", "note", "x").out
+
+
+def test_one_is_not_many(notes: Cellule) -> None:
+    notes("cell", "halt", "note", "a")
+    assert "1 cell (" in notes("cell", "resume").out
+    assert ": 0 cells" in notes("cell", "resume").out

@@ -84,6 +84,25 @@ def test_dev_beside_another_owner_gives_up(running: Cellule) -> None:
     assert answer.error["code"] == "host.not_owner"
 
 
+def test_dev_uses_the_only_world_there_is(project: Path, empty: Cellule) -> None:
+    """It made a second one, `main`, beside it."""
+    empty("world", "create", "shop", "--app", f"{project / 'app.py'}:app")
+    dev = empty.start("--json", "dev", "--no-reload", cwd=project)
+    try:
+        assert dev.json()["world"] == "shop"
+        assert dev.end(signal.SIGINT) == 0
+    finally:
+        dev.close()
+    assert [each["name"] for each in empty("world", "list", "--json").json["worlds"]] == ["shop"]
+
+
+def test_dev_asks_which_of_several_worlds_is_meant(project: Path, empty: Cellule) -> None:
+    for name in ("one", "two"):
+        empty("world", "create", name, "--app", f"{project / 'app.py'}:app")
+    error = empty.process("--json", "dev", "--no-reload", cwd=project, code=1).error
+    assert error["code"] == "cli.which_world"
+
+
 def test_dev_tells_what_happens_and_reloads_on_save(project: Path, empty: Cellule) -> None:
     dev = empty.start("--json", "dev", cwd=project)
     try:

@@ -144,6 +144,64 @@ def test_a_migration_without_a_way_is_refused(following):
     assert following.entry("shop/Cart", b"c1").era == 0
 
 
+def test_all_cells_of_older_eras_are_moved_at_once(following, monkeypatch):
+    """A migration moved only cells that had stopped for it: none, after a deploy with an upcaster."""
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_SCAN_MAX", 4)
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_SCAN_PAGE", 2)
+    carts = [f"c{number}" for number in range(7)]
+    for cart in carts:
+        add(following, cart=cart)
+    following.deploy(v2())
+    add(following, cart="c3")
+    assert written(following, following.control("cell.migrate"))["cells"] == []
+    moved, arguments = [], {"all": True}
+    while True:
+        done = written(following, following.control("cell.migrate", **arguments))
+        moved += [key for _, key in done["cells"]]
+        if "next" not in done:
+            break
+        arguments["after"] = done["next"]
+    assert moved == [cart.encode() for cart in carts if cart != "c3"]
+    assert {following.entry("shop/Cart", cart.encode()).era for cart in carts} == {1}
+    assert following.state("shop/Cart", b"c0") == {"items": ["pear"], "count": 1}
+    assert written(following, following.control("cell.migrate", all=True, module="shop/Cart"))["cells"] == []
+
+
+def test_a_cell_that_cannot_be_moved_holds_up_no_other(pinned):
+    add(pinned, cart="a")
+    pinned.deploy(v2(upgrade="pin", upcasters=()))
+    add(pinned, cart="b")
+    assert written(pinned, pinned.control("cell.migrate", all=True))["cells"] == []
+    assert pinned.entry("shop/Cart", b"a").era == 0
+    pinned.deploy(v2(upgrade="pin"))
+    done = written(pinned, pinned.control("cell.migrate", all=True))
+    assert done["cells"] == [["shop/Cart", b"a"], ["shop/Cart", b"b"]]
+    assert pinned.entry("shop/Cart", b"a").era == 2
+
+
+def test_a_frame_takes_what_it_has_room_for_and_says_where_it_goes_on(following, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.migrations.FRAME_BYTES_ADMIT", 0)
+    for cart in ("a", "b"):
+        add(following, cart=cart)
+    following.deploy(v2())
+    done = written(following, following.control("cell.migrate", all=True))
+    assert (done["cells"], done["next"]) == ([["shop/Cart", b"a"]], ["shop/Cart", b"b"])
+    done = written(following, following.control("cell.migrate", all=True, after=done["next"]))
+    assert (done["cells"], "next" in done) == ([["shop/Cart", b"b"]], False)
+
+
+def test_where_a_migration_goes_on_is_a_module_and_a_key(following):
+    add(following)
+    refused = following.control("cell.migrate", all=True, after=5).outcomes[0]
+    assert refused.error.code == "kernel.argument"
+
+
+def written(world, beat):
+    """The arguments of a beat's control, with what it did."""
+    ((_, record),) = decode_frame(beat.frame).of(ControlRecord)
+    return record.arguments
+
+
 def test_a_failing_upcaster_is_a_failed_step(make_world):
     programs = FunctionPrograms(
         PROGRAMS.steps, {**PROGRAMS.upcasters, ("shop/Cart@1", "shop/Cart@2"): _broken}

@@ -22,8 +22,12 @@ async def control_all(
     height = done.height
     while verb in BULK and "key" not in arguments:
         frame = await reader.frame(height)
-        if not frame.expect(height, ControlRecord).arguments.get("more"):
+        written = frame.expect(height, ControlRecord).arguments
+        if "next" in written:
+            rest = {**arguments, "after": written["next"]}
+        elif written.get("more"):
+            rest = {**arguments, "until": done.height}
+        else:
             break
-        rest = {**arguments, "until": done.height}
         height = (await act(verb, who=who, why=why, **rest)).height
     return done

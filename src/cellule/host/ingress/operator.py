@@ -36,10 +36,15 @@ class Operator:
         return await self._one("cell.resume", why, self._cells(module, key), id)
 
     async def migrate(
-        self, module: Module | None = None, key: Any = None, *, why: str, id: Id | None = None
-    ) -> Applied[Any]:
-        """Move cells to the newest code: one, or those of a module or of all that wait for it."""
-        return await self._one("cell.migrate", why, self._cells(module, key), id)
+        self, module: Module | None = None, key: Any = None, *, why: str, all: bool = False,  # noqa: A002
+        id: Id | None = None,
+    ) -> Applied[Any]:  # fmt: skip
+        """Move cells to the newest code: one, or those of a module or of the world that wait for it.
+
+        `all` moves also those that would follow at their next event, and those that are pinned.
+        """
+        extra = {"all": True} if all else {}
+        return await self._one("cell.migrate", why, {**self._cells(module, key), **extra}, id)
 
     async def drop(
         self,

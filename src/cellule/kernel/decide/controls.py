@@ -14,6 +14,7 @@ from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import removals, schedules
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import operate as operating
+from cellule.kernel.decide.migrations import migrate, old_cells
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, Outcome, RefusedItem, record_id
 from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
@@ -21,11 +22,9 @@ from cellule.kernel.journal.records import (
     BaselineRecord,
     ControlRecord,
     ManifestRecord,
-    MigratedRecord,
     RefusedRecord,
     SnapshotRecord,
 )
-from cellule.kernel.journal.writer import RECORD_BYTES
 from cellule.kernel.limits import DROP_PER_CONTROL_MAX, FRAME_BYTES_ADMIT, RESUME_PER_CONTROL_MAX
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
@@ -203,49 +202,28 @@ def _stopped(
 
 
 def _migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
-    """Move cells to the current era, upcasting their states; then let them context."""
-    slots, is_more = yield from _cells_to_migrate(context, item)
-    moved: list[tuple[Slot, int, bytes]] = []
-    room = FRAME_BYTES_ADMIT - context.writer.size
-    for position, slot in enumerate(slots):
-        if room <= 0 and position:
-            slots, is_more = slots[:position], True
-            break
-        state = yield from context.stepper.migrated_state(slot)
-        if state is not None:
-            assert slot.entry is not None
-            moved.append((slot, slot.entry.era, state))
-            room -= RECORD_BYTES + len(slot.key) + len(state)
-    admitted = _record(context, item, _done(slots, is_more=is_more))
-    era = context.eras.current.number
-    for slot, era_from, state in moved:
-        assert slot.entry is not None
-        record = MigratedRecord(
-            admitted.height,
-            slot.cells.base,
-            slot.key,
-            slot.entry.born,
-            era_from,
-            era,
-            context.writer.state(state),
-        )
-        context.writer.add(record, len(state))
-        step_changes.migrate(context.ledger, slot, era, state)
-    for slot in slots:
-        step_changes.release(context.ledger, slot)
-    return admitted
+    """Move cells to the current era, upcasting their states; then let them go on."""
+    slots, rest = yield from _cells_to_migrate(context, item)
+    is_all = bool(item.arguments.get("all"))
+    return (yield from migrate(context, slots, rest, is_all=is_all, recorded=partial(_record, context, item)))
 
 
 def _cells_to_migrate(
     context: BeatContext, item: ControlItem
-) -> Generator[Need, None, tuple[list[Slot], bool]]:
-    if item.arguments.get("key") is None:
-        return (yield from _stopped(context, item, "needs migration"))
+) -> Generator[Need, None, tuple[list[Slot], dict[str, Any]]]:
+    """The cells that a control moves, and what it says about those that are left."""
+    arguments = item.arguments
+    if arguments.get("all"):
+        slots, following = yield from old_cells(context, arguments.get("module"), arguments.get("after"))
+        return slots, {} if following is None else {"next": following}
+    if arguments.get("key") is None:
+        slots, is_more = yield from _stopped(context, item, "needs migration")
+        return slots, {"more": True} if is_more else {}
     target = _target(item)
     slot = yield from context.slot(*target)
     if slot.entry is None:
         raise Rejected("kernel.no_cell", "there is no cell {module}/{key}", module=target[0], key=target[1])
-    return [slot], False
+    return [slot], {}
 
 
 def _deploy(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:

@@ -36,9 +36,9 @@ class Form:
     write: Callable[[Any, NameOf], Any] | None = None
 
 
-WRITTEN_ARGUMENTS: Final = ("cells", "more", "under")
-"""What the kernel adds to the arguments of a control: which cells and modules it concerned, and that there
-are more cells than the frame had room for."""
+WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "under")
+"""What the kernel adds to the arguments of a control: which cells and modules it concerned, that there are
+more cells than the frame had room for, and the cell at which a control on all cells goes on."""
 
 
 class RetentionTimer(NamedTuple):
@@ -157,9 +157,10 @@ def _are_arguments(value: Any, _: int) -> bool:
     cells, under = value.get("cells", []), value.get("under", [])
     if not isinstance(under, list) or not all(isinstance(base, str) for base in under):
         return False
+    following = [value["next"]] if "next" in value else []
     return isinstance(cells, list) and all(
         isinstance(cell, list) and len(cell) == 2 and isinstance(cell[0], str) and isinstance(cell[1], bytes)
-        for cell in cells
+        for cell in [*cells, *following]
     )
 
 

@@ -1,0 +1,95 @@
+"""Moving cells to the current era: which are of an older one, and how they are moved.
+
+A cell that follows moves at its next event, and one that is pinned not before it is told to; an operator may
+move them all at once. Looking for them costs what is looked at, so a control looks at a bounded stretch, and
+says where the next one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from cellule.errors import Rejected
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.items import Admitted
+from cellule.kernel.journal.records import MigratedRecord
+from cellule.kernel.journal.writer import RECORD_BYTES
+from cellule.kernel.limits import FRAME_BYTES_ADMIT, MIGRATE_SCAN_MAX, MIGRATE_SCAN_PAGE
+from cellule.kernel.need import Need
+from cellule.kernel.state import step_changes
+from cellule.kernel.state.cells import Slot
+
+
+def old_cells(
+    context: BeatContext, module: str | None, after: Any
+) -> Generator[Need, None, tuple[list[Slot], list[Any] | None]]:
+    """The cells to move, of one module or of all, from `after` on; and where to go on, None at the end."""
+    first, begin = _start(after)
+    current = context.eras.current
+    known = sorted(base for base in context.ledger.modules if base in current.manifest.modules)
+    wanted = [base for base in known if base >= first and module in (None, base)]
+    slots: list[Slot] = []
+    left = MIGRATE_SCAN_MAX
+    for base in wanted:
+        following: bytes | None = begin if base == first else b""
+        while following is not None:
+            if left <= 0:
+                return slots, [base, following]
+            live = context.ledger.cells(base).live
+            entries, following = yield from live.scan(following, None, MIGRATE_SCAN_PAGE)
+            left -= max(len(entries), 1)
+            old = [key for key, entry in entries if entry.era != current.number]
+            yield from context.ledger.slots([(base, key) for key in old])
+            found = [context.ledger.cells(base).slot(key) for key in old]
+            slots += [slot for slot in found if slot.entry is not None and slot.entry.state is not None]
+    return slots, None
+
+
+def migrate(
+    context: BeatContext, found: Sequence[Slot], rest: dict[str, Any], *, is_all: bool,
+    recorded: Callable[[dict[str, Any]], Admitted],
+) -> Generator[Need, None, Admitted]:  # fmt: skip
+    """Move as many of these cells as the frame takes; `rest` is what the control says about those left."""
+    moved: list[tuple[Slot, int, bytes]] = []
+    slots: list[Slot] = []
+    room = FRAME_BYTES_ADMIT - context.writer.size
+    for slot in found:
+        if room <= 0 and slots:
+            rest = {"next": [slot.cells.base, slot.key]} if is_all else {"more": True}
+            break
+        try:
+            state = yield from context.stepper.migrated_state(slot)
+        except Rejected:
+            if not is_all:
+                raise
+            continue  # what cannot be moved stays; it does not hold up the others
+        slots.append(slot)
+        if state is not None:
+            assert slot.entry is not None
+            moved.append((slot, slot.entry.era, state))
+            room -= RECORD_BYTES + len(slot.key) + len(state)
+    admitted = recorded({"cells": [[slot.cells.base, slot.key] for slot in slots], **rest})
+    for slot, era_from, state in moved:
+        _write(context, slot, era_from, state, admitted.height)
+    for slot in slots:
+        step_changes.release(context.ledger, slot)
+    return admitted
+
+
+def _write(context: BeatContext, slot: Slot, era_from: int, state: bytes, cause: int) -> None:
+    assert slot.entry is not None
+    era, stored = context.eras.current.number, context.writer.state(state)
+    record = MigratedRecord(cause, slot.cells.base, slot.key, slot.entry.born, era_from, era, stored)
+    context.writer.add(record, len(state))
+    step_changes.migrate(context.ledger, slot, era, state)
+
+
+def _start(after: Any) -> tuple[str, bytes]:
+    match after:
+        case None:
+            return "", b""
+        case [str(base), bytes(key)]:
+            return base, key
+        case _:
+            raise Rejected("kernel.argument", "the control needs `after`, a module and a key")
