@@ -588,10 +588,19 @@ class SyncOperator(Facade[Operator]):
         return self._thread.call(lambda: self._inner.resume(module, key, why=why, id=id))
 
     def migrate(
-        self, module: Module | None = None, key: Any = None, *, why: str, id: Id | None = None
+        self,
+        module: Module | None = None,
+        key: Any = None,
+        *,
+        why: str,
+        all: bool = False,
+        id: Id | None = None,
     ) -> Applied[Any]:
-        """Move cells to the newest code: one, or those of a module or of all that wait for it."""
-        return self._thread.call(lambda: self._inner.migrate(module, key, why=why, id=id))
+        """Move cells to the newest code: one, or those of a module or of the world that wait for it.
+
+        `all` moves also those that would follow at their next event, and those that are pinned.
+        """
+        return self._thread.call(lambda: self._inner.migrate(module, key, why=why, all=all, id=id))
 
     def drop(
         self,

@@ -195,7 +195,7 @@ async def halt(
 async def migrate(
     session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
     key: Annotated[str, typer.Argument(help="This cell only.")] = "",
-    all: Annotated[  # noqa: A002
+    all: Annotated[
         bool, typer.Option("--all", help="Also cells that would follow at their next event, or are pinned.")
     ] = False,
     why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0,

@@ -277,7 +277,7 @@ class World:
         for letter in letters:
             self._control("letter.dismiss", {"letter": letter.height})
 
-    def migrate(self, reducer: Reducer | None = None, key: Any = None, *, all: bool = False) -> None:  # noqa: A002
+    def migrate(self, reducer: Reducer | None = None, key: Any = None, *, all: bool = False) -> None:
         """Move cells to the newest era: one, or those of a reducer or of the world that wait for it.
 
         `all` moves also those that would follow at their next event, and those that are pinned.

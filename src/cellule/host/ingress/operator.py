@@ -36,7 +36,7 @@ class Operator:
         return await self._one("cell.resume", why, self._cells(module, key), id)
 
     async def migrate(
-        self, module: Module | None = None, key: Any = None, *, why: str, all: bool = False,  # noqa: A002
+        self, module: Module | None = None, key: Any = None, *, why: str, all: bool = False,
         id: Id | None = None,
     ) -> Applied[Any]:  # fmt: skip
         """Move cells to the newest code: one, or those of a module or of the world that wait for it.
