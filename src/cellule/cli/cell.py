@@ -12,7 +12,7 @@ from rich.json import JSON
 
 from cellule.cli.cell_list import Wanted, list_cells
 from cellule.cli.cell_versions import history_json, read_versions, version_line
-from cellule.cli.controls import Id, Timeout, Why, perform_on
+from cellule.cli.controls import Id, Timeout, Why, perform_on_cells
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import cell_text, record_line
@@ -27,7 +27,6 @@ from cellule.host.limits import HISTORY_MAX
 from cellule.host.own.directory import suggestion
 from cellule.host.read.cell_list import PAGE_MAX, START, list_world
 from cellule.host.read.record_view import RecordRenderer
-from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import Record, StepRecord
 from cellule.kernel.limits import DROP_PER_CONTROL_MAX
 from cellule.values.schema.text_forms import time_of_text, time_text
@@ -176,7 +175,7 @@ async def resume(
     id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Let stopped cells try again: one, a module's, or all."""
-    await _control(session, "cell.resume", module, key, why, timeout_s, id)
+    await perform_on_cells(session, "cell.resume", module, key, why, timeout_s, id)
 
 
 @app.command()
@@ -187,7 +186,7 @@ async def halt(
     id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Stop one cell until it is resumed; its messages are kept."""
-    await _control(session, "cell.halt", module, key, why, timeout_s, id)
+    await perform_on_cells(session, "cell.halt", module, key, why, timeout_s, id)
 
 
 @app.command()
@@ -204,7 +203,7 @@ async def migrate(
     if key and all:
         raise usage("--all is for a module or the world, not for one cell", hint="Leave out the key.")
     extra = {"all": True} if all else {}
-    await _control(session, "cell.migrate", module, key, why, timeout_s, id, **extra)
+    await perform_on_cells(session, "cell.migrate", module, key, why, timeout_s, id, **extra)
 
 
 @app.command()
@@ -219,7 +218,7 @@ async def drop(
 ) -> None:  # fmt: skip
     """Take the first event out of a stopped cell's queue; the cell goes on with the next one."""
     extra = {"count": count} if count > 1 else {}
-    await _control(session, "cell.drop", module, key, why, timeout_s, id, **extra)
+    await perform_on_cells(session, "cell.drop", module, key, why, timeout_s, id, **extra)
 
 
 @app.command()
@@ -258,27 +257,6 @@ def _write(output: Path, text: str) -> None:
         raise Rejected(
             "cli.output", "{file} cannot be written: {why}", file=str(output), why=error.strerror
         ) from error
-
-
-async def _control(
-    session: Session,
-    verb: Verb,
-    module: str | None,
-    key: str,
-    why: str,
-    timeout_s: float,
-    id: str | None,
-    **extra: Any,
-) -> None:
-    async with session.working() as node:
-        world = await session.world(node)
-        arguments: dict[str, Any] = {**extra}
-        if module is not None:
-            manifest = await renderer_of(world).manifest()
-            arguments["module"] = StoredCodecs(manifest).module(module)
-            if key or manifest.modules[arguments["module"]].key is None:
-                arguments["key"] = cell_of(manifest, module, key)[1]
-        await perform_on(session, world, verb, why, timeout_s, id, **arguments)
 
 
 async def _cell(world: WorldHandle, renderer: RecordRenderer, module: str, key: str) -> CellHandle[Any]:

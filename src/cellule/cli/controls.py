@@ -10,8 +10,9 @@ import typer
 
 from cellule.cli.lines import cell_text
 from cellule.cli.output import counted
-from cellule.cli.session import Session, operator, renderer_of, within
+from cellule.cli.session import Session, cell_of, operator, renderer_of, within
 from cellule.errors import Rejected
+from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.kernel.items import Verb
 
@@ -59,3 +60,19 @@ def parsed_value(text: str) -> Any:
             "cli.json", "the receipt's value is not JSON: {why}", why=str(error),
             hint="""Quote it for the shell: --value '{"id": "ch_1"}'""",
         ) from error  # fmt: skip
+
+
+async def perform_on_cells(
+    session: Session, verb: Verb, module: str | None, key: str, why: str, timeout_s: float, id: str | None,
+    **extra: Any,
+) -> None:  # fmt: skip
+    """Do one verb on a cell, on a module's cells, or on all."""
+    async with session.working() as node:
+        world = await session.world(node)
+        arguments: dict[str, Any] = {**extra}
+        if module is not None:
+            manifest = await renderer_of(world).manifest()
+            arguments["module"] = StoredCodecs(manifest).module(module)
+            if key or manifest.modules[arguments["module"]].key is None:
+                arguments["key"] = cell_of(manifest, module, key)[1]
+        await perform_on(session, world, verb, why, timeout_s, id, **arguments)
