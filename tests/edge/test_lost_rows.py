@@ -145,3 +145,20 @@ async def test_one_damaged_row_is_told_by_its_world_and_holds_back_no_other(made
             context = await said.get()
             assert str(w) in context["message"]
             assert isinstance(context["exception"], Corrupted)
+
+
+@pytest.mark.parametrize("command", ["check", "world list", "doctor"])
+def test_a_database_without_tables_is_no_data_and_stays_so(tmp_path, command):
+    """`check` told a bug in Cellule, and other commands made tables in it."""
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    for statement in ("CREATE TABLE other (x)", "DROP TABLE other"):
+        connection.execute(statement)
+    connection.close()
+    before = (tmp_path / DATABASE).read_bytes()
+    words = [sys.executable, "-m", "cellule", "--data", str(tmp_path), "--json", *command.split()]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (tmp_path / DATABASE).read_bytes() == before
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode != Exit.BUG
+    if command != "doctor":  # it says so in its table
+        assert json.loads(ended.stdout or ended.stderr)["error"]["code"] == "store.no_data"

@@ -30,6 +30,7 @@ from cellule.store.engine import Engine
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
 from cellule.store.engines.sqlite.connection import Connect
+from cellule.store.engines.sqlite.layout import has_tables
 from cellule.store.format import check_format
 from cellule.store.object_store import ObjectStore
 from cellule.store.objects.local import LocalObjects
@@ -162,13 +163,9 @@ async def _bound(
 
 
 def check_data(address: StoreAddress) -> None:
-    """Refuse a folder without data; an empty file is none, and opening it would make tables in it."""
+    """Refuse a folder without data; an empty file or database is none, and opening it would make tables."""
     folder = address.folder
-    try:
-        size = 1 if folder is None else (folder / DATABASE).stat().st_size
-    except OSError:
-        size = 0
-    if not size:
+    if folder is not None and not has_tables(folder / DATABASE):
         raise Rejected(
             "store.no_data", "there is no Cellule data in {address}", address=str(address),
             hint="Name it with --data, or make a world: cellule world create NAME --app FILE.py:app",

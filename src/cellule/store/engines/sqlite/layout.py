@@ -9,6 +9,9 @@ Rejected: a table without rowids. It keeps values inside the tree of keys and mo
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
 from cellule.errors import Corrupted, Rejected
 from cellule.store.engines.sqlite.connection import Connection, Settings, first, patiently, roll_back
 
@@ -69,6 +72,22 @@ def is_new(connection: Connection, path: str) -> bool:
         )  # fmt: skip
     check_tables(connection, path)
     return False
+
+
+def has_tables(path: Path) -> bool:
+    """Tell whether there is something in a file, without writing to it; what cannot be read is something."""
+    try:
+        if not path.stat().st_size:
+            return False
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    except (OSError, sqlite3.Error):
+        return path.exists()
+    try:
+        return bool(first(connection, "SELECT count(*) FROM sqlite_schema"))
+    except sqlite3.Error:
+        return True
+    finally:
+        connection.close()
 
 
 def check_tables(connection: Connection, path: str) -> None:
