@@ -121,10 +121,11 @@ async def check_store(
         for info in await directory.worlds(universe.id):
             await check_world(loader, info, cas)
             verified = await verify_world(loader, info, cas)
-            if verified.difference is not None:
+            if verified.difference is not None or verified.not_run:
                 raise InvariantBroken(
-                    "testing.not_repeatable", "{difference}", difference=verified.difference
-                )
+                    "testing.not_repeatable", "{difference}",
+                    difference=verified.difference or dict(verified.not_run),
+                )  # fmt: skip
             await _check_snapshots(loader, info, cas)
             found.append(info)
     return found

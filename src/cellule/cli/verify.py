@@ -51,9 +51,10 @@ async def verify(session: Session) -> None:
             found = await _verified(session, node, info)
             differs = differs or found.difference is not None
             rows.append(await _json(session, node, info, found))
-    session.output.document({"ok": not differs, "worlds": rows}, Text("\n").join(map(_line, rows)))
-    if differs:
-        raise typer.Exit(Exit.DAMAGED)
+    ran = not any(row["not_run"] for row in rows)
+    session.output.document({"ok": ran and not differs, "worlds": rows}, Text("\n").join(map(_line, rows)))
+    if differs or not ran:
+        raise typer.Exit(Exit.DAMAGED if differs else Exit.UNAVAILABLE)
 
 
 async def _verified(session: Session, node: Cellule, info: WorldInfo) -> Verified:
@@ -65,6 +66,7 @@ async def _json(session: Session, node: Cellule, info: WorldInfo, found: Verifie
     data: dict[str, Any] = {
         "world": info.name, "height": found.height, "steps": found.steps, "skipped": found.skipped,
         "baseline": found.baseline,
+        "not_run": [{"steps": count, "why": why} for why, count in sorted(found.not_run.items())],
     }  # fmt: skip
     if found.difference is not None:
         manifest = await renderer_of(await session.world(node, info.name)).manifest()
@@ -92,10 +94,16 @@ def _line(row: dict[str, Any]) -> Text:
     line = Text(f"{row['world']}: ")
     found = row.get("difference")
     if found is None:
-        line.append("verified", style="green")
+        if row["not_run"]:
+            line.append("NOT VERIFIED in part", style="bold yellow")
+        else:
+            line.append("verified", style="green")
         steps = counted(row["steps"], "step")
         skipped = f"; not run again, as timed out or parked: {row['skipped']}" if row["skipped"] else ""
-        return line.append(f", {steps} to height {row['height']} gave the same bytes{skipped}")
+        line.append(f", {steps} to height {row['height']} gave the same bytes{skipped}")
+        for each in row["not_run"]:
+            line.append(f"\n  {counted(each['steps'], 'step')} cannot be run here: {each['why']}")
+        return line
     line.append("DIFFERENT", style="bold red")
     return line.append(
         f" at height {found['height']}: {found['module']}/{found['key']} on {found['event']}, "

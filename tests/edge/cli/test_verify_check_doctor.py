@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -244,3 +246,70 @@ def test_bench_measures_and_leaves_nothing_behind(shop: Cellule) -> None:
     assert found["bytes_per_event"] > 0
     assert sorted(each.name for each in shop.data.iterdir()) == before
     assert "in flight" in shop.process("bench", "--seconds", "0.2").out
+
+
+RATES = """
+from __future__ import annotations
+
+import msgspec
+import taxrates
+
+from cellule import App, Step
+
+app = App("rates")
+
+
+@app.event(key="name")
+class Sold(msgspec.Struct, frozen=True):
+    name: str
+    cents: int
+
+
+class Due(msgspec.Struct, frozen=True):
+    tax: int
+
+
+@app.reducer
+def due(state: Due | None, event: Sold) -> Step[Due]:
+    return Step(Due((state.tax if state else 0) + taxrates.tax(event.cents)))
+"""
+
+
+def install(site: Path, version: str, percent: int) -> None:
+    """Put a library into a folder as an installer does, in place of the version that was there."""
+    for old in site.glob("taxrates-*"):
+        shutil.rmtree(old)
+    (site / f"taxrates-{version}.dist-info").mkdir(parents=True)
+    (site / f"taxrates-{version}.dist-info" / "METADATA").write_text(f"Name: taxrates\nVersion: {version}\n")
+    (site / f"taxrates-{version}.dist-info" / "RECORD").write_text("taxrates.py,,\n")
+    (site / "taxrates.py").write_text(f"def tax(cents):\n    return cents * {percent} // 100\n")
+
+
+def test_steps_that_need_another_version_of_a_library_are_counted_apart(
+    empty: Cellule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once they were called different, without the reason."""
+    site = tmp_path / "site"
+    install(site, "1.0", 19)
+    (tmp_path / "rates_app.py").write_text(RATES)
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+
+    def run(*words: str, code: int = 0) -> Any:
+        return empty.process(*words, code=code, env=environment)
+
+    app = ("--app", f"{tmp_path / 'rates_app.py'}:app")
+    run(*app, "world", "create", "main")
+    for number in range(3):
+        run(*app, "event", "send", "Sold", json.dumps({"name": "a", "cents": 100 + number}))
+    assert run("--json", "verify").json["worlds"][0]["not_run"] == []
+    install(site, "2.0", 7)
+    found = run("--json", "verify", code=3).json
+    [world] = found["worlds"]
+    assert (found["ok"], world["steps"], "difference" in world) == (False, 0, False)
+    [apart] = world["not_run"]
+    assert apart["steps"] == 3
+    assert "taxrates 1.0; here is 2.0" in apart["why"]
+    told = run("verify", code=3).out
+    assert "3 steps cannot be run here" in told
+    install(site, "1.0", 19)
+    assert run("--json", "verify").json["worlds"][0]["steps"] == 3

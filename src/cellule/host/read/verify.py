@@ -6,6 +6,7 @@ into nodes (in memory) and must have the baseline's root.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cellule.errors import Corrupted
@@ -31,6 +32,7 @@ class Verified:
     skipped: int
     baseline: int
     difference: Difference | None
+    not_run: Mapping[str, int]  # steps whose code cannot be loaded here, by the reason
 
 
 async def verify_world(
@@ -51,7 +53,7 @@ async def verify_world(
     async for last, frame in read_frames(loader.engine, info.universe, info.id, 1, head.height):
         await drive(opened.apply(frame), restoring.nodes, cas)
         if verifier.difference is not None:
-            return Verified(last, verifier.steps, verifier.skipped, 0, verifier.difference)
+            return Verified(last, verifier.steps, verifier.skipped, 0, verifier.difference, verifier.not_run)
         if last == height:
             await _check_baseline(world[0], info, cas, baseline)
         if progress is not None:
@@ -63,7 +65,7 @@ async def verify_world(
             world=info.name, height=ledger.height, head=head.height,
             hint="Run `cellule check` on the folder.",
         )  # fmt: skip
-    return Verified(head.height, verifier.steps, verifier.skipped, height, None)
+    return Verified(head.height, verifier.steps, verifier.skipped, height, None, verifier.not_run)
 
 
 async def _check_baseline(world: World, info: WorldInfo, cas: Cas, baseline: Cid) -> None:

@@ -4,11 +4,13 @@ Restore trusts the records; verify asks whether the code still says the same. It
 each recorded step is applied, computes that step anew from the same state and message, and compares
 status, state, reply, annotation, cancelled keys, emitted events and requested effects. A step recorded as
 timed out, or as waiting for code that could not be loaded, is not run again: both say something about a
-machine.
+machine. So does code that cannot be loaded here, because a library is missing or of another version: its
+steps are counted apart, with the reason.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,6 +31,8 @@ from cellule.values.cbor import decode_trusted
 from cellule.values.cid import cid_of
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
+
+REASONS_MAX = 20  # why steps could not be run
 
 
 class Code(Protocol):
@@ -70,6 +74,7 @@ class Verifier:
         self.difference: Difference | None = None
         self.steps = 0
         self.skipped = 0
+        self.not_run: Counter[str] = Counter()  # steps whose code cannot be loaded here, by the reason
 
     def witness(self, world: Code) -> Witness:
         """The function `Replay` calls before it applies a step."""
@@ -91,6 +96,9 @@ class Verifier:
         world.eras.forget()  # so that what an object kept in place of its bytes had shown, is seen
         height = recorded.height - len(recorded.upcasts)
         result = yield from world.stepper.compute(slot, height, frame.header.entropy)
+        if result.code == CODE_UNAVAILABLE:  # says something about this machine: a library of another version
+            self.not_run[result.text if len(self.not_run) < REASONS_MAX else "other reasons"] += 1
+            return
         self.steps += 1
         found = _differs(world, recorded, slot, result)
         if found is not None:
