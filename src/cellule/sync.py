@@ -306,7 +306,7 @@ class SyncWorld(Facade[WorldHandle]):
         return self._thread.call(lambda: self._inner.control(verb, who=who, why=why, id=id, **arguments))
 
     def operator(self, who: str) -> SyncOperator:
-        """What a person does to cells and dead letters, journaled by this name: `world.operator("ada")`."""
+        """What a person does to cells, dead letters, schedules, by this name: `world.operator("ada")`."""
         return SyncOperator(self._thread, self._inner.operator(who))
 
     def wait_applied(self, id: Id, *, timeout: float | None = None) -> Applied[Any]:
@@ -632,6 +632,19 @@ class SyncOperator(Facade[Operator]):
     def dismiss(self, *letters: int, why: str) -> list[Applied[Any]]:
         """Let dead letters go for good, by their heights."""
         return self._thread.call(lambda: self._inner.dismiss(*letters, why=why))
+
+    def trigger_schedule(self, name: str, *, why: str, id: Id | None = None) -> Applied[Any]:
+        """Send the event of a schedule now, whatever it is due; its next time stays as it is."""
+        return self._thread.call(lambda: self._inner.trigger_schedule(name, why=why, id=id))
+
+    def backfill_schedule(
+        self, name: str, first: datetime, last: datetime, *, why: str
+    ) -> list[Applied[Any]]:
+        """Send the event of a schedule once for every due time from `first` to `last`, both in the past.
+
+        One control for each frame that it takes.
+        """
+        return self._thread.call(lambda: self._inner.backfill_schedule(name, first, last, why=why))
 
 
 class SyncSent(Facade[Sent]):

@@ -264,7 +264,7 @@ class IntentMachine(RuleBasedStateMachine):
     def control(self, verb):
         self.do([ControlItem(verb, "ada", "as planned", {})])
 
-    @rule(verb=st.sampled_from(["schedule.pause", "schedule.resume"]))
+    @rule(verb=st.sampled_from(["schedule.pause", "schedule.resume", "schedule.trigger"]))
     def schedule(self, verb):
         self.do([ControlItem(verb, "ada", "", {"name": "tick"})])
 

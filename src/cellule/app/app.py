@@ -33,6 +33,7 @@ from cellule.app.declarations import (
     check_function,
     check_record,
     check_retention,
+    duration_ns,
     is_path,
     is_redefined,
     mark,
@@ -288,13 +289,17 @@ class App:
         self, name: str, *, event: RecordLike, cron: str | None = None, zone: str | None = None,
         every: timedelta | None = None, start: datetime | None = None, key: object = None,
         catch_up: CatchUp = "once", limit: int | None = None, overlap: Overlap = "allow",
+        jitter: timedelta | None = None,
     ) -> None:  # fmt: skip
         """Send an event by the calendar (`cron` in a time `zone`) or at an interval (`every`).
 
         `catch_up` says what happens to times that were missed: skip them, make up for them once, or
         `backfill` up to `limit` of them. `overlap`: whether it is sent while the one before still waits.
+        `jitter` puts each time off by up to that, drawn anew each time.
         """
         parts = {"cron": cron, "zone": zone, "catch_up": catch_up, "limit": limit, "overlap": overlap}
+        if jitter is not None:
+            parts["jitter_ns"] = duration_ns("App.schedule", "jitter", jitter)
         self._effect_declarations.add_schedule(name, event, key, parts, every, start)
         self._built.clear()
 

@@ -80,6 +80,43 @@ async def resume(
     await _steer(session, "resume", name, why, timeout_s, id)
 
 
+@app.command()
+@in_session
+async def trigger(
+    session: Session, name: Name, why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0
+) -> None:
+    """Send the event of a schedule now; its next due time stays as it is."""
+    async with session.working() as node:
+        world = await session.world(node)
+        async with within(timeout_s, "the outcome of schedule trigger"):
+            done = await world.operator(operator()).trigger_schedule(name, why=why, id=id)
+        told = await renderer_of(world).at(done.height)
+        text = f"schedule {name} of world {world.name}: sent at height {done.height}"
+        session.output.document({"world": world.name, **told.json()}, text)
+
+
+@app.command()
+@in_session
+async def backfill(
+    session: Session,
+    name: Name,
+    first: Annotated[str, typer.Option("--from", help="The first due time, with its zone or in UTC.")],
+    last: Annotated[str, typer.Option("--to", help="The last due time.")],
+    why: Why = "asked for",
+    timeout_s: Timeout = 30.0,
+) -> None:
+    """Send the event of a schedule once for every due time of a range in the past."""
+    async with session.working() as node:
+        world = await session.world(node)
+        begin, end = parsed_time(first), parsed_time(last)
+        async with within(timeout_s, "the outcome of schedule backfill"):
+            done = await world.operator(operator()).backfill_schedule(name, begin, end, why=why)
+        told = [(await renderer_of(world).at(each.height)).json() for each in done]
+        sent = sum(each["arguments"]["sent"] for each in told)
+        text = f"schedule {name} of world {world.name}: {sent} events"
+        session.output.document({"world": world.name, "schedule": name, "sent": sent, "controls": told}, text)
+
+
 async def _steer(session: Session, verb: str, name: str, why: str, timeout_s: float, id: str | None) -> None:
     async with session.working() as node:
         world = await session.world(node)

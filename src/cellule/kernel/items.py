@@ -30,6 +30,7 @@ QUIET = Pace(0, 0)  # the pace of a beat that only admits
 Verb = Literal[
     "pause", "resume", "cell.resume", "cell.migrate", "cell.halt", "deploy", "snapshot", "baseline",
     "effect.approve", "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
+    "schedule.trigger", "schedule.backfill",
     "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
     "clock.accept",
 ]  # fmt: skip

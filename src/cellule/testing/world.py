@@ -24,6 +24,7 @@ from cellule.errors import CelluleError, Refused, Rejected, StepFailed, TimedOut
 from cellule.host.codecs import AppCodecs
 from cellule.host.ingress.arguments import check_expected, check_id, check_issued
 from cellule.host.read.cell_list import KeyRange
+from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord
@@ -232,6 +233,15 @@ class World:
     def cancel(self, intent: Intent, *, why: str = "cancelled by the test") -> None:
         """Cancel an open request."""
         self._control("effect.cancel", {"intent": intent.height}, why)
+
+    def trigger_schedule(self, name: str, *, why: str = "triggered by the test") -> None:
+        """Send the event of a schedule now."""
+        self._control("schedule.trigger", {"name": name}, why)
+
+    def backfill_schedule(self, name: str, first: datetime, last: datetime) -> None:
+        """Send the event of a schedule for every due time of a range in the past; at most 1,000."""
+        times = {"from_ns": nanoseconds_of(first), "to_ns": nanoseconds_of(last)}
+        self._control("schedule.backfill", {"name": name, **times}, "asked for by the test")
 
     def on(self, effect: str | Named, answer: Answer) -> None:
         """Answer a kind by a function of its params from now on; it may raise `Failed` or `Retry`."""

@@ -46,6 +46,16 @@ def test_an_unknown_schedule_is_refused_with_those_like_it(pay: Cellule, verb: s
     assert (error["code"], error["hint"]) == ("host.no_schedule", "Did you mean nightly?")
 
 
+def test_a_schedule_is_triggered_and_made_up_for(pay: Cellule) -> None:
+    sent = pay("schedule", "trigger", "nightly", "--why", "the report is missing", "--json").json
+    assert (sent["verb"], sent["why"]) == ("schedule.trigger", "the report is missing")
+    span = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-04T00:00:00Z")
+    made = pay("schedule", "backfill", "nightly", *span, "--json").json
+    assert (made["sent"], len(made["controls"])) == (3, 1)
+    assert "no schedule" in pay("schedule", "trigger", "nihgtly", code=1).err
+    assert "is no time" in pay("schedule", "backfill", "nightly", "--from", "x", "--to", "y", code=2).err
+
+
 def test_a_preview_needs_a_time(pay: Cellule) -> None:
     told = pay("schedule", "preview", "nightly", "--after", "soon", "--json", code=2)
     assert told.error["code"] == "cli.usage"

@@ -499,3 +499,29 @@ def test_a_token_of_another_world_names_nothing_here(world, make_world):
     token = placed(other).token
     with pytest.raises(Rejected, match="not of an intent of this world"):
         world.complete(token, Charged("c"))
+
+
+class Swept(msgspec.Struct, frozen=True):
+    full: bool = False
+
+
+class Sweeps(msgspec.Struct, frozen=True):
+    count: int = 0
+
+
+def test_a_schedule_is_triggered_and_made_up_for(make_world):
+    app = App("sweep")
+    app.event(Swept)
+    app.schedule("nightly", cron="0 3 * * *", event=Swept(full=True), jitter=timedelta(minutes=5))
+
+    def sweeps(state: Sweeps | None, _event: Swept) -> Sweeps:
+        return Sweeps((state or Sweeps()).count + 1)
+
+    app.reducer(keyed=False)(sweeps)
+    world = make_world(app, live=True)
+    world.trigger_schedule("nightly")
+    assert world.state("sweeps") == Sweeps(1)
+    world.backfill_schedule("nightly", world.now - timedelta(days=3), world.now)
+    assert world.state("sweeps") == Sweeps(4)
+    world.advance(days=2)
+    assert world.state("sweeps").count in (5, 6)

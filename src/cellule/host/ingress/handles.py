@@ -179,8 +179,8 @@ class WorldHandle:
         return await control_all(self.reader, self._controlled, verb, who, why, id, arguments)
 
     def operator(self, who: str) -> Operator:
-        """What a person does to cells and dead letters, journaled by this name: `world.operator("ada")`."""
-        return Operator(who, lambda: self.types, self._controlled)
+        """What a person does to cells, dead letters, schedules, by this name: `world.operator("ada")`."""
+        return Operator(who, lambda: self.types, self._controlled, self.reader)
 
     async def wait_applied(self, id: Id, *, timeout: float | None = None) -> Applied[Any]:
         """Wait until an event sent before, with this id, is applied; for one that was kept, say."""

@@ -1,4 +1,4 @@
-"""What one person does to the cells and dead letters of a world, journaled with who and why.
+"""What one person does to the cells, dead letters and schedules of a world, journaled with who and why.
 
 Many at once are many controls, each with a record of its own: one that is refused holds no other back.
 """
@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from cellule.host.codecs import WorldCodecs
-from cellule.host.ingress.arguments import Id, check_who_and_why
+from cellule.host.ingress.arguments import Id, check_name, check_who_and_why
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.world_effects import Control
+from cellule.host.read.journal_reader import nanoseconds_of
+from cellule.host.read.reader import Reader
 from cellule.kernel.items import Verb
+from cellule.kernel.journal.records import ControlRecord
 from cellule.values.records import StepOf
 
 TOGETHER: Final = 100  # controls that are on their way at once
@@ -24,10 +28,11 @@ Module = StepOf[Any] | str
 class Operator:
     """A person at work on one world, by name."""
 
-    def __init__(self, who: str, types: Callable[[], WorldCodecs], control: Control) -> None:
+    def __init__(self, who: str, types: Callable[[], WorldCodecs], control: Control, reader: Reader) -> None:
         self.who, _ = check_who_and_why(who, "")
         self._types = types
         self._control = control
+        self._reader = reader
 
     async def resume(
         self, module: Module | None = None, key: Any = None, *, why: str, id: Id | None = None
@@ -77,6 +82,26 @@ class Operator:
     async def dismiss(self, *letters: int, why: str) -> list[Applied[Any]]:
         """Let dead letters go for good, by their heights."""
         return await self._each("letter.dismiss", why, [{"letter": letter} for letter in letters])
+
+    async def trigger_schedule(self, name: str, *, why: str, id: Id | None = None) -> Applied[Any]:
+        """Send the event of a schedule now, whatever it is due; its next time stays as it is."""
+        return await self._one("schedule.trigger", why, {"name": check_name("name", name)}, id)
+
+    async def backfill_schedule(
+        self, name: str, first: datetime, last: datetime, *, why: str
+    ) -> list[Applied[Any]]:
+        """Send the event of a schedule once for every due time from `first` to `last`, both in the past.
+
+        One control for each frame that it takes.
+        """
+        begin: Any = nanoseconds_of(first)
+        done: list[Applied[Any]] = []
+        while begin:
+            wanted = {"name": check_name("name", name), "from_ns": begin, "to_ns": nanoseconds_of(last)}
+            done.append(await self._one("schedule.backfill", why, wanted))
+            frame = await self._reader.frame(done[-1].height)
+            begin = frame.expect(done[-1].height, ControlRecord).arguments.get("more")
+        return done
 
     def _cells(self, module: Module | None, key: Any) -> dict[str, Any]:
         if module is None:

@@ -97,6 +97,8 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
             schedules.check_pause(context, item)
             outcome = _record(context, item, {})
             yield from schedules.pause(context, item, outcome)
+        case "schedule.trigger" | "schedule.backfill":
+            outcome = yield from schedules.trigger(context, item, partial(_record, context, item))
         case _:
             raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
     return outcome

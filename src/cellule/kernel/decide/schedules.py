@@ -10,7 +10,8 @@ still has messages or open intents.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
@@ -20,8 +21,8 @@ from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.records import EventRecord, TimerRecord
 from cellule.kernel.journal.writer import RECORD_BYTES
-from cellule.kernel.limits import QUEUE_MESSAGES_MAX
-from cellule.kernel.manifest.limits import KEY_BYTES_MAX
+from cellule.kernel.limits import FRAME_BYTES_ADMIT, QUEUE_MESSAGES_MAX
+from cellule.kernel.manifest.limits import BACKFILL_MAX, KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message
@@ -44,6 +45,8 @@ class Due(NamedTuple):
 def fingerprint(schedule: Schedule) -> bytes:
     """What tells one version of a schedule from another: when it is due, not what it sends."""
     when: list[Any] = [schedule.cron, schedule.zone, schedule.every_ns, schedule.start_ns]
+    if schedule.jitter_ns is not None:
+        when.append(schedule.jitter_ns)
     return cid_of(encode(when)).digest[:FINGERPRINT_BYTES]
 
 
@@ -59,7 +62,7 @@ def align(context: BeatContext, cause: int) -> Generator[Need, None, None]:
             continue
         armed = None if row is None else (yield from _armed(context, name))
         paused = row is not None and row.paused and schedule is not None
-        due_ns = 0 if schedule is None or paused else next_due(schedule, context.ledger.now_ns)
+        due_ns = 0 if schedule is None or paused else _next(context, schedule)
         _write(context, cause, armed, due_ns, name, stamp, paused=paused)
 
 
@@ -71,6 +74,20 @@ def next_due(schedule: Schedule, after_ns: int) -> int:
     return calendar.Every(schedule.every_ns, schedule.start_ns or 0).next_due(after_ns) or 0
 
 
+def _next(context: BeatContext, schedule: Schedule) -> int:
+    """When a schedule is due after now, with its jitter; 0 = never."""
+    due_ns = next_due(schedule, context.ledger.now_ns)
+    return due_ns + _jitter_ns(context, schedule, due_ns) if due_ns else 0
+
+
+def _jitter_ns(context: BeatContext, schedule: Schedule, due_ns: int) -> int:
+    """By how much a due time is put off: drawn from the frame's entropy when it is armed, and recorded."""
+    if schedule.jitter_ns is None:
+        return 0
+    drawn = sha256(context.entropy + encode([schedule.name, due_ns])).digest()[:8]
+    return int.from_bytes(drawn, "big") % (schedule.jitter_ns + 1)
+
+
 def fire(context: BeatContext, fired: bytes, timer: TimerRow, room: int) -> Due | None:
     """A schedule's timer is due: arm the next, and say what is to be sent in this beat, in so many bytes."""
     name, stamp = timer.module, timer.key
@@ -80,6 +97,8 @@ def fire(context: BeatContext, fired: bytes, timer: TimerRow, room: int) -> Due 
         _write(context, cause, fired, 0, name, b"", paused=False)
         return None
     times, following, made_up = _times(schedule, due_ns, now_ns, timer.number, room // event_bytes(schedule))
+    if following > now_ns:
+        following += _jitter_ns(context, schedule, following)
     at = _write(context, cause, fired, following, name, stamp, paused=False, made_up=made_up)
     return Due(at, schedule, times)
 
@@ -110,8 +129,8 @@ def _times(
     return times, next_due(schedule, now_ns), 0
 
 
-def send(context: BeatContext, due: Due) -> Generator[Need, None, None]:
-    """Deliver the events of a due schedule."""
+def send(context: BeatContext, due: Due, *, always: bool = False) -> Generator[Need, None, None]:
+    """Deliver the events of a due schedule; `always` even where its target is busy."""
     schedule = due.schedule
     targets = context.eras.current.router.reachable(schedule.event, schedule.value, schedule.key)
     yield from context.ledger.slots(targets)
@@ -119,8 +138,10 @@ def send(context: BeatContext, due: Due) -> Generator[Need, None, None]:
         slots = [context.ledger.cells(base).slot(key) for base, key in targets]
         if any(len(slot.queue) >= QUEUE_MESSAGES_MAX for slot in slots):
             return
-        if schedule.overlap == "skip" and any(
-            slot.queue or context.ledger.has_intents(slot) for slot in slots
+        if (
+            not always
+            and schedule.overlap == "skip"
+            and any(slot.queue or context.ledger.has_intents(slot) for slot in slots)
         ):
             return
         writer = context.writer
@@ -138,22 +159,61 @@ def pause(context: BeatContext, item: ControlItem, admitted: Admitted) -> Genera
     schedule = context.eras.current.manifest.schedules[name]
     armed = yield from _armed(context, name)
     paused = item.verb == "schedule.pause"
-    due_ns = 0 if paused else next_due(schedule, context.ledger.now_ns)
+    due_ns = 0 if paused else _next(context, schedule)
     _write(context, admitted.height, armed, due_ns, name, fingerprint(schedule), paused=paused)
+
+
+def trigger(
+    context: BeatContext, item: ControlItem, record: Callable[[dict[str, Any]], Admitted]
+) -> Generator[Need, None, Admitted]:
+    """Send the event of a schedule once more now, or for every due time of a range, whatever else it does."""
+    schedule = _known(context, item)
+    times, done = [context.ledger.now_ns], {}
+    if item.verb == "schedule.backfill":
+        times, left = _range(context, schedule, item)
+        done = {"sent": len(times), **({"more": left} if left else {})}
+    admitted = record(done)
+    yield from send(context, Due(admitted.height, schedule, times), always=True)
+    return admitted
+
+
+def _range(context: BeatContext, schedule: Schedule, item: ControlItem) -> tuple[list[int], int]:
+    """The due times of a range that this frame has room for, and the first one that is left, or 0."""
+    first_ns, last_ns = (item.arguments.get(name) for name in ("from_ns", "to_ns"))
+    if type(first_ns) is not int or type(last_ns) is not int or not 0 < first_ns <= last_ns:
+        raise Rejected(
+            "kernel.argument", "{verb} needs from_ns and to_ns, two times in their order", verb=item.verb
+        )
+    if last_ns > context.ledger.now_ns:
+        raise Rejected("kernel.argument", "{verb} is for the past: to_ns has not come", verb=item.verb)
+    room = max(1, (FRAME_BYTES_ADMIT - context.writer.size) // event_bytes(schedule))
+    times: list[int] = []
+    due_ns = next_due(schedule, first_ns - 1)
+    while due_ns and due_ns <= last_ns:
+        if len(times) >= min(room, BACKFILL_MAX):
+            return times, due_ns
+        times.append(due_ns)
+        due_ns = next_due(schedule, due_ns)
+    return times, 0
 
 
 def check_pause(context: BeatContext, item: ControlItem) -> None:
     """Refuse to pause what is not there, or is paused already."""
+    name = _known(context, item).name
+    is_paused = context.ledger.book.schedules[name].paused
+    if is_paused == (item.verb == "schedule.pause"):
+        state = "paused already" if is_paused else "not paused"
+        raise Rejected("kernel.schedule_state", "schedule {name} is {state}", name=name, state=state)
+
+
+def _known(context: BeatContext, item: ControlItem) -> Schedule:
     name, wanted = item.arguments.get("name"), context.eras.current.manifest.schedules
     if not isinstance(name, str) or name not in wanted or name not in context.ledger.book.schedules:
         raise Rejected(
             "kernel.schedule_unknown", "there is no schedule {name!r}; there are: {known}",
             name=name, known=", ".join(sorted(wanted)) or "none",
         )  # fmt: skip
-    is_paused = context.ledger.book.schedules[name].paused
-    if is_paused == (item.verb == "schedule.pause"):
-        state = "paused already" if is_paused else "not paused"
-        raise Rejected("kernel.schedule_state", "schedule {name} is {state}", name=name, state=state)
+    return wanted[name]
 
 
 def _armed(context: BeatContext, name: str) -> Generator[Need, None, bytes | None]:

@@ -141,6 +141,7 @@ class Schedule:
     catch_up: CatchUp
     limit: int
     overlap: Overlap
+    jitter_ns: int | None = None  # each due time is put off by up to this
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def _limit(fields: f.Fields, name: str) -> int:
 _SCHEDULE: Final[f.Table] = {
     "cron": f.text, "zone": f.text, "every_ns": f.positive, "start_ns": f.positive, "event": _event,
     "value": f.raw, "key": _key, "catch_up": f.choice("skip", "once", "backfill", default="once"),
-    "limit": _limit, "overlap": f.choice("allow", "skip"),
+    "limit": _limit, "overlap": f.choice("allow", "skip"), "jitter_ns": f.positive,
 }  # fmt: skip
 
 
@@ -102,6 +102,11 @@ def _check_when(fields: f.Fields, found: dict[str, Any]) -> None:
             fields.note("cron", "schedule_cron", str(error))
         return
     fields.without("zone", "it belongs to `cron`")
+    if found["jitter_ns"] is not None and (found["every_ns"] or 0) <= found["jitter_ns"]:
+        fields.note(
+            "jitter_ns", "schedule_jitter", "the jitter is as long as the interval, or longer",
+            "Make it shorter, so that no time passes the next.",
+        )  # fmt: skip
     if fields.is_map and fields.get("every_ns") is None and fields.get("cron") is None:
         problem = "the schedule does not say when: `cron` or `every_ns` is missing"
         fields.problems.add(fields.path, "missing_field", problem)

@@ -62,3 +62,19 @@ async def test_an_unknown_schedule_is_refused_with_those_like_it(opened):
         with pytest.raises(Rejected) as refused:
             await world.preview_schedule("nightly", after=datetime(2026, 1, 1))  # noqa: DTZ001 - naive on purpose
         assert refused.value.code == "host.naive_time"
+
+
+async def test_a_schedule_is_triggered_and_made_up_for(opened, pay):
+    async with opened() as here, opened(own=False) as there:
+        await there.world.operator("ann").trigger_schedule("nightly", why="the report is missing")
+        await here.world.wait_idle()
+        assert (await here.world.cell(pay.audits).state()).count == 1
+        first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 4, tzinfo=UTC)
+        [done] = await here.world.operator("ann").backfill_schedule("nightly", first, last, why="outage")
+        await here.world.wait_idle()
+        assert (await here.world.cell(pay.audits).state()).count == 4
+        control = (await here.world.reader.frame(done.height)).at(done.height)
+        assert (control.who, control.why, control.arguments["sent"]) == ("ann", "outage", 3)
+        with pytest.raises(Rejected) as refused:
+            await here.world.operator("ann").trigger_schedule("nihgtly", why="x")
+        assert refused.value.code == "kernel.schedule_unknown"

@@ -1,0 +1,84 @@
+"""Schedules that people trigger and make up for, and that are put off by chance."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.errors import Rejected
+from cellule.kernel.journal.records import ControlRecord, EventRecord
+from cellule.kernel.manifest.load import load_manifest
+from tests.support.kernel_bank import HOUR, MINUTE, every
+
+
+def ticks(bank):
+    return [record.id for record in bank.records() if isinstance(record, EventRecord) and record.cause]
+
+
+def test_a_schedule_is_triggered_now_and_its_next_time_stays(make_bank):
+    bank = make_bank(schedules=every(HOUR, overlap="skip"))
+    before = bank.book.schedules["tick"]
+    bank.ask(("bank.charge", {"amount": 1}), order="s")  # busy: a person's word counts all the same
+    bank.world.control("schedule.trigger", name="tick")
+    assert ticks(bank) == [f"schedule:tick:{bank.world.now_ns}"]
+    assert bank.book.schedules["tick"] == before
+    bank.world.settle()
+    assert [schema for schema, _ in bank.heard("s")].count("bank/Tick@1") == 1
+
+
+def test_a_range_of_the_past_is_made_up_for(make_bank):
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    start = bank.world.now_ns - bank.world.now_ns % MINUTE
+    bank.world.control("schedule.pause", name="tick")
+    bank.world.now_ns += HOUR
+    bank.world.control("schedule.backfill", name="tick", from_ns=start + MINUTE, to_ns=start + 5 * MINUTE)
+    assert ticks(bank) == [f"schedule:tick:{start + n * MINUTE}" for n in range(1, 6)]
+    control = [record for record in bank.records() if isinstance(record, ControlRecord)][-1]
+    assert control.arguments["sent"] == 5
+
+
+def test_what_a_frame_has_no_room_for_is_left(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.schedules.BACKFILL_MAX", 3)
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    start = bank.world.now_ns - bank.world.now_ns % MINUTE
+    bank.world.control("schedule.pause", name="tick")
+    bank.world.now_ns += HOUR
+    bank.world.control("schedule.backfill", name="tick", from_ns=start + MINUTE, to_ns=start + 5 * MINUTE)
+    control = [record for record in bank.records() if isinstance(record, ControlRecord)][-1]
+    assert (control.arguments["sent"], control.arguments["more"]) == (3, start + 4 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "code"),
+    [
+        ("trigger", {"name": "tock"}, "kernel.schedule_unknown"),
+        ("trigger", {}, "kernel.schedule_unknown"),
+        ("backfill", {"name": "tick"}, "kernel.argument"),
+        ("backfill", {"name": "tick", "from_ns": 5, "to_ns": 4}, "kernel.argument"),
+        ("backfill", {"name": "tick", "from_ns": 1, "to_ns": 1 << 62}, "kernel.argument"),
+        ("backfill", {"name": "tick", "from_ns": "1", "to_ns": 2}, "kernel.argument"),
+    ],
+)
+def test_what_cannot_be_triggered_is_refused(make_bank, verb, arguments, code):
+    bank = make_bank(schedules=every(MINUTE))
+    outcome = bank.world.control(f"schedule.{verb}", **arguments).outcomes[0]
+    assert outcome.error.code == code
+
+
+def test_jitter_puts_each_time_off_by_what_the_journal_says(make_bank):
+    bank = make_bank(schedules=every(HOUR, jitter_ns=10 * MINUTE))
+    start = bank.world.now_ns - bank.world.now_ns % HOUR
+    offsets = []
+    for number in range(1, 13):
+        offset = bank.book.schedules["tick"].due_ns - start - number * HOUR
+        offsets.append(offset)
+        bank.world.now_ns = bank.book.schedules["tick"].due_ns
+        bank.world.settle()
+        bank.restore_in_place()
+    assert all(0 <= offset <= 10 * MINUTE for offset in offsets)
+    assert len(set(offsets)) > 1
+    assert len(ticks(bank)) == 12
+
+
+def test_a_jitter_as_long_as_the_interval_is_refused(bank_document):
+    with pytest.raises(Rejected, match="jitter"):
+        load_manifest(bank_document(schedules=every(MINUTE, jitter_ns=MINUTE)))
