@@ -90,8 +90,14 @@ class ModelWorld:
         self.records, self.entropy = [], entropy
         self.now_ns, self.beats = max(now_ns, self.now_ns), self.beats + 1
         if not self.paused:
-            for key in sorted(key for key in self.timers if key[0] <= self.now_ns):
-                self._fire(key)
+            due = sorted(key for key in self.timers if key[0] <= self.now_ns)
+            sweeps = [key for key in due if self.timers[key][0] == "sweep"]
+            again: set[Any] = set()
+            for key in due:
+                if key not in sweeps:
+                    self._fire(key, again)
+            for key in sweeps:
+                self._sweep(key)
         pending, self.pending = self.pending, []
         for message, targets in pending:
             self._deliver(message, targets)
@@ -225,8 +231,9 @@ class ModelWorld:
             cell.last = height
         if status == "ok":
             kept = [*(cell.state or []), *decision.state] if decision.log else decision.state
+            born_ns = cell.born_ns if alive else self.now_ns
             self.cells[address] = ModelCell(
-                kept, version, born, decision.era, self.now_ns, height, None, cell.queue
+                kept, version, born, decision.era, self.now_ns, height, None, cell.queue, born_ns
             )
             if born == height:
                 self._arm(address, height)
@@ -281,18 +288,40 @@ class ModelWorld:
         if what is not None:
             self.timers[due_ns, height] = what
 
-    def _fire(self, fired: tuple[int, int]) -> None:
+    def sweep(self, before: ModelEra, height: int) -> None:
+        """A retention that a deploy adds or makes shorter reaches the cells born before it."""
+        for base, module in sorted(self.eras[-1].modules.items()):
+            old = before.modules.get(base)
+            pairs = [(module.ttl_ns, old and old.ttl_ns), (module.idle_ns, old and old.idle_ns)]
+            if any(new is not None and (last is None or new < last) for new, last in pairs):
+                self._set_timer(height, None, self.now_ns, ("sweep", (base, b""), height))
+
+    def _sweep(self, fired: tuple[int, int]) -> None:
+        _, (base, _), deployed = self.timers.pop(fired)
+        self._set_timer(fired[1], fired, 0, None)
+        module = self.eras[-1].modules.get(base)
+        for address, cell in sorted(self.cells.items()):
+            if module is None or address[0] != base or cell.state is None or cell.born > deployed:
+                continue
+            rules = (("ttl", module.ttl_ns, cell.born_ns), ("idle", module.idle_ns, cell.active_ns))
+            for what, period, since in rules:
+                if period is not None:
+                    due_ns = max(since + period, self.now_ns)
+                    self._set_timer(fired[1], None, due_ns, (what, address, cell.born))
+
+    def _fire(self, fired: tuple[int, int], again: set[Any]) -> None:
         what, address, born = self.timers.pop(fired)
         cell, module = self.cell(address), self.eras[-1].modules.get(address[0])
         period = None if module is None else module.ttl_ns if what == "ttl" else module.idle_ns
-        if cell.state is None or cell.born != born or period is None:
+        if cell.state is None or cell.born != born or period is None or (what, address, born) in again:
             self._set_timer(fired[1], fired, 0, None)
             return
-        due_ns = cell.active_ns + period if what == "idle" else 0
+        due_ns = period + (cell.active_ns if what == "idle" else cell.born_ns)
         if cell.queue:
             due_ns = max(due_ns, self.now_ns + min(period, RETRY_NS))
         if due_ns > self.now_ns:
             self._set_timer(fired[1], fired, due_ns, (what, address, born))
+            again.add((what, address, born))
             return
         self.record("expired", fired[1], fired, *address, born)
         self.cells[address] = ModelCell()

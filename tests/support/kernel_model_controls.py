@@ -32,7 +32,9 @@ def control(world: ModelWorld, item: ControlItem) -> int:
         case "deploy":
             height = _told(world, item, arguments)
             world.record("manifest", height, arguments["manifest"], len(world.eras))
+            before = world.eras[-1]
             world.eras.append(world.manifests[arguments["manifest"]])
+            world.sweep(before, height + 1)
         case "snapshot" | "baseline":
             height = _told(world, item, arguments)
             world.record(item.verb, height, arguments["height"], arguments["snapshot"])

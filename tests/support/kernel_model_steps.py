@@ -84,6 +84,7 @@ class ModelCell:
     last: int = 0
     stop: tuple[str, int] | None = None
     queue: list[Message] = field(default_factory=list)
+    born_ns: int = 0
 
 
 class Refusal(Exception):

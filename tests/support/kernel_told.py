@@ -40,7 +40,11 @@ def cell_of(kernel: KernelWorld, base: str, key: bytes) -> Told | None:
     if isinstance(state, list):
         sealed: list[Any] = [decode(kernel.cas[link.cid]) for link in more.get("log", ())]
         state = [item for chunk in (*sealed, state) for item in chunk]
-    numbers = (entry.version, entry.born, entry.era, entry.active_ns, entry.last) if state is not None else ()
+    numbers = (
+        (entry.version, entry.born, entry.born_ns, entry.era, entry.active_ns, entry.last)
+        if state is not None
+        else ()
+    )
     return state, numbers, stop, [message.height for message in more.get("queue", ())]
 
 
@@ -49,7 +53,11 @@ def cell_told(model: ModelWorld, address: Address) -> Told | None:
     cell = model.cells.get(address)
     if cell is None:
         return None
-    numbers = (cell.version, cell.born, cell.era, cell.active_ns, cell.last) if cell.state is not None else ()
+    numbers = (
+        (cell.version, cell.born, cell.born_ns, cell.era, cell.active_ns, cell.last)
+        if cell.state is not None
+        else ()
+    )
     return cell.state, numbers, cell.stop, [message.height for message in cell.queue]
 
 

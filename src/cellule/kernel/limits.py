@@ -22,6 +22,7 @@ QUOTA_DEFAULT = 10_000  # steps a beat
 BURST_DEFAULT = 64  # messages of one cell a beat
 LOAD_SLOTS_MAX = 1_024  # cells brought in together when a restored ring is walked
 TIMERS_PER_BEAT_MAX = 10_000  # due timers handled in one beat; the rest wait for the next
+SWEEP_CELLS_MAX = 1_000  # cells a beat looks at after a deploy that made their retention shorter
 STEP_EFFECTS_MAX = 1_000  # effects one step may ask for
 STEP_CANCELS_MAX = 1_000  # keys of earlier requests that one step may cancel
 CELL_INTENTS_MAX = 1_000  # open intents of one cell; further requests are denied

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.kernel.decide import timers
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
+from cellule.kernel.need import drive
 from cellule.values.cbor import encode
 
 SECOND = 1_000_000_000
@@ -85,3 +87,122 @@ def test_many_timers_fire_in_order_and_across_a_snapshot(idle):
         for _, expired in decode_frame(beat.frame).of(ExpiredRecord)
     ]
     assert gone == [b"o%d" % at for at in range(50)]
+
+
+# A deploy that changes the retention
+
+HOUR = 3_600 * SECOND
+
+
+def armed(world):
+    """What the timers are for."""
+    ledger = world.world.ledger
+    rows = drive(ledger.timers.scan(b"", None, 1_000), ledger.nodes, world.fetch)
+    return [row.what for _, row in rows]
+
+
+def lives(world, key=b"o1"):
+    return world.entry("shop/Order", key) is not None
+
+
+def retained(shop, **retention):
+    return shop(Order={"retention": retention}) if retention else shop()
+
+
+def test_a_longer_ttl_is_that_of_cells_born_before_it(make_world, shop):
+    """Deploying 30 days over 1 hour deleted cells after an hour."""
+    world = make_world(retained(shop, ttl_ns=HOUR))
+    world.beat([paid()])
+    world.advance(HOUR // 2)
+    world.deploy(retained(shop, ttl_ns=720 * HOUR))
+    world.advance(719 * HOUR)
+    assert lives(world)
+    world.advance(HOUR // 2)
+    assert not lives(world)  # from its birth, not from the deploy
+
+
+@pytest.mark.parametrize("before", [{}, {"ttl_ns": 720 * HOUR}, {"idle_ns": 10 * HOUR}])
+def test_an_added_or_shorter_ttl_reaches_cells_born_before_it(make_world, shop, before):
+    world = make_world(retained(shop, **before))
+    world.beat([paid("o1")])
+    world.advance(2 * HOUR)
+    world.beat([paid("o2")])
+    world.deploy(retained(shop, ttl_ns=3 * HOUR, **{k: v for k, v in before.items() if k == "idle_ns"}))
+    world.beat([paid("o3")])
+    world.snapshot()
+    world.advance(HOUR - 1)
+    assert (lives(world, b"o1"), lives(world, b"o2")) == (True, True)
+    world.advance(1)
+    assert (lives(world, b"o1"), lives(world, b"o2")) == (False, True)
+    world.advance(2 * HOUR)
+    assert (lives(world, b"o2"), lives(world, b"o3")) == (False, False)
+
+
+def test_what_is_over_its_new_time_goes_at_once(make_world, shop):
+    world = make_world(shop())
+    world.beat([paid()])
+    world.advance(10 * HOUR)
+    world.deploy(retained(shop, ttl_ns=HOUR))
+    world.advance(1)
+    assert not lives(world)
+
+
+def test_a_shorter_idle_time_counts_from_the_last_step_and_leaves_one_timer(make_world, shop):
+    world = make_world(retained(shop, idle_ns=10 * HOUR))
+    world.beat([paid()])
+    world.deploy(retained(shop, idle_ns=2 * HOUR))
+    for _ in range(12):  # active through the time of the old timer and of the new one
+        world.advance(HOUR)
+        world.beat([paid()])
+    assert armed(world) == ["idle"]
+    world.advance(2 * HOUR - 1)
+    assert lives(world)
+    world.advance(1)
+    assert not lives(world)
+
+
+def test_a_retention_that_is_taken_away_removes_nothing_and_may_come_back(make_world, shop):
+    world = make_world(retained(shop, ttl_ns=HOUR))
+    world.beat([paid()])
+    world.deploy(shop())
+    world.advance(5 * HOUR)
+    assert lives(world)
+    assert not armed(world)
+    world.deploy(retained(shop, ttl_ns=6 * HOUR))
+    world.advance(HOUR)
+    assert not lives(world)
+
+
+def test_a_sweep_goes_on_in_later_beats_and_across_a_snapshot(make_world, shop, monkeypatch):
+    monkeypatch.setattr(timers, "SWEEP_CELLS_MAX", 3)
+    world = make_world(shop())
+    world.beat([paid(f"o{number}") for number in range(10)])
+    world.deploy(retained(shop, ttl_ns=HOUR))
+    world.beat([])
+    assert sorted(armed(world)) == ["sweep", "ttl", "ttl", "ttl"]
+    world.snapshot()
+    world.advance(1)
+    assert armed(world) == ["ttl"] * 10
+    world.advance(HOUR)
+    assert not any(lives(world, f"o{number}".encode()) for number in range(10))
+
+
+def test_a_cell_that_is_busy_keeps_its_new_timer(make_world, shop):
+    world = make_world(shop())
+    world.send("shop/Paid@1", {"order": "o1"})
+    world.send("shop/Failed@1", {"order": "o1", "why": "x"})
+    world.deploy(retained(shop, ttl_ns=HOUR))
+    world.advance(3 * HOUR)
+    assert world.entry("shop/Order", b"o1").get("status") == "halted"
+
+
+def test_a_sweep_and_messages_of_the_beat_before_replay_in_their_order(make_world, shop):
+    """An expiry, the timers that a sweep arms, and a message to the cell that expired, in one frame."""
+    world = make_world(retained(shop, idle_ns=HOUR))
+    world.beat([paid("o1")])
+    world.advance(HOUR - 1)
+    world.deploy(retained(shop, idle_ns=HOUR, ttl_ns=50 * HOUR))
+    world.now_ns += 1
+    world.beat([paid("o2")])
+    world.settle()
+    assert (lives(world, b"o1"), lives(world, b"o2")) == (False, True)

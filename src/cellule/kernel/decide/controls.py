@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.decide import removals, schedules
+from cellule.kernel.decide import removals, schedules, timers
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import operate as operating
 from cellule.kernel.decide.migrations import migrate, old_cells
@@ -245,7 +245,9 @@ def _deploy(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
     context.writer.linked = True
     era = len(context.ledger.eras)
     height = context.writer.add(ManifestRecord(admitted.height, link, era), 40)
+    before = context.eras.current.manifest
     context.eras.begin(manifest, height)
+    timers.sweep(context, before, manifest, height)
     for base in under:
         context.ledger.unhold(base)
     return admitted

@@ -25,7 +25,7 @@ from cellule.kernel.program import Output, StepFault, fault_of
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Slot
 
 
-def ring_step(  # noqa: C901 - calls would cost a tenth each
+def ring_step(
     context: BeatContext, modules: FastModules, rounds: Stepping
 ) -> Callable[[Slot], bool]:
     """A function that takes the step of the ring's first slot if it is plain; False where it is not.
@@ -46,17 +46,16 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
         if fast is None or type(value) is not bytes or schema not in fast.steps:
             return False
         state: Any = None
-        version = born = prev = 0
+        version, born, prev, born_ns = 0, 0, 0, now_ns
         if entry is not None:
             state, version, born, prev = entry.state, entry.version, entry.born, entry.last
+            born_ns = entry.born_ns
             if entry.era != number or type(state) is not bytes or entry.extras is not None:
                 return False
         if expected is not None and (kind != RECEIPT_MESSAGE or expected != born):
             return False  # a receipt for this incarnation of the cell is as plain as an event
         key, step = slot.key, first + len(records)
-        about = None
-        if fast.context:
-            about = stepper.context(key, fast.module, number, step, entropy, version)
+        about = stepper.context(key, fast.module, number, step, entropy, version) if fast.context else None
         try:
             output = fast.steps[schema](state, value, None, key, about)
         except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
@@ -76,7 +75,7 @@ def ring_step(  # noqa: C901 - calls would cost a tenth each
         records.append(step_row(cause, at, key, born, number, version, prev, state))
         writer.size += RECORD_BYTES + len(state) + len(key)
         taken.append((cause, base, key, OK, version, step, None, "", "", born))
-        step_ok(slot, queue, Entry(state, len(state), version, born, number, now_ns, step, None))
+        step_ok(slot, queue, Entry(state, len(state), version, born, born_ns, number, now_ns, step, None))
         if entry is None and fast.retains:
             timers.arm(context, slot, step)
         if asked:

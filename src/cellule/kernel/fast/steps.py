@@ -64,9 +64,10 @@ class FastSteps:
             if entry is None:
                 if route.retains:
                     break
-                state, version, born, prev = None, 0, step, 0
+                state, version, born, born_ns, prev = None, 0, step, now_ns, 0
             else:
                 state, version, born, prev = entry.state, entry.version, entry.born, entry.last
+                born_ns = entry.born_ns
                 if entry.era != number or state.__class__ is not bytes or entry.extras is not None:
                     break
             if route.takes_context:
@@ -84,10 +85,10 @@ class FastSteps:
             records.append(make_row(height, name, key, born, number, version, prev, answer))
             size += RECORD_BYTES + length + len(key)
             if entry is not None and recent.get(key) is entry:
-                recent[key] = Entry(answer, length, version, born, number, now_ns, step, None)
+                recent[key] = Entry(answer, length, version, born, born_ns, number, now_ns, step, None)
                 route.grown += length - len(state)
             else:
-                changes[key] = Entry(answer, length, version, born, number, now_ns, step, None)
+                changes[key] = Entry(answer, length, version, born, born_ns, number, now_ns, step, None)
             step, most, answer = step + 1, FRAME_BYTES_CLOSE, None
         else:
             self.is_complete = not (begun or before or self._slots)

@@ -42,7 +42,10 @@ more cells than the frame had room for, and the cell at which a control on all c
 
 
 class RetentionTimer(NamedTuple):
-    """What a timer is for: `rule` ("ttl" or "idle") may remove the cell born at `born`."""
+    """What a timer is for: `rule` ("ttl" or "idle") may remove the cell born at `born`.
+
+    The rule "sweep" is for all cells of the module from `key` on that were born up to `born`.
+    """
 
     rule: str
     module: str
@@ -139,7 +142,11 @@ def _is_timer(value: Any, names: int) -> bool:
     if not isinstance(value, list) or len(value) != 4:
         return False
     what, name, key, number = value
-    if what not in ("ttl", "idle", "schedule") or not _is_name(name, names) or not isinstance(key, bytes):
+    if (
+        what not in ("ttl", "idle", "sweep", "schedule")
+        or not _is_name(name, names)
+        or not isinstance(key, bytes)
+    ):
         return False
     return _is_count(number)
 

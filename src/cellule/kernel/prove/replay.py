@@ -46,7 +46,7 @@ from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
-RETENTIONS = ("ttl", "idle")
+RETENTIONS = ("ttl", "idle", "sweep")
 _STATUSES = frozenset(int(status) for status in Status)
 _UNREADABLE = (
     Rejected,
@@ -261,6 +261,8 @@ class Replay:
     def _check_fired(self, fired: bytes, timer: TimerRow | None) -> Generator[Need, None, None]:
         """The timer of a cell's retention was due; `timer` is what it has to be, where that is known."""
         found = yield from self._armed(fired)
+        if timer is not None and found.what == "sweep":
+            timer = timer._replace(key=found.key)  # it goes on behind the cells it has seen
         if found.what not in RETENTIONS or (timer is not None and found != timer):
             self._contradicts(f"timer {fired.hex()} is for {found}, not {timer}")
 
@@ -297,6 +299,8 @@ class Replay:
         if slot.entry is None or slot.entry.born != record.born:
             self._contradicts(f"the expired cell was not born at {record.born}")
         found = yield from self._armed(record.fired)
+        if found.what == "sweep":
+            self._contradicts("a sweep removes no cell")
         timer = TimerRow(found.what, record.module, record.key, record.born)
         yield from self._check_fired(record.fired, timer)
         if slot.queue or slot.stopped or self._ledger.has_intents(slot):

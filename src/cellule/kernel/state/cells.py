@@ -44,7 +44,7 @@ RECEIPT_MESSAGE = 1
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A cell at rest. `last` is the height of its newest Step.
+    """A cell at rest. `last` is the height of its newest Step, `born` and `born_ns` tell of its first.
 
     `state` is the stored bytes, a `Link` when they are a block not yet read, or None for a cell that only has
     a queue; of a log it is the tail. `size` counts the bytes of the whole state, also behind a link, and of a
@@ -56,6 +56,7 @@ class Entry(Struct, frozen=True, gc=False):
     size: int
     version: int
     born: int
+    born_ns: int
     era: int
     active_ns: int
     last: int
@@ -86,7 +87,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 def ghost(era: int = 0, active_ns: int = 0) -> Entry:
     """The entry of a cell that has no state of its own, only messages or a failure."""
-    return Entry(None, 0, 0, 0, era, active_ns, 0, None)
+    return Entry(None, 0, 0, 0, 0, era, active_ns, 0, None)
 
 
 class Expected(NamedTuple):
@@ -205,18 +206,21 @@ def pack_whole(entry: Entry) -> list[Any]:
 
 
 def _fields(entry: Entry, state: Any, extras: Extras | None) -> list[Any]:
-    return [state, entry.size, entry.version, entry.born, entry.era, entry.active_ns, entry.last, extras]
+    return [
+        state, entry.size, entry.version, entry.born, entry.born_ns, entry.era, entry.active_ns, entry.last,
+        extras,
+    ]  # fmt: skip
 
 
 def unpack(value: Any) -> Entry:
     """The entry of a stored list; a long queue is a `LongQueue` in `extras`."""
     try:
-        state, size, version, born, era, active_ns, last, extras = value
+        state, size, version, born, born_ns, era, active_ns, last, extras = value
         if isinstance(state, list):
             state = open_envelope(state).data
         elif state is not None and not isinstance(state, Link):
             raise TypeError("the state is neither an envelope nor a link")
-        if size < 0 or version < 0 or born < 0 or era < 0 or active_ns < 0 or last < 0:
+        if min(size, version, born, born_ns, era, active_ns, last) < 0:
             raise ValueError("a number is negative")
         if extras is not None:
             queue = extras.get("queue")
@@ -231,7 +235,7 @@ def unpack(value: Any) -> Entry:
             "kernel.entry_damaged", "a cell entry is not what it should be ({what}): {found}",
             what=str(error), found=value,
         ) from error  # fmt: skip
-    return Entry(state, size, version, born, era, active_ns, last, extras)
+    return Entry(state, size, version, born, born_ns, era, active_ns, last, extras)
 
 
 def _long_queue(count: int, root: Link) -> LongQueue:

@@ -32,8 +32,9 @@ DENIED: Final = "denied"
 class TimerRow(NamedTuple):
     """An armed timer, under the time it is due and the height of the record that armed it.
 
-    `what` is "ttl" or "idle" of a cell born at `number`; "intent", "approval" or "outside" of the intent
-    whose record stands at `number`; or "schedule", and then `module` is its name and `key` its fingerprint.
+    `what` is "ttl" or "idle" of a cell born at `number`; "sweep" of the cells from `key` on that were born up
+    to there; "intent", "approval" or "outside" of the intent whose record stands at `number`; or
+    "schedule", and then `module` is its name and `key` its fingerprint.
     """
 
     what: str

@@ -39,7 +39,9 @@ def step_done(ledger: Ledger, slot: Slot, height: int, status: int, version: int
         old = slot.entry
         if old is not None and ledger.has_intents(slot):
             more = {**(more or {}), "intents": old.get("intents")}
-        slot.entry = Entry(state, size, version, born, era, ledger.now_ns, height, more)
+        now_ns = ledger.now_ns
+        born_ns = old.born_ns if old is not None and old.is_life(born) else now_ns
+        slot.entry = Entry(state, size, version, born, born_ns, era, now_ns, height, more)
     else:
         _step_other(ledger, slot, height, status, era, more)
     if slot.queue and not slot.stopped:
