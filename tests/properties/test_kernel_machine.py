@@ -325,7 +325,8 @@ class KernelMachine(RuleBasedStateMachine):
         rows = self.rows(ledger.dead_letters)
         dead = [(pair_of(key)[0], (row.module, row.key), row.message.height, row.code) for key, row in rows]
         assert dead == model.dead_letters
-        assert ledger.dedupe.count() == len(model.seen)
+        remembered = ledger.dedupe.count()  # an id that a conflict left unused may be in two buckets
+        assert len(model.seen) <= remembered <= len(model.seen) + len(model.conflicts)
 
     def rows(self, index):
         return drive(index.scan(b"", None, 10_000), self.kernel.world.ledger.nodes, self.kernel.fetch)

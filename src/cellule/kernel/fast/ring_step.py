@@ -25,9 +25,7 @@ from cellule.kernel.program import Output, StepFault, fault_of
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Slot
 
 
-def ring_step(
-    context: BeatContext, modules: FastModules, rounds: Stepping
-) -> Callable[[Slot], bool]:
+def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> Callable[[Slot], bool]:
     """A function that takes the step of the ring's first slot if it is plain; False where it is not.
 
     Made once a beat: what it holds does not change while steps are taken, and looking all of it up again
