@@ -90,6 +90,9 @@ def check_record(python: object, decorator: str) -> type:
     if not isinstance(python, type):
         hint = f"Put {decorator} above a class; options go by name, as in {decorator}(version=2)."
         _refuse_class(python, decorator, f"it is {shown_value(python)} and no class", hint)
+    if hasattr(python, "model_fields") and hasattr(python, "__pydantic_fields__"):
+        hint = "Use a msgspec.Struct or a dataclass, and make it of the model: Placed(**model.model_dump())."
+        _refuse_class(python, decorator, "it is a Pydantic model, which Cellule does not store", hint)
     if not is_record_class(python):
         hint = f"Derive it from msgspec.Struct, or put {decorator} above @dataclass, not below."
         _refuse_class(python, decorator, "it has no fields", hint)

@@ -7,6 +7,7 @@ the kernel, text for people: `TypedKey` converts between the three.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from cellule.kernel.manifest.keys import KeyForm
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import shown_function
+from cellule.modules.python.system import SYSTEM_NAMES
 from cellule.values.cbor import decode
 from cellule.values.json_view import from_json, to_json
 from cellule.values.schema import types as t
@@ -46,6 +48,7 @@ def key_paths(
         else:
             missing.append(event)
     if not paths:
+        _say_one_cell(reducer, missing)
         return None
     if missing:
         raise _key_missing(reducer, missing)
@@ -55,6 +58,19 @@ def key_paths(
             function=shown_function(reducer.function), hint="Name the key's field for at least one event.",
         )  # fmt: skip
     return paths
+
+
+def _say_one_cell(reducer: DeclaredReducer, events: list[Any]) -> None:
+    """Say aloud that a reducer has one cell for everything, unless it says so itself: a forgotten key."""
+    names = [shown_type(event) for event in events if event not in SYSTEM_NAMES and field_names(event)]
+    if not names:
+        return  # there is nothing that could be a key
+    warnings.warn(
+        f"{shown_function(reducer.function)} has one cell for all events: {' and '.join(names)} "
+        f"{'names' if len(names) == 1 else 'name'} no key. If that is meant, write "
+        '@app.reducer(keyed=False); else name the field: @app.event(key="...").',
+        stacklevel=2,
+    )
 
 
 def check_paths(reducer: DeclaredReducer, paths: Paths, naming: Naming) -> None:

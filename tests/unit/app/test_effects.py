@@ -333,7 +333,7 @@ def test_schedules_send_events_by_the_calendar_or_at_intervals(app):
     def order(state: Order | None, event: Placed) -> Order:
         return Order()
 
-    @app.reducer
+    @app.reducer(keyed=False)
     def sweep(state: Order | None, event: Swept) -> Order:
         return Order()
 

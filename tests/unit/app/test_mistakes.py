@@ -438,3 +438,47 @@ print(app.build(live=True).event_from_json("Placed", {"order_id": "a", "total": 
 """
     shown = subprocess.run([sys.executable], input=code, capture_output=True, text=True, check=False)
     assert shown.stdout.strip() == "1.5", shown.stderr
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    order_id: str
+
+
+def all_in_one(state: int | None, event: Forgotten) -> int:
+    return (state or 0) + 1
+
+
+def test_a_forgotten_key_is_said_aloud_with_both_ways_out():
+    app = App("shop")
+    app.event(Forgotten)
+    app.reducer(all_in_one)
+    with pytest.warns(
+        UserWarning, match=r"all_in_one has one cell for all events: Forgotten names no key"
+    ) as told:
+        app.build(live=True)
+    text = str(told[0].message)
+    assert "keyed=False" in text
+    assert '@app.event(key="...")' in text
+
+
+def test_one_cell_that_is_meant_is_not_said():
+    app = App("shop")
+    app.event(Forgotten)
+    app.reducer(keyed=False)(all_in_one)
+    assert app.build(live=True).manifest.modules["shop/all_in_one"].key is None
+
+
+def test_a_pydantic_model_is_refused_as_such():
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Placed", order_id=(str, ...))
+    with pytest.raises(Rejected, match=r"it is a Pydantic model.*msgspec\.Struct"):
+        App("shop").event(key="order_id")(model)
+
+
+def test_what_looks_like_a_pydantic_model_is_refused_as_such():
+    class Placed:
+        model_fields = ()
+        __pydantic_fields__ = ()
+
+    with pytest.raises(Rejected, match="it is a Pydantic model"):
+        App("shop").event(key="order_id")(Placed)
