@@ -179,10 +179,19 @@ def test_every_acknowledged_item_is_applied_exactly_once():
     simulate(scenario)
 
 
-@pytest.mark.parametrize("broken", [CursorConsumer, RangeConsumer, CredulousConsumer, DeafConsumer])
-def test_a_broken_consumer_is_caught(broken):
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (CursorConsumer, "items were left in the inbox"),
+        (RangeConsumer, "an acknowledged item was lost"),
+        (CredulousConsumer, "an item was applied twice"),
+        (DeafConsumer, "items were left in the inbox"),
+    ],
+)
+def test_a_broken_consumer_is_caught(broken, said):
     with pytest.raises(InvariantBroken) as caught:
         simulate(scenario_of(broken), seeds=range(CAUGHT_WITHIN), faults=ROUGH)
     assert caught.value.code == "testing.seed_failed"
     assert isinstance(caught.value.__cause__, AssertionError)
+    assert said in str(caught.value.__cause__)
     assert "fails identically" in str(caught.value)

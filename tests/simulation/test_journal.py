@@ -244,10 +244,19 @@ def test_one_owner_without_crashes_keeps_it_whole():
     simulate(scenario_of(Owner, nodes=1, items=12, crashes=0))
 
 
-@pytest.mark.parametrize("broken", [RecomputingOwner, TrustingOwner, HastyOwner, ForgetfulOwner])
-def test_a_broken_protocol_is_caught(broken):
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (RecomputingOwner, "an item is there twice"),
+        (TrustingOwner, "an acknowledged item was lost"),
+        (HastyOwner, "the chain is broken"),
+        (ForgetfulOwner, "an item is there twice"),
+    ],
+)
+def test_a_broken_protocol_is_caught(broken, said):
     with pytest.raises(InvariantBroken) as caught:
         simulate(scenario_of(broken), seeds=range(CAUGHT_WITHIN), faults=ROUGH)
     assert caught.value.code == "testing.seed_failed"
     assert isinstance(caught.value.__cause__, AssertionError)
+    assert said in str(caught.value.__cause__)
     assert "fails identically" in str(caught.value)

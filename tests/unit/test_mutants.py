@@ -1,49 +1,42 @@
-"""The tool that plants defects: what it plants is Python, can be drawn again, and is told as it is."""
+"""A mutant counts as caught only if it came to its fault and the right check said so."""
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
-TEST = "tests/unit/kernel/test_cells.py::test_a_log_state_appends_and_seals_chunks"
+from cellule.errors import InvariantBroken
+from tests.support.mutants import assert_caught, happened
 
 
-@pytest.fixture(scope="module")
-def mutants():
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "tools" / "mutants.py")
-    module = sys.modules["mutants"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["mutants"]
+def mutant():
+    """Stands for a broken part."""
 
 
-def test_every_defect_is_python_and_another_program(mutants):
-    found = mutants.all_mutants("state/dedupe.py")
-    assert len(found) > 50
-    for each in found:
-        text = (ROOT / mutants.KERNEL / each.file).read_text()
-        planted = text[: each.start] + each.after + text[each.start + len(each.before) :]
-        assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(text)), each.name
+def failing(cause, *, comes=True):
+    def simulated():
+        if comes:
+            happened(mutant)
+        raise InvariantBroken("testing.seed_failed", "seed 1 fails identically") from cause
+
+    return simulated
 
 
-def test_the_same_seed_draws_the_same_defects(mutants):
-    assert mutants.draw(20, 1) == mutants.draw(20, 1)
-    assert mutants.draw(20, 1) != mutants.draw(20, 2)
+def test_a_fault_that_the_right_check_found_is_caught():
+    assert_caught(failing(AssertionError("an event was lost")), mutant, "was lost")
+    group = ExceptionGroup("in a task", [ValueError("an event was lost")])
+    assert_caught(failing(group), mutant, "was lost")
 
 
-def test_checks_messages_and_types_are_left_alone(mutants):
-    text = 'def f(a: int = 1) -> Literal[2]:\n    """3"""\n    ensure(a > 4, "x", "y")\n    raise E(5)\n'
-    assert [each.before for each in mutants.Source("f.py", text).mutants()] == ["1"]
-
-
-def test_what_became_of_a_defect_is_told(mutants, tmp_path):
-    place = mutants.Place(tmp_path)
-    [no_list] = [each for each in mutants.all_mutants("state/log_state.py") if each.before == "!="]
-    assert place.try_one(no_list, [TEST]) == "caught"
-    assert place.try_one(no_list._replace(after="!="), [TEST]) == "survived"
-    assert place.try_one(no_list, []) == "not executed"
+@pytest.mark.parametrize(
+    ("simulated", "why"),
+    [
+        (failing(TypeError("commit() takes 2 arguments")), "is not what was found"),
+        (failing(ExceptionGroup("was lost", [TypeError("commit() takes 2")])), "the mutant itself is broken"),
+        (failing(AssertionError("another check")), "is not what was found"),
+        (failing(AssertionError("was lost"), comes=False), "never came to its fault"),
+    ],
+)
+def test_a_mutant_that_fails_by_itself_is_not_caught(simulated, why):
+    """One whose signature was stale raised a TypeError, and that was taken for its fault."""
+    with pytest.raises(AssertionError, match=why):
+        assert_caught(simulated, mutant, "was lost")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cellule.errors import OutcomeUnknown, Rejected, TooOld, VersionConflict
+from cellule.errors import OutcomeUnknown, Rejected, StepFailed, TooOld, VersionConflict
 from cellule.host.inbox.inbox import control_row, enqueue
 from cellule.kernel import limits
 from cellule.kernel.items import ControlItem
@@ -204,7 +204,7 @@ async def test_a_refusal_is_told_to_the_one_who_asked(opened, tally):
     async with opened() as node, opened(owner=False) as other:
         owner = await node.world("w")
         await owner.send(tally.Add("a", 1))
-        with pytest.raises(Exception, match="told to fail"):
+        with pytest.raises(StepFailed, match="told to fail"):
             await owner.send(tally.Fail("b"))
         world = await other.world("w")
         who = {"who": "ada", "why": "because", "module": "tally/account"}
@@ -227,7 +227,7 @@ async def test_a_refused_verb_leaves_its_id_unused(node, tally):
     resume = {"who": "ada", "why": "", "id": "r1", "module": "tally/account", "key": b"a"}
     with pytest.raises(Rejected):
         await world.control("cell.resume", **resume)
-    with pytest.raises(Exception, match="told to fail"):
+    with pytest.raises(StepFailed, match="told to fail"):
         await world.send(tally.Fail("a"))
     assert not (await world.control("cell.resume", **resume)).duplicate
     assert (await world.control("cell.resume", **resume)).duplicate
