@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import cellule
 from cellule.assembly import Options
 from cellule.cli.main import app as cellule_app
+from cellule.errors import StepFailed
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE
@@ -258,3 +259,42 @@ def test_all_readers_say_the_same_of_every_state(case, versions, command, proven
     assert isinstance(test.state("order", "born0"), type(test.state("order", f"born{len(made) - 1}")))
     test.assert_replays()
     test.close()
+
+
+FAILING = TWO.replace(
+    "return Order(old.total * 100)",
+    'if old.total == 13:\n            raise ValueError("no thirteen")\n        return Order(old.total * 100)',
+)
+
+
+def test_a_state_that_an_upcaster_fails_on_is_told_and_hides_no_other(versions, command, proven):
+    first, second = versions("v0", ONE), versions("v1", FAILING)
+
+    async def work():
+        async with cellule.open(proven, app=first.app) as node:
+            world = await node.world("main")
+            for event in (first.Put("a", 1), first.Put("b", 13), first.Put("c", 13), first.Put("c", 2)):
+                await world.send(event)
+        async with cellule.open(proven, app=second.app) as node:
+            world = await node.world("main")
+            with pytest.raises(StepFailed) as error:
+                await world.cell(second.order, "b").state()
+            assert error.value.code == "host.state_upcast"
+            for part in ("change/order", "change/Order@1", "change/Order@2", "no thirteen"):
+                assert part in str(error.value)
+            page = await world.cells(second.order)
+            assert [(cell.key, cell.state) for cell in page.cells] == [
+                ("a", second.Order(100)), ("b", None), ("c", second.Order(200)),
+            ]  # fmt: skip
+            assert ["no thirteen" in cell.error for cell in page.cells] == [False, True, False]
+            chosen = await world.cells(second.order, where="state.cents > 0")
+            assert ([cell.key for cell in chosen.cells], chosen.failed) == (["a", "c"], 1)
+            versions = await world.cell(second.order, "c").history()
+            assert [each.state for each in versions] == [second.Order(200), None]
+            assert "no thirteen" in versions[1].error
+
+    asyncio.run(work())
+    listed = command("cell", "list", "order", "--states")["cells"]
+    assert [each["state"] for each in listed] == [{"cents": 100}, None, {"cents": 200}]
+    assert "no thirteen" in listed[1]["error"]
+    assert command("cell", "show", "order", "b")["error"]["code"] == "host.state_upcast"
