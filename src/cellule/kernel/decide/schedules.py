@@ -172,9 +172,23 @@ def trigger(
     if item.verb == "schedule.backfill":
         times, left = _range(context, schedule, item)
         done = {"sent": len(times), **({"more": left} if left else {})}
+    yield from _check_room(context, schedule, len(times))
     admitted = record(done)
     yield from send(context, Due(admitted.height, schedule, times), always=True)
     return admitted
+
+
+def _check_room(context: BeatContext, schedule: Schedule, count: int) -> Generator[Need, None, None]:
+    """Refuse what would not all find room at its cells: a person hears of it, and nothing is sent."""
+    targets = context.eras.current.router.reachable(schedule.event, schedule.value, schedule.key)
+    yield from context.ledger.slots(targets)
+    for base, key in targets:
+        waiting = len(context.ledger.cells(base).slot(key).queue)
+        if waiting + count > QUEUE_MESSAGES_MAX:
+            raise Rejected(
+                "kernel.queue_full", "{count} messages wait at cell {module}/{key}: {sent} more have no room",
+                count=waiting, module=base, key=key, sent=count, hint="Find out why the cell does not step.",
+            )  # fmt: skip
 
 
 def _range(context: BeatContext, schedule: Schedule, item: ControlItem) -> tuple[list[int], int]:

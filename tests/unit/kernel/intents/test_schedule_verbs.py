@@ -82,3 +82,15 @@ def test_jitter_puts_each_time_off_by_what_the_journal_says(make_bank):
 def test_a_jitter_as_long_as_the_interval_is_refused(bank_document):
     with pytest.raises(Rejected, match="jitter"):
         load_manifest(bank_document(schedules=every(MINUTE, jitter_ns=MINUTE)))
+
+
+def test_what_finds_no_room_at_its_cell_is_refused_and_nothing_is_sent(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.schedules.QUEUE_MESSAGES_MAX", 2)
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    start = bank.world.now_ns - bank.world.now_ns % MINUTE
+    bank.world.control("schedule.pause", name="tick")
+    bank.world.now_ns += HOUR
+    whole = {"name": "tick", "from_ns": start + MINUTE, "to_ns": start + 5 * MINUTE}
+    outcome = bank.world.control("schedule.backfill", **whole).outcomes[0]
+    assert outcome.error.code == "kernel.queue_full"
+    assert ticks(bank) == []
