@@ -199,6 +199,7 @@ class Cellule:
             self._owed[info.id] = info
             return
         await self._bring(info, stored, built.manifest, built.blocks, "cellule.open", "the app changed")
+        _say_deployed(info.name, change)
 
     async def _loaded(
         self, manifest: Document | None, code: Folder | None, universe: UUID
@@ -231,3 +232,10 @@ class Cellule:
         known = self._handles.get(info.id)
         if known is not None and isinstance(known.types, StoredCodecs):
             known.types = StoredCodecs(new)
+
+
+def _say_deployed(world: str, change: ManifestChange) -> None:
+    """Say aloud what `auto` brought into a world; louder where modules went, as after a forgotten import."""
+    told = "; ".join(str(each) for each in change.changes) or "code only"
+    level = logging.WARNING if change.removed else logging.INFO
+    _log.log(level, "deployed the app to world %s, which ran another version: %s", world, told)

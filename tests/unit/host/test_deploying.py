@@ -58,10 +58,12 @@ async def test_a_reducer_that_has_cells_cannot_be_left_out():
         await opened(disk, built(total), [])
 
 
-async def test_a_reducer_without_cells_can_be_left_out():
+async def test_a_reducer_without_cells_can_be_left_out_and_that_is_said_aloud(caplog):
     disk = MemoryDisk()
     await opened(disk, built(total, audit), [])
     assert await opened(disk, built(total), [Added("a")]) == ["town/total"]
+    [told] = [each for each in caplog.records if "deployed the app to world w" in each.message]
+    assert (told.levelname, "town/audit" in told.message) == ("WARNING", True)
 
 
 async def test_a_reducer_without_cells_may_get_another_key():
