@@ -28,6 +28,7 @@ from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.registry import standard_adapters
 from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
+from cellule.effects.secrets.log_records import redacted_logs
 from cellule.errors import Rejected
 from cellule.host.limits import (
     COLLECT_EVERY,
@@ -42,7 +43,7 @@ from cellule.host.limits import (
 from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.signatures import NodeKey, copy_key, folder_key, shared_key
-from cellule.host.own.folder import FolderLock, FolderOwnership, make_folder
+from cellule.host.own.folder import FolderLock, FolderOwnership, keep_private, make_folder
 from cellule.host.own.keeper import ThreadKeeper
 from cellule.host.own.lease import Lease
 from cellule.host.own.ownership import Alone, Ownership
@@ -60,6 +61,8 @@ from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE, Store, StoreOptions, check_data, open_engine, open_store
 
 CACHE = "cache"
+_log = logging.getLogger("cellule.host")
+logging.getLogger("cellule").addHandler(logging.NullHandler())  # quiet, unless somebody listens
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +137,14 @@ async def _opened(
 ) -> AsyncIterator[Cellule]:
     built = None if app is None else await _built(app)
     async with AsyncExitStack() as stack:
-        _check_folder(address, options)
+        is_new = _check_folder(address, options)
         store = await stack.enter_async_context(
             open_store(
                 address, _store_options(address, options), create=options.create, entropy=options.entropy
             )
         )
+        if is_new:
+            keep_private(address.folder)
         python = PythonPrograms()
         stack.callback(python.close)
         programs = ProgramKinds(python)
@@ -156,7 +161,11 @@ async def _opened(
         node.reigning = lambda: _reigning(node, store, built, options)
         cellule = Cellule(node, built, deploy)
         await stack.enter_async_context(node.running())
-        yield cellule
+        _log.info("opened %s", address)
+        try:
+            yield cellule
+        finally:
+            _log.info("closing %s", address)
 
 
 @asynccontextmanager
@@ -169,13 +178,15 @@ async def _reigning(node: Node, store: Store, built: Built | None, options: Opti
             stack.enter_context(_tuned())
         if options.perform:
             secrets = options.secrets or default_secrets(store.address.folder)
-            stack.enter_context(_redacted_logs(secrets))
+            stack.enter_context(redacted_logs(secrets.redactor))
             node.pool = node.loader.dispatch.pool = _pool(node, key, built, secrets, options)
             await stack.enter_async_context(node.pool.running())
+        _log.info("this node owns %s now", store.address)
         try:
             yield
         finally:
             node.pool = node.loader.dispatch.pool = None
+            _log.info("this node does not own %s any more", store.address)
 
 
 async def copy(
@@ -206,12 +217,13 @@ def _lock(lock: FolderLock, target: StoreAddress) -> None:
         )  # fmt: skip
 
 
-def _check_folder(address: StoreAddress, options: Options) -> None:
-    """Make the data folder, or refuse one without data where nothing is to be made."""
-    if options.create and address.folder is not None:
-        make_folder(address.folder)
-    else:
+def _check_folder(address: StoreAddress, options: Options) -> bool:
+    """Make the data folder, or refuse one without data; tell whether a new database will be made."""
+    if not options.create or address.folder is None:
         check_data(address)
+        return False
+    make_folder(address.folder)
+    return not (address.folder / DATABASE).exists()
 
 
 def _ownership(store: Store, options: Options) -> Ownership:
@@ -255,22 +267,6 @@ def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, optio
         node.engine, Adapters(by_kind.values()), key, node.cas, options.clock, options.entropy,
         secrets=secrets, arrived=node.receipts_arrived, may_begin=node.may_act,
     )  # fmt: skip
-
-
-@contextmanager
-def _redacted_logs(secrets: Secrets) -> Iterator[None]:
-    """Keep resolved secrets out of what the process logs while the node performs effects."""
-    from cellule.effects.secrets.redactor import RedactingFilter
-
-    redacting = RedactingFilter(secrets.redactor)
-    handlers = [*logging.getLogger().handlers, *logging.getLogger("cellule").handlers]
-    for handler in handlers:
-        handler.addFilter(redacting)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(redacting)
 
 
 async def _built(app: App) -> Built:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ from cellule.store.object_store import ObjectStore
 from cellule.values.cid import Cid
 
 DEFAULT_UNIVERSE = "default"
+_log = logging.getLogger("cellule.host")
 
 
 class _Place:
@@ -358,6 +360,7 @@ class Node:
             cas = self.cas(place.info.universe)
             hosted = await self.loader.open(place.info, cas, self.claim, progress)
             place.hosted = hosted
+            _log.info("world %s is loaded", place.info.name)
             place.opened.set()
             if place.is_closing:
                 hosted.close()
@@ -377,6 +380,7 @@ class Node:
         finally:
             if place.hosted is not None and place.hosted.was_cut_off:
                 self.loader.cut_off(place.info)
+            _log.info("world %s left memory", place.info.name)
             del self._places[place.info.id]
             self._collect()
             if self._waker is not None:
@@ -394,6 +398,7 @@ class Node:
     def report(self, info: WorldInfo, error: CelluleError) -> None:
         """A person has to look at this, whether or not somebody waits; only callers open it for now."""
         self._failed[info.id] = self.clock.monotonic_ns() + int(FAILED_REST_S * 1e9)
+        _log.error("world %s (%s) was stopped: %s", info.name, info.id, error)
         context = {"message": f"world {info.name} ({info.id}) was stopped", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 

@@ -21,6 +21,7 @@ from cellule.effects.http.params import HttpRequest
 from cellule.effects.http.target import Target, check_no_dot_segments, split_url, target_of
 from cellule.effects.limits import HTTP_BODY_BYTES_MAX, HTTP_REDIRECTS_MAX
 from cellule.effects.outcomes import Failed
+from cellule.effects.secrets.reference import MARK
 from cellule.effects.secrets.resolver import Revealed
 from cellule.errors import Rejected
 from cellule.values.cid import Cid
@@ -149,6 +150,8 @@ async def _content(params: HttpRequest, attempt: Attempt) -> tuple[bytes, str, b
         return params.body, "application/octet-stream", False
     if params.blob is not None:
         return await _blob(params.blob, attempt), "application/octet-stream", False
+    if params.form is not None and MARK in params.form:
+        raise _unfit(f"form maps names to texts, and {MARK} is no name of a field")
     for name, kind, write in _WRITERS:
         before = getattr(params, name)
         if before is not None:

@@ -34,6 +34,7 @@ from cellule.effects.llm.answer import (
 from cellule.effects.llm.body import body_of
 from cellule.effects.llm.types import LlmGenerate, LlmGenerated
 from cellule.effects.outcomes import Failed, Retry
+from cellule.effects.secrets.reference import MARK
 from cellule.sources import Clock, SystemClock
 
 NOTE_SECONDS_MIN = 0.1
@@ -132,6 +133,8 @@ class LlmAdapter:
 
 
 async def _headers(params: LlmGenerate, attempt: Attempt) -> dict[str, str]:
+    if MARK in params.headers:
+        raise Failed("effects.llm_params", f"headers maps names to texts, and {MARK} is no name of a header.")
     headers: dict[str, str] = await attempt.secrets.resolve(params.headers)
     names = [name.lower() for name in headers]
     if len(set(names)) < len(names):

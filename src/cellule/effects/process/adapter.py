@@ -24,7 +24,7 @@ from cellule.effects.kinds import STANDARD
 from cellule.effects.outcomes import Failed
 from cellule.effects.process.child import Report, run_supervised
 from cellule.effects.process.types import INLINE_BYTES, ProcessEnded, ProcessRun, Stopped
-from cellule.effects.secrets.reference import TEMPLATE
+from cellule.effects.secrets.reference import MARK, TEMPLATE
 from cellule.values.cid import Cid
 
 
@@ -100,6 +100,12 @@ class ProcessAdapter:
 
 def check_arguments(params: ProcessRun) -> None:
     """`Failed` when an argument or variable cannot be passed on, or must not."""
+    if MARK in params.env:
+        raise Failed(
+            "effects.command_text",
+            f"`env` maps names of variables to texts, and {MARK} is none. "
+            'Write {"TOKEN": "${secret:NAME}"} for a variable that holds a secret.',
+        )
     for text in (*params.args, *params.env, *params.env.values()):
         if "\0" in text:
             raise Failed(

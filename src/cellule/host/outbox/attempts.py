@@ -17,7 +17,7 @@ from uuid import UUID
 
 from cellule.effects.adapter import Adapter, FunctionAdapter
 from cellule.effects.attempt import Attempt
-from cellule.effects.failure import error_text, place_text, safe_text, sole_error
+from cellule.effects.failure import error_text, place_text, safe_text, sole_error, trace_text
 from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Rejected
@@ -47,6 +47,7 @@ class Again(NamedTuple):
     timed_out: bool = False
     is_last: bool = False  # it would fail again
     progress: bytes | None = None  # the last that it reported
+    trace: str = ""  # the whole traceback, for the log
 
 
 Outcome = Receipt | Again
@@ -156,9 +157,8 @@ class Performer:
             error = broken
         if timed_out:
             return self.timed_out(row)
-        return Again(
-            self._scrubbed(error_text(error)), is_last=_is_one_of(error, self.adapter.limits.no_retry)
-        )
+        is_last = _is_one_of(error, self.adapter.limits.no_retry)
+        return Again(self._scrubbed(error_text(error)), is_last=is_last, trace=trace_text(error))
 
     def timed_out(self, row: Row, *, left: bool = False) -> Again:
         """The outcome of an attempt whose time is over; `left` where it did not even stop then."""

@@ -21,6 +21,7 @@ from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Fenced
 from cellule.host.limits import STALL_S
+from cellule.host.outbox.attempt_log import log_failure
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
 from cellule.host.outbox.backoff import SECOND_NS, asked_ns, jitter_ns
 from cellule.host.outbox.kind_queue import SETTLING, WAITING, Entry, KindQueue
@@ -200,8 +201,11 @@ class Pool:
         if isinstance(outcome, Again):
             moved = self._moved(entry, outcome)
             if moved is not None:
+                pause_s = max(0, moved.ready_ns - self._clock.now_ns()) / SECOND_NS
+                log_failure(row, outcome, pause_s)
                 self._settle(Change(row.intent, entry.stored, entry, moved=store_row(moved)))
                 return
+            log_failure(row, outcome, None)
             outcome = entry.lane.performer.gave_up(row, outcome)
         item = sealed_receipt(self._key, row.universe, row.world, outcome)
         receipt = (

@@ -55,7 +55,7 @@ class FolderLock:
         if self._file is not None:
             return True
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise folder_error(Path(self.path).parent, error) from error
         try:
@@ -215,10 +215,11 @@ class FolderOwnership:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the data folder if it is missing; its name is durable, and so are those of the folders above."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    """Make the data folder if it is missing, for this user alone; its name, and those above, are durable."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         for each in missing:
             _sync(each.parent)
     except OSError as error:
@@ -231,6 +232,14 @@ def _sync(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def keep_private(folder: Path | None) -> None:
+    """Let nobody but this user read the files of a data folder that was just made."""
+    for path in folder.iterdir() if folder is not None else ():
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                path.chmod(0o600)
 
 
 def folder_error(folder: Path, error: OSError) -> Rejected | Unavailable:
