@@ -102,5 +102,5 @@ def test_routes_of_what_nobody_sends_are_followed_in_one_way_only():
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if re.search(r"router\.(targets|route|inbox)\b", line)
     ]
-    assert {place.partition(":")[0] for place in found} == {"admission.py", "steps.py"}
+    assert {place.partition(":")[0] for place in found} == {"admission.py", "eras.py", "steps.py"}
     assert len([place for place in found if place.startswith("steps.py")]) == 1  # of what a step emits
