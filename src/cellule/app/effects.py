@@ -126,7 +126,7 @@ class Timer:
         return f"<effect {TIMER_SET}>"
 
 
-timer: Final = Timer()
+timer: Timer = Timer()
 
 
 def form_of(effect: EffectLike) -> EffectForm:
