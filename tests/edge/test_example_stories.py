@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-STORIES = ("01-payments", "02-agent")
+STORIES = ("01-payments", "02-agent", "04-devices")
 WAIT_S = 120
 
 
@@ -38,6 +38,16 @@ def test_a_conversation_goes_on_where_its_process_was_killed(tmp_path):
     assert "killed with SIGKILL" in done.stdout
     assert "crates: Twelve crates at 37.50 cost 450 in all." in done.stdout
     assert re.search(r"ok verified: \d+ steps run again", done.stdout)
+    assert done.stderr == ""
+
+
+def test_silent_devices_are_found_and_the_report_is_written(tmp_path):
+    done = run("04-devices", tmp_path / "data", "--devices", "2000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2,000 devices report for the first time" in done.stdout
+    assert "ok offline: device-00000, device-00285" in done.stdout
+    assert "ok device-00000 is back" in done.stdout
+    assert '"devices": 2000' in done.stdout
     assert done.stderr == ""
 
 

@@ -38,7 +38,7 @@ def reached_names(symbols: Symbols, entry: App) -> set[App]:
 
 def is_adapter(node: ast.AST) -> bool:
     """Whether this is an adapter: a reducer that calls it makes a request, and its code runs elsewhere."""
-    return isinstance(node, ast.AsyncFunctionDef) and "adapter" in _decorators(node)
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and "adapter" in _decorators(node)
 
 
 class _Reach:

@@ -109,6 +109,7 @@ UNREACHED = {
     "inside both": "class K:\n    def make(self):\n        def inner():\n            import not_there\n",
     "a function of a function": "def outer():\n    return report()\ndef report():\n    import not_there\n",
     "an adapter": "def adapter(f): return f\n@adapter\nasync def call(p):\n    import not_there\n",
+    "a blocking adapter": "def adapter(f): return f\n@adapter\ndef call(p):\n    import not_there\n",
     "another reducer": "def reducer(f): return f\n@reducer\ndef other(s, e):\n    import not_there\n",
     "the main program": "if __name__ == '__main__':\n    import not_there\n    count(None, None)\n",
     "a type": "def report():\n    import shop_web\n",

@@ -207,6 +207,15 @@ if __name__ == "__main__":
     assert hazards(source) == [("app.py", 12, "clock")]
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_the_code_of_an_adapter_runs_elsewhere(kind):
+    """A reducer that asks for a blocking adapter was refused for what the adapter does."""
+    head, body = "import time\n@app.adapter('x')\n", "def f(state, event): return call(1)\n"
+    source = f"{head}{kind} call(params):\n    time.sleep(1)\n{body}"
+    assert hazards(source) == []
+    assert hazards(source.replace("@app.adapter('x')\n", "")) != []
+
+
 def test_other_files_are_followed_however_names_are_imported():
     others = {
         "rates": "import time\nfrom chance import roll as again\ndef rate(): time.time()\ndef fine(): ...",
