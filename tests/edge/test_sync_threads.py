@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cellule.errors import Rejected, StepFailed, Unavailable, VersionConflict
+from cellule.errors import Refused, Rejected, Unavailable, VersionConflict
 from cellule.sync import SyncCell, SyncSent, SyncWorld, open_sync
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "00-orders"
@@ -49,7 +49,7 @@ def test_errors_are_those_of_the_node(shop, tmp_path):
     with open_sync(tmp_path, shop.app) as node:
         world = node.world()
         world.send(shop.Placed("o1", 30))
-        with pytest.raises(StepFailed, match="too much"):
+        with pytest.raises(Refused, match="too much"):
             world.send(shop.Paid("o1", 31))
         with pytest.raises(VersionConflict):
             world.send(shop.Placed("o2", 1), expected_version=5)

@@ -202,7 +202,11 @@ def reach(graph, start):
 @SOME
 @given(graphs, st.randoms(use_true_random=False))
 def test_a_bundle_holds_exactly_what_is_reached_in_any_order_of_writing(graph, chance):
-    forms = ["from . import {0}", "import graph_app.{0}", "from graph_app import {0} as x"]
+    forms = [
+        "from . import {0}; {0}.f(state, event)",
+        "import graph_app.{0}; graph_app.{0}.f(state, event)",
+        "from graph_app import {0} as x_{0}; x_{0}.f(state, event)",
+    ]
     files = {"graph_app/__init__.py": ""}
     for name, targets in graph.items():
         lines = [f"    {chance.choice(forms).format(target)}" for target in targets]
