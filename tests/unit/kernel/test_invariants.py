@@ -27,8 +27,8 @@ from tests.support.kernel_world import Did, FunctionPrograms
 KERNEL = Path(cellule.kernel.__file__).parent
 SOURCES = sorted(KERNEL.rglob("*.py"))
 PURE = {
-    "__future__", "array", "base64", "bisect", "cellule", "collections", "dataclasses", "difflib", "enum", "functools",
-    "hashlib", "heapq", "ipaddress", "itertools", "json", "msgspec", "operator", "re", "typing",
+    "__future__", "array", "base64", "bisect", "cellule", "collections", "dataclasses", "difflib", "enum",
+    "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "msgspec", "operator", "re", "typing",
     "urllib.parse", "uuid", "zlib",
 }  # fmt: skip
 IMPURE_CALLS = {
