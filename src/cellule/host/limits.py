@@ -16,6 +16,7 @@ FRAME_PART_BYTES = 65_536  # format: a longer frame is stored in parts
 BACKOFF_FIRST_S = 0.01  # first pause after the store could not be reached
 BACKOFF_MOST_S = 2.0
 STALL_S = 5.0  # those who wait are told when the store has failed for this long
+LOGGED_STEPS_MAX = 20  # failed steps of one beat that have a line each in the log
 ATTEMPTS_MAX = 8  # times a small commit of unknown outcome is submitted
 
 # Ownership

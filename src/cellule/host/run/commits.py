@@ -8,7 +8,7 @@ the world is `Fenced`. A submitted frame is never recomputed; what travels with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from cellule.host.inbox.sends import Sent, release_batch
 from cellule.host.journal import Head, frame_rows
 from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
 from cellule.host.own.ready_row import is_shared, unshared
+from cellule.host.run.beat_log import Line, write_lines
 from cellule.host.run.outgoing import Outgoing
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import BatchResult
@@ -37,7 +38,7 @@ class Finished:
     `frame` is None when all its items were duplicates or refusals: nothing is written for it, but what it
     tells may be no more durable than the beats before it, so it goes the same way. `ready` is what that
     row held before the inbox was found empty. `outgoing` are the rows of its intents. `batch` is what became
-    of events that were all plain.
+    of events that were all plain. `lines` are for the log.
     """
 
     frame: bytes | None
@@ -49,6 +50,7 @@ class Finished:
     ready: bytes | None = None
     outgoing: Outgoing | None = None
     batch: BatchResult | None = None
+    lines: Sequence[Line] = ()
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +74,8 @@ class Finished:
         for sent in self.completed:
             sent.finished = True
             sent.wake()
+        if self.lines:
+            write_lines(self.lines)
 
 
 class Committer:

@@ -13,9 +13,11 @@ Rejected: refusing all items of the beat. Everybody's events would be lost for o
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable
+from cellule.host.codecs import readable
 from cellule.host.inbox.sends import Sent
 from cellule.kernel.items import ControlItem, EventItem, ReceiptItem, RefusalItem
 from cellule.kernel.limits import ERROR_TEXT_MAX
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from cellule.kernel.state.ledger import Target
 
 SET_ASIDE: Final = "host.set_aside"
+_log = logging.getLogger("cellule.host")
 WHO: Final = "cellule"  # who halts a cell or pauses a world by itself
 
 
@@ -85,7 +88,8 @@ class Containment:
             raise error
         self._halted = cell
         await runner.beat_quietly([Sent(control)], {})
-        _report(_broken(runner, "a step or timer of its own", error))
+        end = "the world is paused" if control.verb == "pause" else f"cell {_cell_text(cell)} is halted"
+        _report(_broken(runner, "a step or timer of its own", error), end)
 
 
 async def _halt_with(
@@ -99,8 +103,13 @@ async def _halt_with(
             raise
         await runner.renew()
         return False
-    _report(_broken(runner, f"a step of {cell[0]} {cell[1]!r}", error))
+    shown = _cell_text(cell)
+    _report(_broken(runner, f"a step of {shown}", error), f"cell {shown} is halted")
     return True
+
+
+def _cell_text(cell: Target | None) -> str:
+    return "" if cell is None else f"{cell[0]}/{readable(cell[1])}"
 
 
 def _halting(cell: Target, error: Exception) -> ControlItem:
@@ -115,7 +124,7 @@ async def _set_aside(runner: WorldRunner, sent: Sent, row: bytes | None, error: 
     """The kernel cannot take this item, and has nothing against the world without it."""
     item = sent.item
     broken = _broken(runner, _name_of(item), error)
-    _report(broken)
+    _report(broken, f"{_name_of(item)} is set aside")
     if row is None:
         sent.fail(broken)
     elif isinstance(item, RefusalItem):  # not even its refusal can be written
@@ -127,8 +136,9 @@ async def _set_aside(runner: WorldRunner, sent: Sent, row: bytes | None, error: 
         runner.put_back([refused], {id(refused): row})
 
 
-def _report(broken: InvariantBroken) -> None:
+def _report(broken: InvariantBroken, end: str) -> None:
     """A person should know, whether or not somebody waits; the world goes on."""
+    _log.error("%s; %s", end, broken, exc_info=broken.__cause__)
     context = {"message": "a world met a defect of Cellule and goes on", "exception": broken}
     asyncio.get_running_loop().call_exception_handler(context)
 

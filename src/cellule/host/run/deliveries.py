@@ -2,14 +2,23 @@
 
 An event is complete when every cell it went to has stepped, in this beat or a later one; or when one of those
 cells is stopped, or the world paused: then it is kept, and its sender is told so. Nothing is released here:
-that happens when the beat is durable.
+that happens when the beat is durable. So is what it has to say for the log.
 """
 
 from __future__ import annotations
 
 from cellule.host.inbox.sends import Sent
-from cellule.kernel.items import LATER, Admitted, BatchResult, Beat, Duplicate, RefusedItem
-from cellule.kernel.journal.codes import HALTED, PARKED
+from cellule.host.run.beat_log import BeatLog
+from cellule.kernel.items import (
+    LATER,
+    Admitted,
+    BatchResult,
+    Beat,
+    ControlItem,
+    Duplicate,
+    RefusedItem,
+)
+from cellule.kernel.journal.codes import DELETED, HALTED, PARKED
 from cellule.kernel.state.cells import Slot, ghost
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.wait_reasons import reason_of
@@ -18,8 +27,9 @@ from cellule.kernel.state.wait_reasons import reason_of
 class Deliveries:
     """The events of one world that wait for steps, by height."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, world: str) -> None:
         self._ledger = ledger
+        self.log = BeatLog(world)
         self.open: dict[int, Sent] = {}
 
     def admit(self, beat: Beat, sents: list[Sent]) -> tuple[list[Sent], list[Sent]]:
@@ -37,6 +47,8 @@ class Deliveries:
                 if slots:
                     sent.slots = slots
                     waiting[sent.height] = sent
+                elif type(sent.item) is ControlItem:
+                    self.log.controlled(sent.item, sent.height, self._ledger)
             elif outcome is LATER:
                 later.append(sent)
                 continue
@@ -73,8 +85,9 @@ class Deliveries:
         for row in beat.rows:
             cause = row[0]
             sent = waiting.get(cause)
-            if row[3] == HALTED or row[3] == PARKED:
-                stops = True
+            if row[3] > DELETED:
+                stops = stops or row[3] == HALTED or row[3] == PARKED
+                self.log.stepped(row)
             if sent is None:
                 continue
             if sent.left == 1:

@@ -66,13 +66,13 @@ class Loader:
         committer = Committer(self.engine, cas, info.universe, info.id, epoch, head)
         snapshots = Snapshots(
             self.engine, cas, info.universe, info.id, epoch, self.clock,
-            tail_bytes=tail, trigger_bytes=self.snapshot_bytes,
+            tail_bytes=tail, trigger_bytes=self.snapshot_bytes, name=info.name,
         )  # fmt: skip
         inbox = Inbox(self.engine, cas, info.universe, info.id, self.key)
         hosted = WorldRunner(
             world, info.universe, committer, cas, inbox, snapshots, self.clock, self.entropy,
             stall_s=self.stall_s, dispatch=self.dispatch, is_valid=claim.is_valid,
-            restore=lambda: self._again(info, cas),
+            restore=lambda: self._again(info, cas), name=info.name,
         )  # fmt: skip
         if not head.height:
             hosted.submit(Sent(World.started()))

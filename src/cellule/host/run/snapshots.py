@@ -12,11 +12,12 @@ on, and it is tried again later, with growing pauses. A row tells everyone who l
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from cellule.errors import Conflict, Fenced, Unavailable
+from cellule.errors import CelluleError, Conflict, Fenced, Unavailable
 from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.limits import (
     SNAPSHOT_CLOSE_BYTES,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from cellule.kernel.world import World
 
 Taken = tuple[int, Cid]
+_log = logging.getLogger("cellule.host")
 
 
 class Snapshots:
@@ -49,12 +51,13 @@ class Snapshots:
 
     def __init__(
         self, engine: Engine, cas: Cas, universe: UUID, world: UUID, epoch: bytes, clock: Clock, *,
-        tail_bytes: int = 0, trigger_bytes: int = SNAPSHOT_TAIL_BYTES,
+        tail_bytes: int = 0, trigger_bytes: int = SNAPSHOT_TAIL_BYTES, name: str = "",
     ) -> None:  # fmt: skip
         self._engine = engine
         self._cas = cas
         self._universe = universe
         self._world = world
+        self._name = name or str(world)
         self._epoch = epoch
         self._clock = clock
         self._tail = tail_bytes
@@ -173,6 +176,11 @@ class Snapshots:
             if attempts == 1:
                 context = {"message": f"no snapshot of world {self._world}", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
+        if attempts == 1:
+            _log.warning(
+                "world %s goes on without a new snapshot; it is tried again, after %g s at first: %s",
+                self._name, pause_s, _said(error),
+            )  # fmt: skip
         self._retry_ns = self._clock.monotonic_ns() + int(pause_s * 1e9)
         self._trouble = Trouble(trouble.since_ns, attempts, str(error)[:ERROR_TEXT_MAX])
         with suppress(Unavailable):
@@ -218,6 +226,8 @@ class Snapshots:
         except Conflict as error:
             raise fenced(self._world) from error
         self._state_bytes = self._written + sum(map(len, job.blocks.values()))
+        if self._trouble is not None:
+            _log.info("world %s has a new snapshot, after %d that failed", self._name, self._trouble.attempts)
         self._job = self._root = self._trouble = None
         job.saved()
         for future in self._promised:
@@ -232,6 +242,10 @@ class Snapshots:
         begin, end = keys.snapshot_range(self._universe, self._world, 1, height - 1)
         page = await self._engine.scan(begin, end, limit=100, reverse=True)
         return [key for key, _ in page.items[SNAPSHOTS_KEPT - 1 :]]
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, CelluleError) else f"{type(error).__name__}: {error}"
 
 
 def _refuse(futures: list[asyncio.Future[Taken]], error: BaseException) -> None:

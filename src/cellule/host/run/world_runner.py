@@ -59,15 +59,14 @@ class WorldRunner:
         self, world: World, universe: UUID, committer: Committer, cas: Cas, inbox: Inbox,
         snapshots: Snapshots, clock: Clock, entropy: Entropy, *, stall_s: float = STALL_S,
         dispatch: Dispatch | None = None, is_valid: Callable[[], bool] = lambda: True,
-        restore: Callable[[], Awaitable[World]] | None = None,
+        restore: Callable[[], Awaitable[World]] | None = None, name: str = "",
     ) -> None:  # fmt: skip
         self.world = world
         self._restore = restore
         self._containment = Containment()
         self.universe = universe
         self._committer = committer
-        self._cas = cas
-        self._inbox = inbox
+        self._cas, self._inbox = cas, inbox
         self._snapshots = snapshots
         self._clock = clock
         self._entropy = entropy
@@ -76,7 +75,7 @@ class WorldRunner:
         self._is_valid = is_valid
         self._reading = StoreRetry(clock, stall_s, self._stall)
         self._writing = StoreRetry(clock, stall_s, self._stall)
-        self._deliveries = Deliveries(world.ledger)
+        self._deliveries = Deliveries(world.ledger, name or str(world.world_id))
         self._direct: deque[Sent] = deque()
         self._beating: list[Sent] = []
         self._finished: deque[Finished] = deque()
@@ -362,8 +361,9 @@ class WorldRunner:
             return
         outgoing = outgoing_of(self.universe, self.world.world_id, beat, self._clock.now_ns())
         finished = Finished(
-            beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing, beat.batch
-        )
+            beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing, beat.batch,
+            self._deliveries.log.take(),
+        )  # fmt: skip
         self._finished.append(finished)
         self._finished_bytes += finished.size
         self._beats_ready.ring()

@@ -1,6 +1,6 @@
 """From an exception inside a step to the text that is recorded for it.
 
-    OutOfStock: only 3 left (shop/orders.py:41 in order)
+    OutOfStock: only 3 left (shop/stock.py:12 in take, called at shop/orders.py:41 in order)
 
 The text is part of the journal (`sys/StepFailed@1` carries it), so running the step again must give the
 same one on any machine: files are named relative to the bundle, addresses of objects are left out, and a
@@ -10,12 +10,14 @@ runaway recursion, which ends at a depth that depends on the caller, is describe
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
 MESSAGE_CHARS_MAX: Final = 1_000
+_PLACES_MAX: Final = 4
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -82,13 +84,13 @@ def innermost(error: BaseException) -> TracebackType | None:
 
 
 def place_text(error: BaseException, places: Places, *, outermost: bool = False) -> str:
-    """The innermost place in the author's files that the exception passed, in brackets; empty if none."""
-    found = ""
+    """The places in the author's files that the exception passed, innermost first; empty if none."""
+    found: deque[str] = deque(maxlen=_PLACES_MAX)
     for name, line, function in _frames(_TRACEBACK(error), places):
-        found = f" ({name}:{line} in {function})"
+        found.appendleft(f"{name}:{line} in {function}")
         if outermost:
             break
-    return found
+    return f" ({', called at '.join(found)})" if found else ""
 
 
 def _frames(trace: TracebackType | None, places: Places) -> Iterator[tuple[str, int, str]]:

@@ -103,7 +103,7 @@ def test_a_step_that_misbehaves_is_a_fault_naming_what_and_where(load_app, body,
     assert not fault.timed_out
 
 
-def test_a_fault_names_the_innermost_line_of_the_author(load_app):
+def test_a_fault_names_the_innermost_lines_of_the_author(load_app):
     loaded = load_app(
         HEAD
         + """
@@ -119,7 +119,7 @@ def order(state: Order | None, event: Placed) -> Order:
     )
     fault = fault_of(loaded)
     assert fault.text.startswith("JSONDecodeError: Expecting property name")
-    assert fault.text.endswith("(shop/orders.py:10 in Ledger.parse)")
+    assert fault.text.endswith("(shop/orders.py:10 in Ledger.parse, called at shop/orders.py:13 in order)")
 
 
 @pytest.mark.parametrize(
