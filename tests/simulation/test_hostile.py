@@ -9,11 +9,13 @@ hostile item is refused under its id, kept aside, or waits at the one halted cel
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from cellule.errors import CelluleError, InvariantBroken, Parked, Unavailable
+from cellule.host.run import world_runner
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.journal.records import EventRecord, RefusedRecord
@@ -26,6 +28,7 @@ from cellule.testing import Faults, Simulation, simulate
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.mutants import assert_caught, happened
 from tests.support.nodes import check_store, load_app, open_node, records_of
 
 pytestmark = pytest.mark.simulation
@@ -151,13 +154,22 @@ class Hostility:
         await until_told(lambda: node.node.engine.commit(batch))
 
 
-def scenario_of(programs):
+@asynccontextmanager
+async def served_within(patience_s):
+    try:
+        async with asyncio.timeout(patience_s):
+            yield
+    except TimeoutError:
+        raise AssertionError("the world serves nobody any more") from None
+
+
+def scenario_of(programs, patience_s=3_600):
     async def scenario(simulation: Simulation):
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         run = Hostility(simulation, programs)
         PLANTED[:] = [True]
         owner = simulation.start("owner", run.serve)
-        async with asyncio.timeout(3_600):
+        async with served_within(patience_s):
             for _ in range(2):
                 await asyncio.sleep(run.chance.below(800) / 1_000)
                 await owner.crash()
@@ -192,3 +204,18 @@ async def check(simulation: Simulation, programs, run: Hostility) -> None:
 
 def test_hostile_items_stop_nobody(programs):
     simulate(scenario_of(programs), faults=FAULTS)
+
+
+def contains_nothing(_error: Exception) -> bool:
+    """Broken: whatever a beat raises ends its world."""
+    happened(contains_nothing)
+    return False
+
+
+def test_a_host_that_contains_nothing_is_caught(programs, monkeypatch):
+    monkeypatch.setattr(world_runner, "is_contained", contains_nothing)
+    assert_caught(
+        lambda: simulate(scenario_of(programs, patience_s=30), seeds=range(1), faults=FAULTS),
+        contains_nothing,
+        "the world serves nobody any more",
+    )

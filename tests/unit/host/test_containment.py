@@ -300,3 +300,20 @@ async def test_items_that_are_no_items_end_nobody(node, tally, told):
     assert all(isinstance(outcome, InvariantBroken | Rejected) for outcome in told_by)
     await asyncio.gather(*(sent.wait() for sent in good))
     assert (await world.cell(tally.account, "a").state()).total == len(good)
+
+
+@in_virtual_time
+async def test_an_item_whose_frame_no_commit_takes_is_set_aside_alone(node, tally, told, monkeypatch):
+    """A frame that is too long never reaches the store, where it would be tried for ever."""
+    defects, world = told(), await node.world("w")
+    monkeypatch.setattr("cellule.kernel.decide.beat.FRAME_BYTES_MAX", 5_000)
+    sents = [
+        await world.send_nowait(tally.Add(f"k{number}", 1, "x" * 6_000 if number == 3 else ""))
+        for number in range(8)
+    ]
+    told_by = await asyncio.gather(*(sent.wait() for sent in sents), return_exceptions=True)
+    assert [number for number, outcome in enumerate(told_by) if isinstance(outcome, Exception)] == [3]
+    assert isinstance(told_by[3], InvariantBroken)
+    assert "a commit takes 5000" in str(told_by[3])
+    assert len(defects) == 1
+    assert (await world.send(tally.Add("k3", 1))).steps

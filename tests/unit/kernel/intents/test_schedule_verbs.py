@@ -94,3 +94,40 @@ def test_what_finds_no_room_at_its_cell_is_refused_and_nothing_is_sent(make_bank
     outcome = bank.world.control("schedule.backfill", **whole).outcomes[0]
     assert outcome.error.code == "kernel.queue_full"
     assert ticks(bank) == []
+
+
+def test_the_last_place_of_a_queue_is_taken_and_no_other(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.schedules.QUEUE_MESSAGES_MAX", 2)
+    bank = make_bank(schedules=every(MINUTE, catch_up="backfill", limit=10, overlap="allow"))
+    start = bank.world.now_ns - bank.world.now_ns % MINUTE
+    bank.world.control("schedule.pause", name="tick")
+    bank.world.now_ns += HOUR
+
+    def made_up(count):
+        times = {"from_ns": start + MINUTE, "to_ns": start + count * MINUTE}
+        return bank.world.control("schedule.backfill", name="tick", **times).outcomes[0]
+
+    assert made_up(3).error.code == "kernel.queue_full"
+    assert made_up(2).height
+    assert len(ticks(bank)) == 2
+
+
+def test_due_events_that_find_no_room_at_their_cell_are_left_out(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.schedules.QUEUE_MESSAGES_MAX", 2)
+    bank = make_bank(schedules=every(MINUTE, catch_up="backfill", limit=10, overlap="allow"))
+    bank.world.now_ns += 5 * MINUTE
+    bank.world.settle()
+    assert len(ticks(bank)) == 2
+
+
+def test_a_range_goes_on_where_the_frame_had_no_room(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.schedules.FRAME_BYTES_ADMIT", 2_000)
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    start = bank.world.now_ns - bank.world.now_ns % MINUTE
+    bank.world.control("schedule.pause", name="tick")
+    bank.world.now_ns += HOUR
+    bank.world.control("schedule.backfill", name="tick", from_ns=start + MINUTE, to_ns=start + 50 * MINUTE)
+    control = [record for record in bank.records() if isinstance(record, ControlRecord)][-1]
+    sent = control.arguments["sent"]
+    assert 1 <= sent < 10
+    assert control.arguments["more"] == start + (sent + 1) * MINUTE
