@@ -2,6 +2,9 @@
 
 With `--json` standard output holds one JSON document, or one per line for streams, and nothing else;
 errors are one JSON document on standard error. Progress is shown on a terminal only.
+
+Names, keys and texts come from users, and a terminal obeys control characters: nothing here writes one.
+People see a sign in its place, programs the escape of JSON; `_Console` keeps this for all that is printed.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +30,13 @@ from cellule.errors import CelluleError
 from cellule.values.json_view import ByteText
 
 WIDTH_PIPED = 160  # columns where there is no terminal to ask
+
+# What a terminal would obey: C0 but tab and newline, DEL, C1, and what turns the direction of text.
+_SIGNS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
+_SIGNS |= {0x7F: 0x2421} | dict.fromkeys(
+    (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD
+)
+_ESCAPES = {code: f"\\u{code:04x}" for code in _SIGNS if code >= 0x7F}  # JSON itself escapes the others
 
 Step = Callable[[int, int], None]
 
@@ -41,15 +52,15 @@ class Output:
     def document(self, data: Any, *shown: RenderableType) -> None:
         """The answer of a command: `data` for programs, `shown` for people."""
         if self.as_json:
-            _write(json.dumps(data, ensure_ascii=False, indent=2))
+            _write(json_text(data, indent=2))
             return
         for each in shown:
-            self.out.print(Text(each) if isinstance(each, str) else each)
+            self.out.print(_text(each) if isinstance(each, str) else each)
 
     def line(self, data: Any, shown: RenderableType) -> None:
         """One answer of a stream, written at once."""
         if self.as_json:
-            _write(json.dumps(data, ensure_ascii=False))
+            _write(json_text(data))
         else:
             self.out.print(shown, soft_wrap=True)
             self.out.file.flush()
@@ -57,17 +68,17 @@ class Output:
     def note(self, text: str) -> None:
         """Something for people that is no answer; on standard error."""
         if not self.as_json:
-            self.err.print(Text(text, style="dim"))
+            self.err.print(_text(text, style="dim"))
 
     def error(self, error: CelluleError) -> None:
         """What went wrong; on standard error."""
         if self.as_json:
-            sys.stderr.write(json.dumps(error_json(error), ensure_ascii=False) + "\n")
+            sys.stderr.write(json_text(error_json(error)) + "\n")
             return
-        head = Text.assemble(("error: ", "bold red"), message_of(error))
+        head = Text.assemble(("error: ", "bold red"), harmless(message_of(error)))
         self.err.print(head, soft_wrap=True)
         if error.hint:
-            self.err.print(Text.assemble(("hint:  ", "bold yellow"), error.hint), soft_wrap=True)
+            self.err.print(Text.assemble(("hint:  ", "bold yellow"), harmless(error.hint)), soft_wrap=True)
         self.err.print(Text.assemble(("code:  ", "dim"), (error.code, "dim")), soft_wrap=True)
 
     @contextmanager
@@ -88,7 +99,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]], title: str |
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*(each if isinstance(each, Text) else Text(str(each)) for each in row))
+        made.add_row(*(each if isinstance(each, Text) else _text(str(each)) for each in row))
     return made
 
 
@@ -98,8 +109,13 @@ def facts(pairs: Mapping[str, object]) -> Table:
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in pairs.items():
-        made.add_row(Text(name), value if isinstance(value, Text) else Text(str(value)))
+        made.add_row(_text(name), value if isinstance(value, Text) else _text(str(value)))
     return made
+
+
+def harmless(text: str) -> str:
+    """A text as it may go to a terminal: a sign stands where a control character was."""
+    return text.translate(_SIGNS)
 
 
 def compact(value: Any) -> str:
@@ -138,6 +154,23 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+class _Console(Console):
+    """Writes no control character of a text, whoever made it; colours are no part of texts."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else harmless(text), style, control)
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(harmless(text), style=style)
+
+
+def json_text(data: Any, indent: int | None = None) -> str:
+    """JSON for programs; control characters are escapes, in case it goes to a terminal."""
+    return json.dumps(data, ensure_ascii=False, indent=indent).translate(_ESCAPES)
+
+
 def _write(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -146,7 +179,7 @@ def _write(text: str) -> None:
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDTH_PIPED
-    return Console(stderr=stderr, width=width, highlight=False, emoji=False)
+    return _Console(stderr=stderr, width=width, highlight=False, emoji=False)
 
 
 async def while_read(work: Coroutine[Any, Any, None]) -> None:

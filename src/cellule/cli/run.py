@@ -27,6 +27,7 @@ from cellule.assembly import open as open_node
 from cellule.cli.app_file import load_app
 from cellule.cli.dev import APP_FILE
 from cellule.cli.errors import usage
+from cellule.cli.output import harmless, json_text
 from cellule.cli.session import Session, ended_by_signals, in_session
 from cellule.host.service import Cellule
 from cellule.values.schema.text_forms import time_text
@@ -131,7 +132,7 @@ def _logs(level: Level, *, as_json: bool) -> Iterator[None]:
     """Send what Cellule and the app log to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
+        _JsonLines() if as_json else _TextLines("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
     )
     root = logging.getLogger()
     before = root.level
@@ -142,6 +143,14 @@ def _logs(level: Level, *, as_json: bool) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         root.setLevel(before)
+
+
+class _TextLines(logging.Formatter):
+    """Lines for people: what users wrote does not steer their terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text."""
+        return harmless(super().format(record))
 
 
 class _JsonLines(logging.Formatter):
@@ -155,4 +164,4 @@ class _JsonLines(logging.Formatter):
         }  # fmt: skip
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json_text(line)

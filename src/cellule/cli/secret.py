@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from cellule.cli.output import table
+from cellule.cli.output import harmless, table
 from cellule.cli.session import Session, in_session
 from cellule.effects.secrets.defaults import (
     KEY_FILE,
@@ -156,6 +156,6 @@ def _made_key(path: Path) -> VaultKey:
 
 def _value(name: str) -> str:
     if sys.stdin.isatty():
-        asked: str = typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True, err=True)
+        asked: str = typer.prompt(f"Value of {harmless(name)}", hide_input=True, confirmation_prompt=True, err=True)
         return asked
     return sys.stdin.read().removesuffix("\n").removesuffix("\r")

@@ -11,7 +11,7 @@ import typer
 
 from cellule.cli.controls import Id, Timeout, Why, perform
 from cellule.cli.errors import usage
-from cellule.cli.output import facts, table
+from cellule.cli.output import facts, harmless, table
 from cellule.cli.session import Session, in_session, operator, owner_of, renderer_of, within
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
 from cellule.host.read.cell_list import Listing, list_world
@@ -220,7 +220,7 @@ def _shown(data: dict[str, Any]) -> tuple[Any, ...]:
 def _confirm(session: Session, name: str) -> None:
     if session.output.as_json or not sys.stdin.isatty():
         raise usage("deleting world {name} cannot be undone", name=name, hint="Say --yes if you are sure.")
-    if not typer.confirm(f"Delete world {name} and everything in it? This cannot be undone."):
+    if not typer.confirm(f"Delete world {harmless(name)} and everything in it? This cannot be undone."):
         raise typer.Abort
 
 
