@@ -344,11 +344,42 @@ async def test_a_full_disk_is_told_and_forgotten_when_there_is_room_again(folder
         assert all("is full" in str(outcome) for outcome in outcomes)
         with pytest.raises(Unavailable):
             await world.send(TALLY.Add("a", 1), id="during")
+        for read in (world.cell(TALLY.account, "a").state, world.wait_idle):
+            with pytest.raises(Unavailable) as refused:
+                await read()
+            assert refused.value.code == "store.disk_full"
+            assert not isinstance(refused.value, OutcomeUnknown), "a read changed nothing"
         room(1_000_000)
         for n in range(20):
             await again(world, TALLY.Keep(f"k{n}", "x" * 50_000), f"big{n}")
         await again(world, TALLY.Add("a", 1), "during")
         assert await world.cell(TALLY.account, "a").state() == TALLY.Account(2, 2)
+
+
+async def test_a_handle_on_another_event_loop_is_refused(folder):
+    """It was taken by chance, and could be lost or never answered."""
+    async with open_node(folder, TALLY.app) as node:
+        world = await node.world("w")
+        await world.send(TALLY.Add("a", 1))
+        calls = (
+            lambda: world.send(TALLY.Add("a", 1)),
+            lambda: world.send_nowait(TALLY.Add("a", 1)),
+            lambda: world.send_many([TALLY.Add("a", 1)]),
+            lambda: world.control("pause", who="ada", why="a test"),
+            lambda: world.cell(TALLY.account, "a").state(),
+            lambda: node.world("w"),
+        )
+        for call in calls:
+            with pytest.raises(Rejected) as refused:
+                await asyncio.to_thread(lambda call=call: asyncio.run(call()))
+            assert refused.value.code == "host.other_loop"
+        assert await world.cell(TALLY.account, "a").state() == TALLY.Account(1, 1)
+        async with open_node(folder, TALLY.app) as guest:
+            elsewhere = await guest.world("w")
+            for call in (lambda: elsewhere.send(TALLY.Add("a", 1)), elsewhere.cell(TALLY.account, "a").state):
+                with pytest.raises(Rejected) as refused:
+                    await asyncio.to_thread(lambda call=call: asyncio.run(call()))
+                assert refused.value.code == "host.other_loop"
 
 
 async def again(world, event, given):

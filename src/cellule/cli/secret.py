@@ -156,6 +156,8 @@ def _made_key(path: Path) -> VaultKey:
 
 def _value(name: str) -> str:
     if sys.stdin.isatty():
-        asked: str = typer.prompt(f"Value of {harmless(name)}", hide_input=True, confirmation_prompt=True, err=True)
+        asked: str = typer.prompt(
+            f"Value of {harmless(name)}", hide_input=True, confirmation_prompt=True, err=True
+        )
         return asked
     return sys.stdin.read().removesuffix("\n").removesuffix("\r")

@@ -85,6 +85,7 @@ class Node:
     _places: dict[UUID, _Place] = field(default_factory=dict)
     _failed: dict[UUID, int] = field(default_factory=dict)
     _tasks: asyncio.TaskGroup | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
     _crowded: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _owed: Callable[[], Awaitable[None]] | None = None
@@ -106,6 +107,7 @@ class Node:
         `stall_s` and no longer.
         """
         failure: BaseException | None = None
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as tasks, self.ownership.contending(self._news.set):
                 self._tasks = tasks
@@ -226,6 +228,15 @@ class Node:
             if place.task is not None:
                 place.task.cancel()
 
+    def check_loop(self) -> None:
+        """Refuse whoever calls from another event loop than the one that the node runs on."""
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise Rejected(
+                "host.other_loop",
+                "this store was opened on another event loop; its worlds work there only",
+                hint="Call it where it was opened, or open it as `cellule.open_sync`, for any thread.",
+            )
+
     async def check_owner(self) -> None:
         """Refuse what only the owner of the store may do."""
         if self.may_act():
@@ -268,6 +279,7 @@ class Node:
 
     async def universe(self, name: str = DEFAULT_UNIVERSE, *, create: bool = False) -> UniverseInfo:
         """A universe by name; the owner makes the default one when it is first needed."""
+        self.check_loop()
         may_create = create or (name == DEFAULT_UNIVERSE and self.is_owner)
         if not may_create or await self.directory.find_universe(name) is not None:
             return await self.directory.universe(name)
@@ -298,6 +310,7 @@ class Node:
 
     async def hosted(self, info: WorldInfo, progress: Progress | None = None) -> WorldRunner:
         """The world at work here, loaded if it is not; one that is leaving is waited for."""
+        self.check_loop()
         while True:
             await self.check_owner()
             found = self.at_work(info.id)

@@ -18,7 +18,7 @@ PLAIN = "[2J"  # what is left of it for people
 
 @pytest.fixture
 def hostile(shop: Cellule) -> Cellule:
-    """The shop with an order whose key holds what terminals obey, and which halted for a text of that kind."""
+    """The shop with an order whose key holds what terminals obey, halted for a text of that kind."""
     shop("event", "send", "Placed", json.dumps({"order_id": HOSTILE, "total": 3}), "--id", HOSTILE)
     shop("cell", "halt", "order", HOSTILE, "--why", HOSTILE)
     return shop

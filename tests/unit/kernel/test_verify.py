@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Rejected
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.prove.check import Position, check_frames
@@ -62,7 +62,7 @@ CASES = {
     "cut bytes": (lambda data, _: data[:-1], "kernel.frame_damaged"),
     "no frame": (lambda *_: encode({"a": 1}), "kernel.frame_damaged"),
     "a lying length": (lambda data, _: _longer(data), "kernel.frame_damaged"),
-    "another format": (lambda data, _: data.replace(b"fformat\x00", b"fformat\x07"), "kernel.frame_format"),
+    "no format": (lambda data, _: data.replace(b"fformat\x00", b"fformat\x20"), "kernel.frame_format"),
     "an unknown kind": (lambda data, _: with_row(data, 0, [99, 0, None]), "kernel.record_kind"),
     "a reserved kind": (lambda data, _: with_row(data, 0, [5, 0, None]), "kernel.record_kind"),
     "a short record": (lambda data, _: with_row(data, 0, [1, 0, None]), "kernel.frame_damaged"),
@@ -116,7 +116,7 @@ def _saved(world, **changes):
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"format": 9}, "kernel.snapshot_format"),
+        ({"format": "0"}, "kernel.snapshot_format"),
         ({"height": -1}, "kernel.snapshot_damaged"),
         ({"surprise": 1}, "kernel.snapshot_damaged"),
         ({"timers": "gone"}, "kernel.snapshot_damaged"),
@@ -130,6 +130,23 @@ def test_a_bad_snapshot_never_half_opens(world, changes, code):
     with pytest.raises(Corrupted) as caught:
         drive(restoring.open(), restoring.nodes, world.fetch)
     assert caught.value.code == code
+
+
+def test_bytes_of_a_newer_format_are_not_called_damaged(world):
+    """A world that a newer Cellule wrote needs that Cellule, not a restore from a backup."""
+    from cellule.kernel.need import drive
+
+    restoring = World.restore(_saved(world, format=9, surprise=1), world.world_id, world.programs)
+    with pytest.raises(Rejected) as caught:
+        drive(restoring.open(), restoring.nodes, world.fetch)
+    assert caught.value.code == "kernel.format_newer"
+    assert "newer Cellule is needed" in str(caught.value)
+
+    world.beat([paid()])
+    newer = world.frames[-1].replace(b"fformat\x00", b"fformat\x07")
+    with pytest.raises(Rejected) as caught:
+        world.restored(frames=[*world.frames[:-1], newer])
+    assert caught.value.code == "kernel.format_newer"
 
 
 def test_a_missing_node_is_named(world):

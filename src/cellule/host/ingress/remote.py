@@ -73,6 +73,7 @@ class Remote:
 
     async def _put(self, item: dict[str, Any], ready: bytes) -> tuple[int, bytes]:
         """Put an item into the inbox of the store at the address: the height before it, and its row."""
+        self._node.check_loop()
         self._node.ownership.check_store()
         engine, universe, world = self._node.engine, self._info.universe, self._info.id
         head, *seen = await engine.read([keys.world_head(universe, world), *enqueue_rows(universe, world)])

@@ -18,6 +18,7 @@ from cellule.host.codecs import WorldCodecs, readable
 from cellule.host.ingress.arguments import check_timeout
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.cell_filter import CellFilter
+from cellule.host.read.certainty import reading
 from cellule.host.read.reader import Reader
 from cellule.host.read.rest import Busy
 from cellule.kernel.items import EventItem
@@ -75,7 +76,8 @@ class CellWait:
                 is_first, self._entry = False, entry
                 if await self._holds(condition, chosen):
                     return self.seen
-            await self._reader.next_head(head)
+            with reading():
+                await self._reader.next_head(head)
 
     async def _holds(self, condition: Condition, chosen: CellFilter | None) -> bool:
         entry = self._entry

@@ -13,7 +13,7 @@ import asyncio
 from typing import Protocol
 from uuid import UUID
 
-from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable
+from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Rejected, Unavailable
 from cellule.host.limits import FAILED_REST_S, LOOK_S, WAKE_PAGE
 from cellule.host.own.directory import Directory, WorldInfo
 from cellule.sources import Clock
@@ -177,7 +177,7 @@ class Waker:
             (await self._node.hosted(info)).ring(ready)
         except Fenced:
             return  # another owner has it
-        except (Corrupted, InvariantBroken) as error:
+        except (Corrupted, InvariantBroken, Rejected) as error:
             self._node.report(info, error)
 
 

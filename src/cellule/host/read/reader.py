@@ -18,6 +18,7 @@ from cellule.host.journal import Head
 from cellule.host.limits import OWNER_LOOK_S, OWNERLESS_S
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
+from cellule.host.read.certainty import reading
 from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import JournalReader
 from cellule.host.read.states import StateReader
@@ -331,9 +332,11 @@ class Reader:
         self, here: Callable[[WorldRunner], Awaitable[T]], elsewhere: Callable[[], Awaitable[T]]
     ) -> T:
         """Ask the world at work, or a copy where this node does not own it or has just lost it."""
+        self._node.check_loop()
         if self._node.may_act():
             try:
-                return await here(await self._node.hosted(self._info))
+                with reading():
+                    return await here(await self._node.hosted(self._info))
             except Fenced:
                 pass
             except Unavailable:

@@ -13,6 +13,7 @@ from cellule.errors import Fenced
 from cellule.host.journal import Head
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
+from cellule.host.read.certainty import reading
 from cellule.host.read.reader import Reader
 from cellule.kernel.need import Need
 from cellule.kernel.world import World
@@ -58,15 +59,16 @@ class RestWait:
     async def until_idle(self) -> None:
         """Return once nothing is queued, due, open or on its way."""
         while True:
-            await self._settled_here()
-            head = await self._reader.journal.head()
-            self.busy = await self._reader.ask(_look)
-            self.busy.due = head.wake_ns is not None and head.wake_ns <= self._node.clock.now_ns()
-            row = await self._inbox_row()
-            self.busy.inbox = int(row is not None)
-            if not self.busy:
-                return
-            await self._change(head, row)
+            with reading():
+                await self._settled_here()
+                head = await self._reader.journal.head()
+                self.busy = await self._reader.ask(_look)
+                self.busy.due = head.wake_ns is not None and head.wake_ns <= self._node.clock.now_ns()
+                row = await self._inbox_row()
+                self.busy.inbox = int(row is not None)
+                if not self.busy:
+                    return
+                await self._change(head, row)
 
     async def _settled_here(self) -> None:
         """On the owner, wait until its beats have nothing more to do."""

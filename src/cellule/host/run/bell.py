@@ -12,10 +12,11 @@ import asyncio
 class Bell:
     """Rung from anywhere on the loop; one task at a time waits for it."""
 
-    __slots__ = ("_sleeper", "rung")
+    __slots__ = ("_sleeper", "loop", "rung")
 
     def __init__(self) -> None:
         self.rung = False
+        self.loop = asyncio.get_running_loop()
         self._sleeper: asyncio.Future[None] | None = None
 
     def ring(self) -> None:

@@ -120,15 +120,15 @@ class WorldRunner:
 
     def offer(self, sent: Sent) -> bool:
         """Put one item into the next beat if nothing speaks against it: the way of almost all events."""
-        direct = self._direct
+        direct, work = self._direct, self._work
         if (
-            self._closing or self.ended is not None or len(direct) > DIRECT_MAX
-            or self._writing.trouble is not None or self._reading.trouble is not None
+            self._closing or self.ended is not None or len(direct) > DIRECT_MAX or self._writing.trouble
+            or self._reading.trouble or asyncio.get_running_loop() is not work.loop
         ):  # fmt: skip
             return False
         direct.append(sent)
-        if not self._work.rung:
-            self._work.ring()
+        if not work.rung:
+            work.ring()
         return True
 
     def submit(self, *sents: Sent) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
-from cellule.errors import CelluleError, Corrupted
+from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.journal.codes import Kind
 from cellule.kernel.journal.records import Record
 from cellule.kernel.journal.table import BY_CLASS, KINDS, RESERVED, RecordKind, Row, kind_name, read_row
@@ -164,8 +164,21 @@ def _read_rows(cid: Cid, first: int, names: list[str], rows: list[Row]) -> list[
     return records
 
 
+def check_not_newer(what: str, cid: Cid, found: object, known: int) -> None:
+    """Refuse bytes of a later format: they are not damaged, this Cellule is too old for them."""
+    if type(found) is int and found > known:
+        raise Rejected(
+            "kernel.format_newer", "{what} {cid} has format {found}; this Cellule knows none above {known}",
+            what=what, cid=str(cid), found=found, known=known,
+            hint="Nothing is damaged: a newer Cellule wrote it, and a newer Cellule is needed to open it.",
+        )  # fmt: skip
+
+
 def _header(cid: Cid, head: Any) -> Header:
-    if not isinstance(head, dict) or set(head) != _HEADER_KEYS:
+    if not isinstance(head, dict):
+        _damaged(cid, "header", "it is not a map")
+    check_not_newer("frame", cid, head.get("format"), FORMAT_VERSION)
+    if set(head) != _HEADER_KEYS:
         _damaged(cid, "header", "it is not a map of the known fields")
     if head["format"] != FORMAT_VERSION:
         raise Corrupted(

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar
 
 from cellule.errors import CelluleError, Corrupted
 from cellule.kernel.index import LISTS, OrderedIndex, Spill, update
+from cellule.kernel.journal.frame import check_not_newer
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
 from cellule.kernel.state import lists
@@ -195,6 +196,7 @@ def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
         ) from error
     if not isinstance(saved, dict) or "format" not in saved:
         raise Corrupted("kernel.snapshot_damaged", "{cid} is not a snapshot", cid=str(cid))
+    check_not_newer("snapshot", cid, saved["format"], FORMAT_VERSION)
     if saved["format"] != FORMAT_VERSION:
         raise Corrupted(
             "kernel.snapshot_format", "snapshot {cid} has format {found}; this version reads format {known}",
