@@ -102,7 +102,7 @@ class _Page:
 def _note(page: _Page, total: int, want: Wanted) -> str:
     if want.where is None:
         return f"{len(page.found)} of {counted(total, 'cell')}"
-    return f"{len(page.found)} of {counted(page.scanned, 'cell')} that were looked at, of {total},"
+    return f"{len(page.found)} found; looked at {page.scanned} of {counted(total, 'cell')},"
 
 
 async def _page(

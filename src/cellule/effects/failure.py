@@ -16,6 +16,8 @@ from typing import Final
 
 TEXT_CHARS_MAX: Final = 1_000_000
 """Of a foreign text, before secrets are looked for; what is kept of it is far shorter."""
+TRACE_CHARS_MAX: Final = 20_000
+"""Of a traceback in a log."""
 _PLACES_MAX: Final = 4
 _NESTED_MAX: Final = 16
 _OURS: Final = str(Path(__file__).parents[1])
@@ -52,11 +54,12 @@ def place_text(error: BaseException) -> str:
 
 
 def trace_text(error: BaseException) -> str:
-    """The whole traceback, for a log."""
+    """The traceback, for a log: its end where it is long, and nothing that a file could not take."""
     try:
-        return "".join(traceback.format_exception(error)).rstrip()
+        text = "".join(traceback.format_exception(error)).rstrip()
     except BaseException:  # noqa: BLE001 - foreign code may raise anything
-        return error_text(error)
+        text = error_text(error)
+    return text[-TRACE_CHARS_MAX:].encode("utf-8", "backslashreplace").decode()
 
 
 def sole_error(error: BaseException) -> BaseException:

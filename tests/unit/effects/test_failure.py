@@ -1,0 +1,24 @@
+"""What is kept of an exception can be written anywhere, whatever its author put into it."""
+
+from __future__ import annotations
+
+from cellule.effects.failure import TRACE_CHARS_MAX, trace_text
+
+
+def raised(text: str) -> ValueError:
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        return error
+
+
+def test_a_traceback_with_half_a_character_can_be_written_to_a_file():
+    """A lone surrogate in an adapter's text broke every handler that writes UTF-8."""
+    text = trace_text(raised("half \ud800"))
+    assert text.encode("utf-8").endswith(rb"ValueError: half \ud800")
+
+
+def test_the_end_of_a_long_traceback_is_kept():
+    text = trace_text(raised("x" * 10 * TRACE_CHARS_MAX + " the end"))
+    assert len(text) == TRACE_CHARS_MAX
+    assert text.endswith(" the end")
