@@ -38,6 +38,7 @@ ROOMS = ("state", "decide", "fast", "prove")
 TESTS = ("tests/unit/kernel", "tests/golden", "tests/properties")
 EXPLAINED = ROOT / "tools" / "mutants.toml"
 DATA = ROOT / ".mutants.coverage"
+SECONDS = ROOT / ".mutants.seconds"
 PYTEST = ("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider")
 TESTS_MAX = 60  # of those that execute a line, the quickest
 LIMIT_S = 120
@@ -194,46 +195,33 @@ def all_mutants(only: str | None = None) -> list[Mutant]:
 
 
 def record() -> None:
-    """Run the tests once with coverage, one context a test."""
+    """Run the tests once with coverage, one context a test; those that fail count for nothing."""
     settings = ROOT / ".mutants.coveragerc"
-    settings.write_text(f"[run]\ndata_file = {DATA}\nsource = {KERNEL}\ndynamic_context = test_function\n")
-    command = [
-        sys.executable,
-        "-m",
-        "coverage",
-        "run",
-        "--rcfile",
-        str(settings),
-        *PYTEST,
-        "--timeout",
-        "900",
-    ]
-    subprocess.run([*command, *TESTS], cwd=ROOT, check=True)  # noqa: S603 - our own command
+    settings.write_text(f"[run]\ndata_file = {DATA}\nsource = {KERNEL}\n")
+    command = [sys.executable, "-m", "coverage", "run", "--rcfile", str(settings), *PYTEST]
+    tools = f"{ROOT / 'tools'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = {**os.environ, "PYTHONPATH": tools, "MUTANTS_SECONDS": str(SECONDS)}
+    subprocess.run(  # noqa: S603 - our own command
+        [*command, "-p", "mutants_record", "--timeout", "900", *TESTS], cwd=ROOT, env=environment, check=False
+    )
     settings.unlink()
 
 
 def tests_by_line() -> dict[str, dict[int, list[str]]]:
-    """The tests that execute each line of each file, as pytest names them."""
+    """The tests that execute each line of each file, the quickest first."""
     from coverage import CoverageData
 
+    seconds: dict[str, float] = json.loads(SECONDS.read_text())
     data = CoverageData(str(DATA))
     data.read()
     found: dict[str, dict[int, list[str]]] = {}
     for file in data.measured_files():
-        lines = {line: sorted(filter(None, map(node_id, contexts)))
-                 for line, contexts in data.contexts_by_lineno(file).items()}  # fmt: skip
-        found[str(Path(file).relative_to(ROOT / KERNEL))] = lines
+        lines = data.contexts_by_lineno(file).items()
+        found[str(Path(file).relative_to(ROOT / KERNEL))] = {
+            line: sorted((name for name in names if name in seconds), key=seconds.__getitem__)
+            for line, names in lines
+        }
     return found
-
-
-def node_id(context: str) -> str | None:
-    """`tests.unit.kernel.test_beats.TestX.test_y` as pytest names it."""
-    parts = context.split(".")
-    for at in range(len(parts), 0, -1):
-        path = Path(*parts[:at]).with_suffix(".py")
-        if (ROOT / path).is_file():
-            return "::".join([str(path), *parts[at:]])
-    return None
 
 
 # Planting one

@@ -6,7 +6,9 @@ import pytest
 
 from cellule.errors import Corrupted
 from cellule.kernel.journal.codes import DENY, SAME
-from cellule.kernel.journal.records import DecisionRecord
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import DecisionRecord, ReceiptRecord
+from cellule.kernel.limits import DEDUPE_WINDOW_NS
 from cellule.kernel.need import drive
 from cellule.kernel.prove.check import check_snapshot
 from cellule.kernel.state.intent_id import idempotency_hash, params_digest
@@ -164,3 +166,38 @@ def test_a_snapshot_whose_key_stands_for_other_params_is_damaged():
 def test_params_have_one_digest_inline_and_linked():
     data = b"\xa1aaa1"
     assert params_digest([data]) == params_digest(Link(cid_of(data))) == cid_of(data).digest[:16]
+
+
+@pytest.mark.parametrize("is_forgetting", [False, True])
+def test_a_request_that_is_open_for_weeks_is_never_made_twice(bank, is_forgetting):
+    """Keys are forgotten some time after their receipt; before it they stand for a request under way."""
+    [opening] = bank.charge(key="k", order="a").opened
+    bank.world.now_ns += 4 * DEDUPE_WINDOW_NS
+    if is_forgetting:  # whoever brings a new key takes old ones away
+        bank.charge(key="another", order="x")
+    assert bank.charge(key="k", order="b").opened == []
+    bank.restore_in_place()
+    assert bank.charge(key="k", order="c").opened == []
+    bank.receive(opening, value={"id": "one"})
+    assert [bank.last(name)[1]["value"] for name in "abc"] == [{"id": "one"}] * 3
+
+
+def test_a_key_is_known_for_the_window_after_its_request_and_then_free(bank):
+    [opening] = bank.charge(key="k", order="a").opened
+    bank.receive(opening)
+    bank.world.now_ns += DEDUPE_WINDOW_NS - 1
+    assert bank.charge(key="k", order="b").opened == []
+    bank.world.now_ns += 1
+    [again] = bank.charge(key="k", order="c").opened
+    assert again.key == "k"
+
+
+def test_those_who_wait_for_one_receipt_get_it_in_the_order_they_asked(bank):
+    [opening] = bank.charge(key="k", order="first").opened
+    names = [b"d", b"a", b"c", b"b"]
+    for name in names:
+        bank.charge(key="k", order=name.decode())
+    beat = bank.receive(opening)
+    told = [record for record in decode_frame(beat.frame).records if isinstance(record, ReceiptRecord)]
+    assert [record.key for record in told] == [b"first", *names]
+    assert [step.key for step in beat.steps] == [b"first", *names]

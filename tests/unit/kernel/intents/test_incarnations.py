@@ -6,7 +6,7 @@ import pytest
 
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.codes import CONFLICT, Settled
-from cellule.kernel.journal.records import ReceiptRecord, StepRecord
+from cellule.kernel.journal.records import IntentRecord, ReceiptRecord, StepRecord
 from cellule.values.cbor import encode
 
 
@@ -125,3 +125,24 @@ def test_a_receipt_of_an_effect_that_no_manifest_has_any_more_is_a_value_at_leas
     bank.world.beat([ReceiptItem(opening.intent, opening.height, "ok", value)])
     assert receipts(bank)[-1].status == status
     assert bank.book.counts == {}
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_retry_belongs_to_the_cell_that_asked_and_to_no_later_one(bank, is_there):
+    """The letter outlives its cell: what comes of asking again is not for the one that took its place."""
+    [opening] = bank.charge().opened
+    born = bank.world.entry("bank/Order", b"o1").born
+    at = bank.receive(opening, "failed", exhausted=True).outcomes[0].height
+    if not is_there:
+        bank.ask(delete=True)
+        bank.ask()
+        assert bank.world.entry("bank/Order", b"o1").born != born
+    before = bank.heard()
+    [again] = bank.world.control("effect.retry", letter=at).opened
+    assert (again.key, again.born) == (opening.key, born)
+    assert [each.born for each in bank.records() if isinstance(each, IntentRecord)] == [born, born]
+    assert bank.intents() == ([again.height] if is_there else [])
+    bank.receive(again)
+    assert bank.book.counts == {}
+    assert len(bank.heard()) == len(before) + is_there
+    assert receipts(bank)[-1].born == born

@@ -151,3 +151,40 @@ def test_released_cells_that_ask_for_nothing_let_the_next_ones_run(make_bank):
     bank.receive(opening)
     bank.world.settle()
     assert all(bank.heard(f"t{number}") for number in range(30))
+
+
+def test_a_cell_that_is_released_while_its_module_is_at_its_limit_waits_for_its_turn(make_bank):
+    bank = make_bank(order={"open_max": 1})
+    bank.ask(("nothing.like_this", {}), order="halted")
+    [opening] = bank.charge(order="a").opened
+    assert bank.book.over == {"bank/Order"}
+    beat = bank.world.control("cell.resume", module="bank/Order", key=b"halted")
+    assert [type(each).__name__ for each in beat.outcomes] == ["Admitted"]
+    assert [step.key for each in [beat, *bank.world.settle()] for step in each.steps] == []
+    assert [slot.key for slot in bank.world.world.ledger.held["bank/Order"]] == [b"halted"]
+    beats = [bank.receive(opening), *bank.world.settle()]
+    assert sorted(step.key for each in beats for step in each.steps) == [b"a", b"halted"]
+
+
+def test_an_approval_brings_a_module_to_its_limit(make_bank):
+    rules = [{"name": "ask", "when": "effect.params.amount > 10", "then": "require_approval"}]
+    bank = make_bank(order={"open_max": 1}, policy={"rules": rules})
+    bank.charge(11, order="a")
+    assert bank.book.over == set()  # what waits for a person is with no adapter
+    [opening] = bank.world.control("effect.approve", intent=bank.intents("a")[0]).opened
+    assert bank.book.over == {"bank/Order"}
+    beat = bank.charge(1, order="b")
+    assert (beat.steps, beat.opened, bank.heard("b")) == ([], [], [])
+    beats = [bank.receive(opening), *bank.world.settle()]
+    assert sorted(step.key for each in beats for step in each.steps) == [b"a", b"b"]
+    assert [each.cell for beat in beats for each in beat.opened] == [b"b"]
+
+
+def test_an_approval_below_the_limit_holds_nobody(make_bank):
+    rules = [{"name": "ask", "when": "effect.params.amount > 10", "then": "require_approval"}]
+    bank = make_bank(order={"open_max": 2}, policy={"rules": rules})
+    bank.charge(11, order="a")
+    bank.world.control("effect.approve", intent=bank.intents("a")[0])
+    assert bank.book.over == set()
+    assert len(bank.charge(1, order="b").opened) == 1
+    assert bank.book.over == {"bank/Order"}

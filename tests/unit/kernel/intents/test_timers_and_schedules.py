@@ -41,6 +41,20 @@ def test_a_time_that_has_passed_fires_in_the_next_beat(bank):
     assert bank.last()[0] == "sys/TimerFired@1"
 
 
+@pytest.mark.parametrize("at_ns", [0, START_NS, START_NS + 10 * SECOND - 1])
+def test_a_timer_for_the_past_is_due_when_it_is_set(bank, at_ns):
+    bank.world.now_ns += 10 * SECOND
+    set_ns = bank.world.now_ns
+    bank.ask(("timer.set", {"at_ns": at_ns}))
+    decision = bank.records()[-1]
+    assert decision.extras["due_ns"] == set_ns
+    bank.world.now_ns += SECOND
+    bank.world.settle()
+    schema, event = bank.last()
+    assert schema == "sys/TimerFired@1"
+    assert (event["due_ns"], event["fired_ns"]) == (set_ns, set_ns + SECOND)
+
+
 def test_a_timer_can_be_cancelled(bank):
     bank.ask(("timer.set", {"after_ns": 5 * SECOND}))
     [height] = bank.world.entry("bank/Order", b"o1").get("intents")

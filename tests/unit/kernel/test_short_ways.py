@@ -1,0 +1,213 @@
+"""What the short ways leave to the general one: older eras, empty keys, links; and what they never forget."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.errors import Rejected
+from cellule.kernel.items import EventItem, ReceiptItem
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import EventRecord, IntentRecord, ReceiptRecord, StepRecord
+from cellule.kernel.need import Nodes, drive
+from cellule.kernel.prove.check import reachable
+from cellule.kernel.state.cells import weigh
+from cellule.kernel.state.module_cells import Budget
+from cellule.values.cbor import encode
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
+from tests.support.kernel_bank import SECOND
+from tests.support.kernel_history import Scratch
+from tests.support.kernel_world import Did, FunctionPrograms
+
+BLOB = encode({"a": "block of the user"})
+CARGO = Link(cid_of(BLOB))
+BOX = "dock/Box"
+SCHEMAS = {
+    "dock/Put@1": {"record": {"box": {"text": {}}, "cargo": {"any": {}}, "ask": {"option": {"any": {}}}}},
+    "dock/Box@1": {"record": {"by": {"text": {}}, "cargo": {"any": {}}}},
+    "dock/Any@1": {"any": {}},
+    "dock/Number@1": {"int": {}},
+}
+
+
+def document(version=1, receipt="dock/Any@1", **changes):
+    """A dock of boxes: a pure one, or one that asks for effects."""
+    name, event = f"dock/Box@{version}", ["dock/Put@1"]
+    module = {"kind": "pure", "state": "dock/Box@1", "key": {"text": {}}, "event": event, **changes}
+    routes = [{"event": "dock/Put@1", "module": name, "key_field": "box"}]
+    whole = {"schemas": SCHEMAS, "modules": {name: module}, "routing": {"subscriptions": routes}}
+    if "effects_emitted" in changes:
+        module |= {"kind": "workflow", "style": "reducer", "event": [*event, "effect.dock/lift@1"]}
+        whole["effects"] = {"dock.lift": {"params": "dock/Any@1", "receipt": receipt}}
+    return whole
+
+
+def box(by):
+    def step(state, schema, event, ctx):
+        if schema != "dock/Put@1":
+            return {"by": by, "cargo": event.get("value")}
+        cargo = CARGO if event["cargo"] == "a link" else event["cargo"]
+        asks = [("dock.lift", encode(event["ask"]), None, None)] if event.get("ask") is not None else []
+        return Did({"by": by, "cargo": cargo}, effects=asks)
+
+    return step
+
+
+PROGRAMS = FunctionPrograms({"dock/Box@1": box("old"), "dock/Box@2": box("new")})
+
+
+def put(box, cargo=1, **more):
+    return EventItem("dock/Put@1", encode({"box": box, "cargo": cargo, **more}))
+
+
+@pytest.fixture
+def dock(make_world):
+    return make_world(document(), PROGRAMS)
+
+
+@pytest.fixture(params=[(), ("dock.lift",)], ids=["batch", "ring"])
+def way(request):
+    """Modules that ask for effects step in the ring; the others in a batch."""
+    return {"effects_emitted": list(request.param)} if request.param else {}
+
+
+@pytest.fixture
+def linked(make_world, way):
+    world = make_world(document(**way), PROGRAMS)
+    world.cas[CARGO.cid] = BLOB
+    world.beat([put("a"), put("b"), put("c"), put("d")])
+    world.beat([put("a"), put("b"), put("c"), put("d")])  # everything is known, and in memory
+    return world
+
+
+def records(beat, kind):
+    return [each for each in decode_frame(beat.frame).records if isinstance(each, kind)]
+
+
+def is_rooted(world):
+    """Tell whether whoever collects garbage finds the block."""
+    nodes = Nodes(0)
+    return CARGO.cid in drive(reachable([world.snapshot()], nodes), nodes, world.fetch)
+
+
+# Eras
+
+
+def test_a_pinned_cell_of_an_older_era_never_runs_the_new_code(make_world, way):
+    """The new code is known by then: another cell has run it."""
+    world = make_world(document(upgrade="pin", **way), PROGRAMS)
+    world.beat([put("a"), put("b")])
+    world.deploy(document(2, upgrade="pin", **way))
+    world.beat([put("fresh")])
+    world.beat([put("a", 2), put("b", 2), put("b", 3), put("fresh", 2)])
+    found = {key: world.state(BOX, key) for key in (b"a", b"b", b"fresh")}
+    assert {key: state["by"] for key, state in found.items()} == {b"a": "old", b"b": "old", b"fresh": "new"}
+    assert [state["cargo"] for state in found.values()] == [2, 3, 2]
+    assert [world.entry(BOX, key).era for key in found] == [0, 0, 1]
+
+
+def test_a_receipt_for_a_pinned_cell_of_an_older_era_is_read_by_its_own_era(make_world):
+    """What it asked for has a number as its answer, whatever the newest manifest says."""
+    lifts = {"effects_emitted": ["dock.lift"], "upgrade": "pin"}
+    world = make_world(document(**lifts, receipt="dock/Number@1"), PROGRAMS)
+    first, second = world.beat([put("a", ask=1), put("b", ask=1)]).opened
+    world.deploy(document(2, **lifts))
+    world.beat([put("fresh")])
+    world.beat([ReceiptItem(first.intent, first.height, "ok", encode(7))])
+    assert world.state(BOX, b"a") == {"by": "old", "cargo": 7}
+    beat = world.beat([ReceiptItem(second.intent, second.height, "ok", encode("seven"))])
+    [receipt] = records(beat, ReceiptRecord)
+    assert receipt.extras["code"] == "kernel.receipt_invalid"
+
+
+# Keys
+
+
+@pytest.mark.parametrize("beside", [0, 5])
+def test_an_event_with_an_empty_key_is_refused_and_makes_no_cell(linked, beside):
+    items = [*(put(f"n{number}") for number in range(beside)), put("")]
+    for form in (items, [(each.schema, each.value, None) for each in items]):
+        beat = linked.beat(form)
+        assert [type(each).__name__ for each in beat.outcomes] == [*["Admitted"] * beside, "RefusedItem"]
+        error = beat.outcomes[-1].error
+        assert isinstance(error, Rejected)
+        assert error.code == "routing.key_empty"
+    assert linked.entry(BOX, b"") is None
+
+
+# Links
+
+
+@pytest.mark.parametrize("boxes", ["a", "abcd"])
+def test_a_link_in_an_event_and_a_state_is_in_their_envelopes(linked, boxes):
+    items = [put(name, CARGO) for name in boxes]
+    beat = linked.beat([(each.schema, each.value, None) for each in items])
+    events, steps = records(beat, EventRecord), records(beat, StepRecord)
+    assert [each.value for each in events] == [[each.value, [CARGO]] for each in items]
+    state = encode({"by": "old", "cargo": CARGO})
+    assert [each.state for each in steps] == [[state, [CARGO]]] * len(boxes)
+    assert is_rooted(linked)
+    linked.beat([put(name) for name in boxes])
+    assert not is_rooted(linked)
+
+
+@pytest.mark.parametrize("boxes", ["a", "abcd"])
+def test_a_link_that_a_step_puts_into_its_state_is_in_the_envelope(linked, boxes):
+    beat = linked.beat([put(name, "a link") for name in boxes])
+    state = encode({"by": "old", "cargo": CARGO})
+    assert [each.state for each in records(beat, StepRecord)] == [[state, [CARGO]]] * len(boxes)
+    assert is_rooted(linked)
+
+
+def test_a_link_in_params_and_in_a_receipt_is_in_their_envelopes(make_world):
+    world = make_world(document(effects_emitted=["dock.lift"]), PROGRAMS)
+    world.cas[CARGO.cid] = BLOB
+    world.beat([put("a")])
+    beat = world.beat([put("a", ask=[CARGO])])
+    [opening] = beat.opened
+    [intent] = records(beat, IntentRecord)
+    assert intent.params == [encode([CARGO]), [CARGO]]
+    assert is_rooted(world)
+    beat = world.beat([ReceiptItem(opening.intent, opening.height, "ok", encode(CARGO))])
+    [receipt] = records(beat, ReceiptRecord)
+    assert receipt.value[1] == [CARGO]
+    assert world.state(BOX, b"a")["cargo"] == CARGO
+    assert is_rooted(world)
+
+
+# Memory
+
+
+def test_entries_that_are_replaced_in_place_weigh_what_they_hold(dock):
+    for size in (1, 500, 20, 900):
+        dock.beat([put(name, "x" * size) for name in "abcd"])
+        live = dock.world.ledger.cells(BOX).live
+        assert live.dirty_bytes == sum(map(weigh, live.recent.values()))
+
+
+def test_entries_that_grow_in_place_leave_memory_when_there_are_too_many(make_world):
+    spill = Scratch()
+    world = make_world(document(), PROGRAMS, budget=Budget(dirty_bytes_max=2_500), spill=spill)
+    names = "abcd"
+    for size in (1, 1, 700):
+        assert spill.made == 0
+        world.beat([put(name, "x" * size) for name in names])
+    assert spill.made > 0
+    assert [world.state(BOX, name.encode())["cargo"] for name in names] == ["x" * 700] * 4
+
+
+# Retention
+
+
+@pytest.mark.parametrize("asks", [{}, {"ask": 1}])
+@pytest.mark.parametrize("retention", ["ttl_ns", "idle_ns"])
+def test_cells_born_on_a_short_way_expire(make_world, way, retention, asks):
+    world = make_world(document(retention={retention: 60 * SECOND}, **way), PROGRAMS)
+    world.beat([put("first")])  # the program is known from now on
+    beat = world.beat([put("a", **(asks if way else {})), put("b")])
+    for opening in beat.opened:
+        world.beat([ReceiptItem(opening.intent, opening.height, "ok", encode(7))])
+    world.advance(59 * SECOND)
+    assert world.state(BOX, b"a") is not None
+    world.advance(2 * SECOND)
+    assert [world.entry(BOX, key) for key in (b"first", b"a", b"b")] == [None] * 3
