@@ -159,20 +159,27 @@ def test_a_link_that_a_step_puts_into_its_state_is_in_the_envelope(linked, boxes
     assert is_rooted(linked)
 
 
-def test_a_link_in_params_and_in_a_receipt_is_in_their_envelopes(make_world):
+@pytest.fixture
+def lifting(make_world):
     world = make_world(document(effects_emitted=["dock.lift"]), PROGRAMS)
     world.cas[CARGO.cid] = BLOB
     world.beat([put("a")])
-    beat = world.beat([put("a", ask=[CARGO])])
-    [opening] = beat.opened
-    [intent] = records(beat, IntentRecord)
+    return world
+
+
+def test_a_link_in_the_params_of_a_request_is_in_their_envelope(lifting):
+    [intent] = records(lifting.beat([put("a", ask=[CARGO])]), IntentRecord)
     assert intent.params == [encode([CARGO]), [CARGO]]
-    assert is_rooted(world)
-    beat = world.beat([ReceiptItem(opening.intent, opening.height, "ok", encode(CARGO))])
+    assert is_rooted(lifting)
+
+
+def test_a_link_in_a_receipt_is_in_its_envelope(lifting):
+    [opening] = lifting.beat([put("a", ask=1)]).opened
+    beat = lifting.beat([ReceiptItem(opening.intent, opening.height, "ok", encode(CARGO))])
     [receipt] = records(beat, ReceiptRecord)
     assert receipt.value[1] == [CARGO]
-    assert world.state(BOX, b"a")["cargo"] == CARGO
-    assert is_rooted(world)
+    assert lifting.state(BOX, b"a")["cargo"] == CARGO
+    assert is_rooted(lifting)
 
 
 # Memory
