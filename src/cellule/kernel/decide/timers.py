@@ -18,7 +18,7 @@ from collections.abc import Generator
 
 from cellule.kernel.decide import schedules
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.decide.intents import settle as settling
+from cellule.kernel.decide.intents import fire as firing
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.fields import RetentionTimer
 from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
@@ -67,7 +67,7 @@ def run_due(context: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
     if not ledger.has_timers():
         return due
     page = yield from ledger.timers.scan(b"", pair_key(ledger.now_ns + 1, 0), TIMERS_PER_BEAT_MAX)
-    apart = ("schedule", "sweep")
+    apart = ("schedule", "sweep", "answer")
     yield from ledger.slots((timer.module, timer.key) for _, timer in page if timer.what not in apart)
     yield from ledger.book.expect(timer.number for _, timer in page if timer.what in _OF_INTENTS)
     room = FRAME_BYTES_ADMIT  # for the events of schedules, which are sent behind all timers
@@ -78,7 +78,9 @@ def run_due(context: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
             break
         match timer.what:
             case "intent" | "approval" | "outside":
-                yield from settling.fire(context, key, timer)
+                yield from firing.fire(context, key, timer)
+            case "answer":
+                yield from firing.answer(context, key, timer)
             case "schedule":
                 fired = schedules.fire(context, key, timer, room)
                 if fired is not None:

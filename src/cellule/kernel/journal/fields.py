@@ -44,7 +44,8 @@ more cells than the frame had room for, and the cell at which a control on all c
 class RetentionTimer(NamedTuple):
     """What a timer is for: `rule` ("ttl" or "idle") may remove the cell born at `born`.
 
-    The rule "sweep" is for all cells of the module from `key` on that were born up to `born`.
+    The rule "sweep" is for all cells of the module from `key` on that were born up to `born`. The rule
+    "answer" is for the intents that wait for the idempotency key at the place `key`; `born` is their depth.
     """
 
     rule: str
@@ -143,7 +144,7 @@ def _is_timer(value: Any, names: int) -> bool:
         return False
     what, name, key, number = value
     if (
-        what not in ("ttl", "idle", "sweep", "schedule")
+        what not in ("ttl", "idle", "sweep", "answer", "schedule")
         or not _is_name(name, names)
         or not isinstance(key, bytes)
     ):

@@ -105,13 +105,13 @@ def _schedules(book: Book, rows: BookRows) -> Iterator[str]:
 
 def _keys(rows: BookRows) -> Iterator[str]:
     """Every idempotency key knows intents that are there."""
+    answered = {row.key for row in rows.timers.values() if row.what == "answer"}
     for place, (height, _, receipt, waiters, params) in rows.keys.items():
-        if receipt is not None:
-            if waiters:
-                yield f"intent {waiters[0]} waits for a receipt that has come"
-            continue
         first = rows.intents.get(height)
-        if first is None or first.status == WAITING or _place(first) != place:
+        if receipt is not None:
+            if waiters and place not in answered:
+                yield f"intent {waiters[0]} waits for a receipt that has come"
+        elif first is None or first.status == WAITING or _place(first) != place:
             yield f"intent {height} does not stand for its idempotency key"
         elif params_digest(first.extras["params"]) != params:
             yield f"intent {height} asks for something else than its idempotency key stands for"
@@ -133,8 +133,10 @@ def _keyed(rows: BookRows) -> Iterator[str]:
             continue
         known = rows.keys.get(place)
         heights: Sequence[int] = ()
-        if known is not None and known.receipt is None:
-            heights = known.waiters if intent.status == WAITING else (known.height,)
+        if known is not None and intent.status == WAITING:
+            heights = known.waiters
+        elif known is not None and known.receipt is None:
+            heights = (known.height,)
         if height not in heights:
             yield f"intent {height} is not known to its idempotency key"
 

@@ -46,7 +46,7 @@ from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
-RETENTIONS = ("ttl", "idle", "sweep")
+RETENTIONS = ("ttl", "idle", "sweep", "answer")
 _STATUSES = frozenset(int(status) for status in Status)
 _UNREADABLE = (
     Rejected,
@@ -254,9 +254,19 @@ class Replay:
             case RetentionTimer(rule=rule) if rule not in RETENTIONS:
                 self._contradicts(f"a timer cannot be for {rule!r}")
         timer = None if record.what is None else TimerRow(*record.what)
+        yield from self._answers(record, timer)
         if record.fired is not None:
             yield from self._check_fired(record.fired, timer)
         self._ledger.arm(record.fired, record.due_ns, self._height, timer)
+
+    def _answers(self, record: TimerRecord, timer: TimerRow | None) -> Generator[Need, None, None]:
+        """Those who wait for a receipt that has come are answered later, or all of them are answered."""
+        if timer is not None and timer.what == "answer":
+            yield from self._intents.postpones(timer.key)
+        elif timer is None and record.fired is not None:
+            found = yield from self._armed(record.fired)
+            if found.what == "answer":
+                yield from self._intents.has_answered(found.key)
 
     def _check_fired(self, fired: bytes, timer: TimerRow | None) -> Generator[Need, None, None]:
         """The timer of a cell's retention was due; `timer` is what it has to be, where that is known."""
@@ -299,8 +309,8 @@ class Replay:
         if slot.entry is None or slot.entry.born != record.born:
             self._contradicts(f"the expired cell was not born at {record.born}")
         found = yield from self._armed(record.fired)
-        if found.what == "sweep":
-            self._contradicts("a sweep removes no cell")
+        if found.what in ("sweep", "answer"):
+            self._contradicts(f"the timer {found.what} removes no cell")
         timer = TimerRow(found.what, record.module, record.key, record.born)
         yield from self._check_fired(record.fired, timer)
         if slot.queue or slot.stopped or self._ledger.has_intents(slot):

@@ -93,6 +93,19 @@ class RecordedIntents:
         """A cell with these open intents was deleted."""
         self._owed.update(heights)
 
+    def postpones(self, place: bytes) -> Generator[Need, None, None]:
+        """Those who wait for the receipt of this idempotency key get it in a later frame."""
+        known = yield from self._ledger.book.keys.get(place)
+        if known is None or known.receipt is None or not known.waiters:
+            raise Contradiction("nobody waits for a receipt that has come")
+        self._owed.difference_update(known.waiters)
+
+    def has_answered(self, place: bytes) -> Generator[Need, None, None]:
+        """Nobody waits for the receipt of this idempotency key any more."""
+        known = yield from self._ledger.book.keys.get(place)
+        if known is not None and known.waiters:
+            raise Contradiction(f"intent {known.waiters[0]} waits for a receipt that has come")
+
     def takes_letter(self, letter: DeadLetter) -> None:
         """A retry took a dead letter: the next intent asks for the same again."""
         self._letter = letter

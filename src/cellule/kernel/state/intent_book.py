@@ -131,8 +131,7 @@ class Book:
         found = yield from self.keys.get(place)
         if found is None:
             return None
-        is_old = found.receipt is not None and found.since_ns + DEDUPE_WINDOW_NS <= now_ns
-        return None if is_old else found
+        return None if found.is_settled and found.since_ns + DEDUPE_WINDOW_NS <= now_ns else found
 
     def remember(self, place: bytes, params: bytes, height: int, now_ns: int) -> Generator[Need, None, None]:
         """An intent with an idempotency key was opened; keys that were settled long ago are forgotten.
@@ -151,12 +150,12 @@ class Book:
         self.keys.put(place, known._replace(waiters=[*known.waiters, waiter]))
 
     def answered(self, place: bytes, known: KnownKey, receipt: KnownReceipt) -> None:
-        """The first intent with this key got its receipt; nobody waits any more."""
-        self.keys.put(place, known._replace(receipt=receipt, waiters=[]))
+        """The first intent with this key got its receipt; those who wait leave as they get it."""
+        self.keys.put(place, known._replace(receipt=receipt))
         self.ages.put(pair_key(known.since_ns, known.height), place)  # an open one may have lost its age
 
     def no_longer_waits(self, place: bytes, known: KnownKey, waiter: int) -> None:
-        """A waiting intent was settled on its own."""
+        """A waiting intent was settled."""
         waiters = [height for height in known.waiters if height != waiter]
         self.keys.put(place, known._replace(waiters=waiters))
 
@@ -167,7 +166,9 @@ class Book:
         page = yield from self.ages.scan(b"", end, IDEMPOTENCY_FORGET_PER_ADD)
         for age, place in page:
             known = yield from self.keys.get(place)
-            if known is None or known.receipt is not None:  # an open one is kept, however old; its age goes
+            if known is not None and known.receipt is not None and known.waiters:
+                continue
+            if known is None or known.is_settled:  # an open one is kept, however old; its age goes
                 self.keys.delete(place)
             self.ages.remove(age)
 

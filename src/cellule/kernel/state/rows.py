@@ -33,7 +33,8 @@ class TimerRow(NamedTuple):
     """An armed timer, under the time it is due and the height of the record that armed it.
 
     `what` is "ttl" or "idle" of a cell born at `number`; "sweep" of the cells from `key` on that were born up
-    to there; "intent", "approval" or "outside" of the intent whose record stands at `number`; or
+    to there; "intent", "approval" or "outside" of the intent whose record stands at `number`; "answer" of the
+    intents that wait for the receipt of the idempotency key at the place `key`, so many emits away; or
     "schedule", and then `module` is its name and `key` its fingerprint.
     """
 
@@ -105,7 +106,8 @@ class KnownReceipt(NamedTuple):
 class KnownKey(NamedTuple):
     """What is remembered of an idempotency key, under its hash: the intent that stands for it, since when.
 
-    `receipt` is None while that intent is open; `waiters` are the heights of intents that wait for it;
+    `receipt` is None while that intent is open; `waiters` are the heights of intents that wait for it, and
+    those that the frame of the receipt had no room for, until they are answered by a timer;
     `params` is the digest of its params: the key stands for these alone.
     """
 
@@ -114,6 +116,11 @@ class KnownKey(NamedTuple):
     receipt: KnownReceipt | None
     waiters: list[int]
     params: bytes
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether nobody waits for it: not the first intent, and no other."""
+        return self.receipt is not None and not self.waiters
 
 
 class ScheduleRow(NamedTuple):

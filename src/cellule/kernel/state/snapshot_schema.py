@@ -97,7 +97,7 @@ def is_bucket(value: Any) -> bool:
     return not rest and len(value["heights"]) == 8 * count and len(value["checks"]) == 4 * count
 
 
-TIMER_KINDS = ("ttl", "idle", "sweep", "intent", "approval", "outside", "schedule")
+TIMER_KINDS = ("ttl", "idle", "sweep", "answer", "intent", "approval", "outside", "schedule")
 
 
 def is_timer(value: Any) -> bool:

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents.outside import OUTSIDE_ITEM, hold
-from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
 from cellule.kernel.journal.codes import AT_ONCE, NOBODY, Settled
-from cellule.kernel.journal.records import EmittedRecord, ReceiptRecord, RefusedRecord
+from cellule.kernel.journal.fields import RetentionTimer
+from cellule.kernel.journal.records import EmittedRecord, ReceiptRecord, RefusedRecord, TimerRecord
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, RECEIPT_BYTES_MAX
 from cellule.kernel.manifest.system import (
     CASCADE_STOPPED,
@@ -27,7 +27,7 @@ from cellule.kernel.manifest.system import (
 from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
-from cellule.kernel.state.intent_id import ID_BYTES, intent_text
+from cellule.kernel.state.intent_id import ID_BYTES, idempotency_hash, intent_text
 from cellule.kernel.state.rows import OPEN, OUTSIDE, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.cbor import decode, decode_trusted, encode
 
@@ -60,7 +60,7 @@ def settle(
     value = _event(intent, status, payload, told)
     if told.code == _INVALID and (yield from context.takes(slot, intent.born, EFFECT_RECEIPT_REJECTED)):
         schema, value = EFFECT_RECEIPT_REJECTED, _rejected(intent, told, extra)
-    return (yield from _write(context, slot, height, intent, status, schema, value, told, delivery, extra))
+    return (yield from write(context, slot, height, intent, status, schema, value, told, delivery, extra))
 
 
 def repeat(
@@ -72,7 +72,7 @@ def repeat(
     first: Any = decode_trusted((yield from context.value_of(held)))
     if schema == TIMER_FIRED:
         event = encode({**first, "intent_id": intent_text(intent.id)})
-        return (yield from _write(
+        return (yield from write(
             context, slot, height, intent, Settled(status), schema, event, Settlement(), delivery, extra
         ))  # fmt: skip
     payload = (first["value"],) if "value" in first else None
@@ -80,10 +80,11 @@ def repeat(
     return (yield from settle(context, slot, height, intent, Settled(status), payload, told, delivery, extra))
 
 
-def _write(
+def write(
     context: BeatContext, slot: Slot, height: int, intent: OpenIntent, status: Settled, schema: str,
     value: bytes, told: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
+    """Write the receipt of an intent, whose cell hears of it by this event, and answer those who wait."""
     _, base, key, born, _, _, _ = intent
     others = delivery  # how those hear of it that wait for the same receipt
     if delivery and not (yield from context.takes(slot, born, schema)):
@@ -105,8 +106,19 @@ def _write(
     if is_stopped:
         _stop_cascade(context, slot, outcome)
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
+    receipt = KnownReceipt(int(status), schema, stored)
     for waiter in waiters:
-        yield from _pass_on(context, waiter, KnownReceipt(int(status), schema, stored), others, passed)
+        if context.writer.is_full():
+            postpone(
+                context,
+                at,
+                None,
+                idempotency_hash(base, intent.kind, intent.extras["key"]),
+                base,
+                extra.get("depth", 0),
+            )
+            break
+        yield from pass_on(context, waiter, receipt, others, passed)
     return at
 
 
@@ -126,7 +138,7 @@ def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -
         context.ledger.emit(message, targets)
 
 
-def _pass_on(
+def pass_on(
     context: BeatContext, waiter: int, receipt: KnownReceipt, delivery: int, extra: Mapping[str, Any]
 ) -> Generator[Need, None, None]:
     """An intent that waited for this receipt gets the same, in the same way and at the same time."""
@@ -135,6 +147,15 @@ def _pass_on(
         raise Corrupted("kernel.intent_missing", "intent {height} waits and is not open", height=waiter)
     slot = yield from context.slot(intent.module, intent.key)
     yield from repeat(context, slot, waiter, intent, receipt, delivery, extra)
+
+
+def postpone(
+    context: BeatContext, cause: int, fired: bytes | None, place: bytes, base: str, depth: int
+) -> None:
+    """Those who still wait for a receipt are answered in the next beat: this frame has no room for more."""
+    now_ns, timer = context.ledger.now_ns, TimerRow("answer", base, place, depth)
+    height = context.writer.add(TimerRecord(cause, fired, now_ns, RetentionTimer(*timer)), 0)
+    context.ledger.arm(fired, now_ns, height, timer)
 
 
 # What comes from outside
@@ -242,41 +263,6 @@ def _proven(
 def _written(text: str) -> str:
     """A text of an adapter as a record can hold it."""
     return text[:ERROR_TEXT_MAX].encode("utf-8", "replace").decode()
-
-
-# Timers
-
-
-def fire(context: BeatContext, fired: bytes, timer: TimerRow) -> Generator[Need, None, None]:
-    """A timer that belongs to an intent is due: it fires, or the wait for an approval is over."""
-    what, base, key, height = timer
-    intent = yield from context.ledger.book.find(height)
-    if intent is None or intent.extras.get("due") != fired:
-        raise Corrupted(
-            "kernel.timer_damaged", "timer {key} has no intent {height}", key=fired, height=height
-        )
-    slot = yield from context.slot(base, key)
-    extra = {"fired": fired}
-    if what == "outside":
-        told = Settlement("effects.not_completed", "nobody completed it in time")
-        letter = {**extra, "exhausted": True}
-        yield from settle(context, slot, height, intent, Settled.TIMEOUT, None, told, AT_ONCE, letter)
-        return
-    if what == "approval":
-        told = Settlement("kernel.approval_expired", "nobody approved it in time")
-        yield from settle(context, slot, height, intent, Settled.DENIED, None, told, AT_ONCE, extra)
-        return
-    params: Any = decode_trusted((yield from context.value_of(intent.extras["params"])))
-    event: dict[str, Any] = {
-        "intent_id": intent_text(intent.id),
-        "due_ns": pair_of(fired)[0],
-        "fired_ns": context.ledger.now_ns,
-    }
-    if params.get("key") is not None:
-        event["key"] = params["key"]
-    yield from _write(
-        context, slot, height, intent, Settled.OK, TIMER_FIRED, encode(event), Settlement(), AT_ONCE, extra
-    )
 
 
 # What the cell reads
