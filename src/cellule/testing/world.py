@@ -261,7 +261,7 @@ class World:
 
     def resume(self, reducer: Reducer | None = None, key: Any = None) -> None:
         """Let halted cells run again: one, those of a reducer, or all."""
-        self._control("cell.resume", self._named(reducer, key))
+        self._control_all("cell.resume", self._named(reducer, key))
 
     def drop(self, reducer: Reducer, key: Any = None, *, count: int = 1) -> None:
         """Take the first events out of a halted cell's queue, or one of each halted cell of a reducer."""
@@ -293,8 +293,7 @@ class World:
         `all` moves also those that would follow at their next event, and those that are pinned.
         """
         arguments = {**self._named(reducer, key), **({"all": True} if all else {})}
-        while (following := self._control("cell.migrate", arguments).get("next")) is not None:
-            arguments["after"] = following
+        self._control_all("cell.migrate", arguments)
 
     def deploy(self, app: App) -> ManifestChange:
         """Go on with another version of the app; refuses one that the world's cells could not follow."""
@@ -431,14 +430,21 @@ class World:
 
     def _control(
         self, verb: Verb, arguments: Mapping[str, Any], why: str = "asked by the test"
-    ) -> Mapping[str, Any]:
-        """Do a verb; returns its arguments as they were journaled, with what it did."""
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Do a verb; returns its height, and its arguments as they were journaled, with what it did."""
         (outcome,) = self._beat([ControlItem(verb, "test", why, arguments)])
         if isinstance(outcome, RefusedItem):
             raise outcome.error
         written = decode_frame(self.host.frames[-1]).expect(outcome.height, ControlRecord).arguments
         self.settle()
-        return written
+        return outcome.height, written
+
+    def _control_all(self, verb: Verb, arguments: Mapping[str, Any]) -> None:
+        """Do a verb, and again while there are more cells than its frame had room for, as a node does."""
+        height, written = self._control(verb, arguments)
+        while "key" not in arguments and (written.get("more") or "next" in written):
+            rest = {"after": written["next"]} if "next" in written else {"until": height}
+            _, written = self._control(verb, {**arguments, **rest})
 
     def _beat(self, items: Iterable[Item]) -> list[Any]:
         return list(self.host.beat(list(items)).outcomes)

@@ -359,6 +359,28 @@ def test_all_halted_cells_of_a_reducer_or_of_the_world_are_resumed_together(worl
     assert refused.value.code == "kernel.not_stopped"
 
 
+def test_a_bulk_resume_goes_on_until_all_are_resumed_once(world, monkeypatch):
+    """It resumed as many as one frame had room for; a node goes on."""
+    monkeypatch.setattr("cellule.kernel.decide.controls.RESUME_PER_CONTROL_MAX", 2)
+    for name in "abcde":
+        world.send(Broken(name), check=False)
+    world.resume()
+    assert sorted(failed.key for failed in world.failures) == sorted("abcde" * 2)
+
+
+def test_a_bulk_migration_goes_on_until_all_are_moved(make_world, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_SCAN_MAX", 2)
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_SCAN_PAGE", 2)
+    world = make_world(make_app(upgrade="pin"), live=True)
+    world.send_many([Added(name, 5) for name in "abcde"])
+    app = second_version(upgrade="pin")
+    app.upcaster(up)
+    world.deploy(app)
+    world.migrate(all=True)
+    world.send_many([Added(name, 1) for name in "abcde"])
+    assert [world.state("total", name) for name in "abcde"] == [TotalV2(6, "pieces")] * 5
+
+
 def test_a_reducer_that_skips_goes_on_after_a_failure(make_world):
     world = make_world(make_app(failure="skip"), live=True)
     sent = world.send(Broken("a"), check=False)
