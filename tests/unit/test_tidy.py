@@ -88,7 +88,6 @@ OLD_PARAMETERS_LEFT = {
     "kernel/decide/intents/operate.py:_settle(told)": "not renamed yet",
     "kernel/decide/intents/settle.py:_event(told)": "not renamed yet",
     "kernel/decide/intents/settle.py:_rejected(told)": "not renamed yet",
-    "kernel/decide/intents/settle.py:_write(told)": "not renamed yet",
     "kernel/decide/intents/settle.py:settle(told)": "not renamed yet",
     "kernel/state/step_changes.py:_step_other(more)": "not renamed yet",
     "kernel/state/step_changes.py:step_done(more)": "not renamed yet",

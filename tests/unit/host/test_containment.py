@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
 from cellule.errors import InvariantBroken, Parked, Rejected
 from cellule.host.inbox.sends import Sent
+from cellule.kernel.decide import controls
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import EventItem
@@ -317,3 +319,41 @@ async def test_an_item_whose_frame_no_commit_takes_is_set_aside_alone(node, tall
     assert "a commit takes 5000" in str(told_by[3])
     assert len(defects) == 1
     assert (await world.send(tally.Add("k3", 1))).steps
+
+
+@pytest.fixture
+def cursed_verbs(monkeypatch):
+    """A defect that two verbs meet."""
+    sound = controls.perform
+
+    def fall(context, item):
+        if item.verb in ("pause", "snapshot"):
+            raise ZeroDivisionError("a defect of controls")
+        return (yield from sound(context, item))
+
+    monkeypatch.setattr(controls, "perform", fall)
+
+
+@pytest.mark.parametrize("given", [None, "mine", UUID(int=7)])
+@in_virtual_time
+async def test_the_sender_of_a_control_that_is_set_aside_is_told(opened, tally, cursed_verbs, told, given):
+    told()
+    async with opened() as node, opened(owner=False) as other:
+        world, far = await node.world("w"), await other.world("w")
+        with pytest.raises(Rejected, match=r"could not take control:pause.*a defect of controls") as refused:
+            await asyncio.wait_for(far.control("pause", who="me", why="", id=given), 60)
+        assert refused.value.code == "host.set_aside"
+        assert await inbox_of(node, world) == []
+        assert (await far.send(tally.Add("a", 1))).steps
+
+
+@in_virtual_time
+async def test_who_asked_for_a_snapshot_whose_note_is_set_aside_is_told(opened, tally, cursed_verbs, told):
+    told()
+    async with opened() as node, opened(owner=False) as other:
+        world, far = await node.world("w"), await other.world("w")
+        await world.send(tally.Add("a", 1))
+        with pytest.raises(Rejected, match="could not take control:snapshot") as refused:
+            await asyncio.wait_for(far.snapshot(who="me", why=""), 60)
+        assert refused.value.code == "host.set_aside"
+        assert (await far.send(tally.Add("a", 1))).steps

@@ -15,12 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable
 from cellule.host.codecs import readable
 from cellule.host.inbox.sends import Sent
-from cellule.kernel.items import ControlItem, EventItem, ReceiptItem, RefusalItem
+from cellule.kernel.items import ControlItem, EventItem, ReceiptItem, RefusalItem, record_id
 from cellule.kernel.limits import ERROR_TEXT_MAX
+from cellule.kernel.state.intent_id import intent_shown
 
 if TYPE_CHECKING:
     from cellule.host.run.world_runner import WorldRunner
@@ -170,5 +172,10 @@ def _name_of(item: Any) -> str:
 
 
 def _id_of(item: Any) -> str | bytes | None:
+    """By what the sender of an item, or who waits for the answer to a request, finds its refusal."""
     given = getattr(item, "id", None)
-    return given if isinstance(given, str | bytes) else None
+    if isinstance(item, ReceiptItem):
+        return intent_shown(item.intent)
+    if isinstance(item, ControlItem) and "request" in item.arguments:
+        given = item.arguments["request"]
+    return record_id(given) if isinstance(given, str | bytes | UUID) else None

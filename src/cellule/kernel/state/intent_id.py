@@ -53,6 +53,11 @@ def parse_intent(text: str) -> bytes:
     return Cid.parse(text).digest
 
 
+def intent_shown(intent: bytes) -> str:
+    """The same for what is given as an id and may be anything."""
+    return intent_text(intent) if len(intent) == ID_BYTES else repr(intent)[:80]
+
+
 class Token(NamedTuple):
     """What a completion token says: the world, the height of the Intent record, and the intent's id."""
 

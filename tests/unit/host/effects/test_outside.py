@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from cellule.errors import Rejected
+from cellule.kernel.decide.intents import settle
 from cellule.kernel.journal.records import RefusedRecord
 
 
@@ -61,4 +64,27 @@ async def test_a_process_beside_the_owner_completes_it(opened, pay):
         view, token = await held(here, pay, "outside4")
         async with opened(own=False, perform=False) as beside:
             await beside.world.complete(token, pay.Charged("ch-4"))
+        assert (await here.settled(view)).receipt.status == "ok"
+
+
+async def test_who_completes_it_from_beside_the_owner_is_told_when_the_receipt_is_set_aside(
+    opened, pay, monkeypatch
+):
+    """They heard that the receipt was lost, because its refusal did not have the intent's id."""
+    sound = settle.admit
+
+    def fall(context, item):
+        if item.who == "bank":
+            raise ZeroDivisionError("a defect of receipts")
+        return (yield from sound(context, item))
+
+    monkeypatch.setattr(settle, "admit", fall)
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    async with opened() as here:
+        view, token = await held(here, pay, "outside5")
+        async with opened(own=False, perform=False) as beside:
+            with pytest.raises(Rejected, match=r"could not take receipt: .*a defect of receipts") as refused:
+                await beside.world.complete(token, pay.Charged("ch-5"), who="bank")
+            assert refused.value.code == "host.set_aside"
+            await beside.world.complete(token, pay.Charged("ch-5"), who="another")
         assert (await here.settled(view)).receipt.status == "ok"

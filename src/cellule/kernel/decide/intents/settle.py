@@ -27,7 +27,7 @@ from cellule.kernel.manifest.system import (
 from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
-from cellule.kernel.state.intent_id import ID_BYTES, idempotency_hash, intent_text
+from cellule.kernel.state.intent_id import idempotency_hash, intent_shown, intent_text
 from cellule.kernel.state.rows import OPEN, OUTSIDE, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.cbor import decode, decode_trusted, encode
 
@@ -82,7 +82,7 @@ def repeat(
 
 def write(
     context: BeatContext, slot: Slot, height: int, intent: OpenIntent, status: Settled, schema: str,
-    value: bytes, told: Settlement, delivery: int, extra: Mapping[str, Any],
+    value: bytes, ending: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Write the receipt of an intent, whose cell hears of it by this event, and answer those who wait."""
     _, base, key, born, _, _, _ = intent
@@ -93,8 +93,8 @@ def write(
     if is_stopped:
         delivery = NOBODY
     extras: Any = {**extra}
-    if told.code:
-        extras["code"], extras["text"] = told
+    if ending.code:
+        extras["code"], extras["text"] = ending
     if context.is_below(intent):
         extras["under"] = True
     stored = context.hold_value(value)
@@ -205,17 +205,18 @@ def _problem(item: ReceiptItem, intent: OpenIntent | None) -> Rejected | None:
     if intent is None:
         return Rejected(
             "kernel.receipt_late", "intent {intent} is not open: it was settled before, or never made here",
-            intent=_shown(item.intent), hint="Nothing was changed; the first receipt counts.",
+            intent=intent_shown(item.intent), hint="Nothing was changed; the first receipt counts.",
         )  # fmt: skip
     if item.status == OUTSIDE_ITEM and intent.status != OPEN:
         return Rejected(
             "kernel.receipt_late", "intent {intent} is not with an adapter any more: it is {status}",
-            intent=_shown(item.intent), status=intent.status, hint="Nothing was changed.",
+            intent=intent_shown(item.intent), status=intent.status, hint="Nothing was changed.",
         )  # fmt: skip
     if intent.id != item.intent:
         return Rejected(
             "kernel.receipt_foreign", "intent {intent} is not the one at height {height}",
-            intent=_shown(item.intent), height=item.height, hint="The receipt belongs to another world.",
+            intent=intent_shown(item.intent), height=item.height,
+            hint="The receipt belongs to another world.",
         )  # fmt: skip
     return None
 
@@ -227,12 +228,8 @@ def _refuse(
         return RefusedItem(problem, 0)
     text = str(problem)
     name = f"receipt:{intent.kind}" if intent is not None else "receipt"
-    record = RefusedRecord(0, _shown(item.intent), name, problem.code, text)
+    record = RefusedRecord(0, intent_shown(item.intent), name, problem.code, text)
     return RefusedItem(problem, context.writer.add(record, len(text)))
-
-
-def _shown(intent: bytes) -> str:
-    return intent_text(intent) if len(intent) == ID_BYTES else repr(intent)[:80]
 
 
 def _proven(
