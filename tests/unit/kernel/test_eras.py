@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.errors import Corrupted
 from cellule.kernel.journal.codes import HALTED, OK, PARKED
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import (
@@ -15,6 +16,7 @@ from cellule.kernel.journal.records import (
     UpcastRecord,
 )
 from cellule.values.cbor import decode
+from tests.support.frames import with_change
 from tests.support.kernel_world import FunctionPrograms
 
 V1 = {
@@ -305,3 +307,19 @@ def _link(world, data):
 
 def _broken(old):
     raise ValueError("broken upcaster")
+
+
+@pytest.mark.parametrize(("field", "value"), [("born", 1), ("era_from", 1), ("key", b"c2")])
+def test_a_journal_that_lies_about_a_migrated_cell_is_corrupted(following, field, value):
+    add(following)
+    following.deploy(v2())
+    following.control("cell.migrate", module="shop/Cart", key=b"c1")
+    frame = following.frames[-1]
+    [at] = [
+        position
+        for position, record in enumerate(decode_frame(frame).records)
+        if isinstance(record, MigratedRecord)
+    ]
+    lie = with_change(frame, at, lambda fields: fields.update({field: value}))
+    with pytest.raises(Corrupted, match="the migrated cell is not the one recorded"):
+        following.restored(frames=[*following.frames[:-1], lie])

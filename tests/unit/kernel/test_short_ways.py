@@ -9,6 +9,7 @@ from cellule.kernel.items import EventItem, ReceiptItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EventRecord, IntentRecord, ReceiptRecord, StepRecord
 from cellule.kernel.need import Nodes, drive
+from cellule.kernel.program import CheckedRequest
 from cellule.kernel.prove.check import reachable
 from cellule.kernel.state.cells import weigh
 from cellule.kernel.state.module_cells import Budget
@@ -180,6 +181,52 @@ def test_a_link_in_a_receipt_is_in_its_envelope(lifting):
     assert receipt.value[1] == [CARGO]
     assert lifting.state(BOX, b"a")["cargo"] == CARGO
     assert is_rooted(lifting)
+
+
+# Requests that programs have checked
+
+
+CHECKED = {
+    "as many as may be": (3, {}, "", 3),
+    "one too many": (4, {}, "kernel.effects_count", 0),
+    "one with a key": (1, {"idempotency_key": "k"}, "", 1),
+    "one with limits": (1, {"limits": {"attempts": 2}}, "", 1),
+    "one that is not declared": (1, {"kind": "dock.sink"}, "kernel.effect_undeclared", 0),
+    "one of a slot that is not there": (1, {"cap_slot": "crane"}, "", 0),
+}
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("case", CHECKED)
+def test_requests_that_a_program_has_checked_are_opened_or_refused_alike(make_world, monkeypatch, case, fast):
+    count, changes, code, opened = CHECKED[case]
+    for module in ("decide.requests", "fast.intents"):
+        monkeypatch.setattr(f"cellule.kernel.{module}.STEP_EFFECTS_MAX", 3)
+
+    def step(state, schema, event, ctx):
+        request = CheckedRequest(**{"kind": "dock.lift", "params": encode(1), **changes})
+        return Did({"by": "", "cargo": 1}, effects=[request] * (count if event.get("ask") else 0))
+
+    lifts = document(effects_emitted=["dock.lift"])
+    world = make_world(lifts, FunctionPrograms({BOX: step}), fast=fast)
+    world.beat([put("a")])
+    beat = world.beat([put("a", ask=1)])
+    assert [step.code for step in beat.steps] == [code]
+    assert len(beat.opened) == opened
+    assert [each.key == "k" for each in beat.opened] == [changes.get("idempotency_key") == "k"] * opened
+    assert [each.attempts == 2 for each in beat.opened] == ["limits" in changes] * opened
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_pure_module_may_ask_for_nothing_even_if_its_program_has_checked_it(make_world, fast):
+    def step(state, schema, event, ctx):
+        asked = [CheckedRequest("dock.lift", encode(1))] if event.get("ask") else []
+        return Did({"by": "", "cargo": 1}, effects=asked)
+
+    world = make_world(document(), FunctionPrograms({BOX: step}), fast=fast)
+    world.beat([put("a")])
+    [done] = world.beat([put("a", ask=1)]).steps
+    assert done.code == "kernel.effect_pure"
 
 
 # Memory

@@ -6,8 +6,12 @@ import pytest
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.items import EventItem
+from cellule.kernel.journal.codes import DROPPED
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import StepRecord
+from cellule.kernel.need import drive
 from cellule.kernel.prove.check import Position, check_frames
+from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.world import World
 from cellule.values.cbor import decode, encode
 from tests.support.frames import with_change, with_header, with_row
@@ -54,6 +58,24 @@ def test_unchanged_code_verifies(world):
     assert world.verify() is None
 
 
+def test_a_verification_says_how_many_steps_it_ran(world):
+    world.beat([paid(), paid("o2")])
+    world.send("shop/Failed@1", {"order": "o1", "why": "no"})
+    world.settle()
+    verifier = Verifier()
+    drive_restore(world, verifier)
+    steps = [each for data in world.frames for each in decode_frame(data).records if type(each) is StepRecord]
+    assert len(steps) == 4
+    assert (verifier.steps, verifier.skipped, verifier.not_run.total()) == (4, 0, 0)
+
+
+def drive_restore(world, verifier):
+    restoring = World.restore(world.snapshots[0][1], world.world_id, world.programs)
+    opened = drive(restoring.open(verifier.witness), restoring.nodes, world.fetch)
+    for frame in world.frames:
+        drive(opened.apply(frame), restoring.nodes, world.fetch)
+
+
 CASES = {
     "a gap": (lambda data, prev: _moved(data, prev.header.last + 5), "kernel.chain_gap"),
     "another predecessor": (lambda data, _: with_header(data, prev=bytes(32)), "kernel.chain_broken"),
@@ -70,6 +92,12 @@ CASES = {
     "a step out of turn": (lambda data, _: _field(data, 1, "key", b"other"), "kernel.journal_contradicts"),
     "a step of another message": (lambda data, _: _field(data, 1, "cause", 1), "kernel.journal_contradicts"),
     "a step with a wrong history": (lambda data, _: _field(data, 1, "prev", 1), "kernel.journal_contradicts"),
+    "a step of an unknown end": (lambda data, _: _field(data, 1, "status", 99), "kernel.journal_contradicts"),
+    "a step that a person ended and nobody did": (
+        lambda data, _: _field(data, 1, "status", DROPPED),
+        "kernel.journal_contradicts",
+    ),
+    "a step of an era to come": (lambda data, _: _field(data, 1, "era", 1), "kernel.journal_contradicts"),
     "a name beyond the table": (lambda data, _: _field(data, 1, "module", 77), "kernel.frame_damaged"),
 }
 

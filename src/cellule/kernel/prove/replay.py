@@ -47,7 +47,7 @@ from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
 RETENTIONS = ("ttl", "idle", "sweep", "answer")
-_STATUSES = frozenset(int(status) for status in Status)
+_STATUSES = frozenset(int(status) for status in Status if status != DROPPED)  # of steps that ran
 _UNREADABLE = (
     Rejected,
     TypeError,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.errors import Corrupted
 from cellule.kernel.items import EventItem, ReceiptItem, RefusedItem
 from cellule.kernel.journal.codes import Settled
 from cellule.kernel.journal.records import ControlRecord, EmittedRecord, ReceiptRecord
 from cellule.values.cbor import encode
+from tests.support.frames import with_change
 
 SECOND = 1_000_000_000
 HOUR = 3_600 * SECOND
@@ -123,6 +125,18 @@ def test_only_a_failure_leaves_a_dead_letter(bank):
         for record in bank.records()
         if isinstance(record, ReceiptRecord) and record.extras
     ] == [True]
+
+
+def test_a_journal_that_retries_what_is_no_letter_is_corrupted(letter):
+    bank, height = letter
+    bank.world.control("effect.retry", letter=height)
+    frame = bank.world.frames[-1]
+
+    def lie(fields):
+        fields["arguments"]["letter"] = height - 1
+
+    with pytest.raises(Corrupted, match="there is no such dead letter of an effect"):
+        bank.world.restored(frames=[*bank.world.frames[:-1], with_change(frame, 0, lie)])
 
 
 # Limits

@@ -135,6 +135,14 @@ def test_what_was_missed_is_caught_up_as_the_schedule_says(make_bank, catch_up, 
     assert len(bank.heard("s")) == events + 1
 
 
+@pytest.mark.parametrize(("early_ns", "events"), [(1, 1), (0, 0)])
+def test_a_run_is_missed_at_the_very_time_of_the_next(make_bank, early_ns, events):
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    bank.world.now_ns += MINUTE - START_NS % MINUTE + MINUTE - early_ns
+    bank.world.settle()
+    assert len(bank.heard("s")) == events
+
+
 def test_overlap_skip_sends_nothing_while_the_target_is_busy(make_bank):
     bank = make_bank(schedules=every(MINUTE, overlap="skip"))
     [opening] = bank.charge(order="s").opened
