@@ -395,10 +395,10 @@ class IntentMachine(RuleBasedStateMachine):
             count = kept.counts.get(base, 0)
             assert base not in kept.over or count >= self.edition.open_max
             assert base in kept.over or count < self.edition.open_max or base in self.lowered
-        for slots in world.held.values():
-            assert slots
-            for slot in slots:
-                assert not slot.loaded or slot.queue[0].kind == EVENT_MESSAGE
+        for base, keys in world.held.items():
+            assert keys
+            for slot in (world.cells(base).slots.get(key) for key in keys):
+                assert slot is None or not slot.loaded or slot.queue[0].kind == EVENT_MESSAGE
         assert world.paused or world.ring or all(base in kept.over for base in world.held)
 
 

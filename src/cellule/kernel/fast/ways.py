@@ -14,7 +14,7 @@ from cellule.kernel.fast.modules import FastModules
 from cellule.kernel.fast.ring_step import ring_step
 from cellule.kernel.fast.steps import Answer, FastSteps
 from cellule.kernel.items import Admitted, BatchResult, Item, Outcome
-from cellule.kernel.limits import FRAME_BYTES_CLOSE
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, HELD_CELLS_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.program import Output, StepFault
 from cellule.kernel.state.cells import Slot
@@ -36,7 +36,14 @@ class FastWays:
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, int]:
         """See `ShortWays`."""
-        return self._batch.admit(items)
+        if self._context.ledger.book.over and self._may_be_full(len(items)):
+            return 0
+        return (yield from self._batch.admit(items))
+
+    def _may_be_full(self, count: int) -> bool:
+        """Tell whether so many events may bring more cells to wait at a module's limit than may wait."""
+        ledger = self._context.ledger
+        return any(len(ledger.held.get(base, ())) + count > HELD_CELLS_MAX for base in ledger.book.over)
 
     def leave(self) -> Sequence[Outcome]:
         """See `ShortWays`."""

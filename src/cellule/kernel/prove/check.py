@@ -132,8 +132,8 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     rows = yield from _rows(cid, "stopped", ledger.stopped, nodes)
     if {(row.module, row.key) for row in rows.values()} != stopped:
         _damaged(cid, "the list of stopped cells is not that of the cells")
-    held = [slot for slots in ledger.held.values() for slot in slots]
-    ring = [(slot.cells.base, slot.key) for slot in (*ledger.ring, *held)]
+    ring = [(slot.cells.base, slot.key) for slot in ledger.ring]
+    ring += [(base, key) for base, keys in ledger.held.items() for key in keys]
     if len(ring) != len(ready) or set(ring) != ready:
         _damaged(cid, "the list of ready cells is not that of the cells with messages")
     yield from ledger.dedupe.check(nodes)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from cellule.errors import ensure
@@ -23,14 +24,7 @@ from cellule.kernel.index.live import MISSING, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import HELD_RELEASE_MAX, QUEUE_MESSAGES_MAX, QUEUE_SHORT
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.state.cells import (
-    EVENT_MESSAGE,
-    Entry,
-    Expected,
-    LongQueue,
-    Message,
-    Slot,
-)  # fmt: skip
+from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, Expected, LongQueue, Message, Slot
 from cellule.kernel.state.dedupe import Dedupe, Seen
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.module_cells import Budget, Cells
@@ -77,7 +71,7 @@ class Ledger:
     pending: list[tuple[Message, list[Target]]] = field(default_factory=list)
     dedupe: Dedupe = field(default_factory=Dedupe)
     book: Book = field(init=False)
-    held: dict[str, deque[Slot]] = field(default_factory=dict)  # by module; see `enter`
+    held: dict[str, dict[bytes, None]] = field(default_factory=dict)  # keys by module; see `enter`
     timers: OrderedIndex[TimerRow] = field(init=False)
     stopped: OrderedIndex[StoppedRow] = field(init=False)
     dead_letters: OrderedIndex[DeadLetter] = field(init=False)
@@ -107,10 +101,7 @@ class Ledger:
 
     def restore_held(self, base: str, keys: Iterable[bytes]) -> None:
         """Cells that a snapshot lists as held; they are read when they run."""
-        cells = self.cells(base)
-        waiting = self.held[base] = deque()
-        for key in keys:
-            waiting.append(self._resting(cells, key))
+        self.held[base] = dict.fromkeys(keys)
 
     def restore_ready(self, base: str, key: bytes) -> None:
         """A cell that a snapshot lists as ready; it is read when it runs."""
@@ -208,13 +199,8 @@ class Ledger:
 
     def begin_beat(self, beat: int, now_ns: int) -> None:
         """A beat begins: the next one, and never earlier than the last."""
-        ensure(
-            beat == self.beat + 1,
-            "kernel.beat_order",
-            "beat {beat} follows {last}",
-            beat=beat,
-            last=self.beat,
-        )
+        is_next = beat == self.beat + 1
+        ensure(is_next, "kernel.beat_order", "beat {beat} follows {last}", beat=beat, last=self.beat)
         ensure(now_ns >= self.now_ns, "kernel.time_order", "time goes back to {now_ns}", now_ns=now_ns)
         self.beat, self.now_ns = beat, now_ns
 
@@ -306,20 +292,30 @@ class Ledger:
         """Let a slot with messages run in its turn, or hold it until its module may ask for effects again."""
         base = slot.cells.base
         if base in self.book.over and slot.queue[0].kind == EVENT_MESSAGE:
-            self.held.setdefault(base, deque()).append(slot)
+            self.held.setdefault(base, {})[slot.key] = None
+            if not slot.active:  # it leaves memory when the beat ends
+                slot.active = True
+                self.active.append(slot)
         else:
             self.ring.append(slot)
 
     def leave(self, slot: Slot) -> None:
         """A slot with messages may not run any more: it leaves the ring, or those that are held."""
         base = slot.cells.base
-        held = self.held.get(base, ())
-        if slot in held:
-            self.held[base].remove(slot)
+        if self.is_held(slot):
+            del self.held[base][slot.key]
             if not self.held[base]:
                 del self.held[base]
         else:
             self.ring.remove(slot)
+
+    def is_held(self, slot: Slot) -> bool:
+        """Tell whether a slot waits because its module is at its limit."""
+        return slot.key in self.held.get(slot.cells.base, ())
+
+    def _may_rest(self, slot: Slot) -> bool:
+        """Tell whether a slot with messages leaves memory like a cell at rest."""
+        return len(slot.queue) <= QUEUE_SHORT and (slot.stopped or self.is_held(slot))
 
     def deliver_pending(self) -> None:
         """What the previous beat emitted reaches the queues; what has no room there is a dead letter."""
@@ -343,8 +339,8 @@ class Ledger:
                 message = slot.queue.pop()
                 if not slot.queue and not slot.stopped:
                     is_held = base in self.book.over and message.kind == EVENT_MESSAGE
-                    last = (self.held[base] if is_held else self.ring).pop()
-                    ensure(last is slot, "kernel.ring_order", "the ring's last is not {key}", key=key)
+                    last = self.held[base].popitem()[0] if is_held else self.ring.pop().key
+                    ensure(last == key, "kernel.ring_order", "the ring's last is not {key}", key=key)
                     if is_held and not self.held[base]:
                         del self.held[base]
         self.pending = pending
@@ -425,9 +421,10 @@ class Ledger:
         self._release_held(base)
 
     def _release_held(self, base: str) -> None:
-        waiting = self.held.get(base, ())
-        for _ in range(min(HELD_RELEASE_MAX, len(waiting))):
-            self.ring.append(self.held[base].popleft())
+        cells, waiting = self.cells(base), self.held.get(base, {})
+        for key in list(islice(waiting, HELD_RELEASE_MAX)):
+            del waiting[key]
+            self.ring.append(cells.slots.get(key) or self._resting(cells, key))
         if base in self.held and not self.held[base]:
             del self.held[base]
 
@@ -472,7 +469,7 @@ class Ledger:
             slot.active = False
             cells = slot.cells
             if slot.queue:
-                if slot.stopped and len(slot.queue) <= QUEUE_SHORT:
+                if self._may_rest(slot):
                     cells.put_to_rest(slot)
                 continue
             if slot.dirty:
@@ -494,6 +491,6 @@ class Ledger:
         """Forget slots that were made for a look only; nothing has changed."""
         for slot in self.active:
             slot.active = False
-            if not slot.dirty and (not slot.queue or (slot.stopped and len(slot.queue) <= QUEUE_SHORT)):
+            if not slot.dirty and (not slot.queue or self._may_rest(slot)):
                 slot.cells.slots.pop(slot.key, None)
         self.active.clear()

@@ -57,7 +57,7 @@ def parts_of(saved: dict[str, Any]) -> list[tuple[str, Any]]:
 def save(ledger: Ledger) -> dict[str, Rows]:
     """The rows of all lists as they are now; messages stay as they are until `packed`."""
     book = ledger.book
-    held = ((base, slot.key) for base in sorted(ledger.held) for slot in ledger.held[base])
+    held = ((base, key) for base in sorted(ledger.held) for key in ledger.held[base])
     return {
         "pending": {
             pair_key(number, place): part

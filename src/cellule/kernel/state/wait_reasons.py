@@ -173,7 +173,7 @@ def reasons_in(ledger: Ledger, base: str, key: bytes) -> Generator[Need, None, t
     slot = ledger.cells(base).slot(key)
     entry = slot.at_rest()
     is_ready = any(each is slot for each in ledger.ring)
-    is_held = any(each is slot for each in ledger.held.get(base, ()))
+    is_held = ledger.is_held(slot)
     ledger.drop_idle()
     if entry is None:
         return None
