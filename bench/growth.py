@@ -10,8 +10,8 @@ At random    every cell is equally likely. The hit rate is the share of a round'
              when it began. So many events are sent that the next snapshot would be due; it is taken at the
              end, and the cost is told without and with it.
 Opening      from `cellule.open` until the first event is applied, in a process that has opened both before.
-After a kill the same on a copy of the folder whose process was killed at work, with a journal since the
-             snapshot just short of the next one.
+After a kill the same on a copy of the folder whose process was killed at work, after events at random;
+             snapshots are taken as the estimate of this time says (`SNAPSHOT_RESTORE_S`).
 Memory       the highest resident size of the process that built the world, and of the one that was killed.
 """
 
@@ -37,8 +37,8 @@ from bench.ingest_rows import at_most
 from bench.report import Row, measured, stream
 
 CELLS, ACTIVE = 1_000_000, 1_000
-ROUND_EVENTS, ROUNDS, RANDOM_ROUNDS, OPENINGS = 10_000, 20, 25, 5
-KILL_EVENTS = 200_000
+ROUND_EVENTS, ROUNDS, RANDOM_ROUNDS, OPENINGS = 10_000, 20, 9, 5
+KILL_EVENTS, KILL_MAX_MS = 200_000, 3_000.0
 ACTIVE_MAX, RANDOM_MAX, OPENING_MAX, MEMORY_MAX_MB = 1.5, 4.0, 3.0, 500.0
 
 
@@ -203,8 +203,8 @@ async def _after_kill(folder: Path, case: str, sizes: Sizes) -> list[Row]:
 
     told = await asyncio.to_thread(child)
     taken_s = await _opening(folder, 1)
-    metric = f"opening after a kill, {sizes.kill_events:,} events since the snapshot"
+    metric = f"opening after a kill amid {sizes.kill_events:,} events at random"
     return [
         at_most("growth", case, "memory at random", told["peak_mb"], "MB", MEMORY_MAX_MB),
-        measured("growth", case, metric, taken_s * 1e3, "ms"),
+        at_most("growth", case, metric, taken_s * 1e3, "ms", KILL_MAX_MS),
     ]

@@ -23,7 +23,7 @@ from cellule.host.own.directory import WorldInfo, baseline_of, lost_row, world_r
 from cellule.host.own.ownership import Claim
 from cellule.host.run.commits import Committer
 from cellule.host.run.outgoing import Dispatch
-from cellule.host.run.snapshots import Snapshots
+from cellule.host.run.snapshots import Snapshots, Tail
 from cellule.host.run.world_runner import WorldRunner
 from cellule.host.store_retry import settle
 from cellule.kernel.index.live import Spill
@@ -66,7 +66,7 @@ class Loader:
         committer = Committer(self.engine, cas, info.universe, info.id, epoch, head)
         snapshots = Snapshots(
             self.engine, cas, info.universe, info.id, epoch, self.clock,
-            tail_bytes=tail, trigger_bytes=self.snapshot_bytes, name=info.name,
+            tail=tail, trigger_bytes=self.snapshot_bytes, name=info.name,
         )  # fmt: skip
         inbox = Inbox(self.engine, cas, info.universe, info.id, self.key)
         hosted = WorldRunner(
@@ -86,8 +86,8 @@ class Loader:
     async def restore(
         self, info: WorldInfo, cas: Cas, progress: Progress | None = None, upto: int | None = None, *,
         fast: bool = True,
-    ) -> tuple[World, Head, int]:  # fmt: skip
-        """Restore to the head, or to the last whole beat at `upto`; also says how many bytes it read."""
+    ) -> tuple[World, Head, Tail]:  # fmt: skip
+        """Restore to the head, or to the last whole beat at `upto`; also says which tail it read."""
         head, height, snapshot = await self._start(info, upto)
         spill = self.spill() if self.spill is not None else None
         restoring = World.restore(
@@ -108,7 +108,7 @@ class Loader:
                 world=info.name, height=world.ledger.height, head=head.height,
                 hint="Run `cellule check` on the folder.",
             )  # fmt: skip
-        return world, head, size
+        return world, head, Tail(size, height)
 
     async def restoring(self, info: WorldInfo) -> tuple[int, Restoring]:
         """The baseline's height and a restore that starts there, for verification."""

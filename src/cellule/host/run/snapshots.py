@@ -1,9 +1,10 @@
 """Automatic snapshots of a hosted world: taken between beats, saved to the CAS, then made the baseline.
 
 A snapshot is due when the journal's tail since the last one is longer than the larger of
-`SNAPSHOT_TAIL_BYTES` and half of what the last snapshot wrote, or at a clean close with a tail worth it. The
-baseline moves in one batch that expects the world's epoch, after every block is durable; restore then starts
-there. The newest `SNAPSHOTS_KEPT` stay, and the first.
+`SNAPSHOT_TAIL_BYTES` and half of what the last snapshot wrote, or when restoring its records and the cells
+they changed would take longer than `SNAPSHOT_RESTORE_S`, or at a clean close with a tail worth it. The
+baseline moves in one batch that expects the world's epoch, after every block is durable; restore then
+starts there. The newest `SNAPSHOTS_KEPT` stay, and the first.
 
 A snapshot only makes the next start faster: whatever keeps one from being written or saved, the world goes
 on, and it is tried again later, with growing pauses. A row tells everyone who looks (`host/trouble.py`).
@@ -14,15 +15,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from cellule.errors import CelluleError, Conflict, Fenced, Unavailable
 from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.limits import (
+    RESTORE_CELL_S,
+    RESTORE_RECORD_S,
     SNAPSHOT_CLOSE_BYTES,
+    SNAPSHOT_RESTORE_S,
     SNAPSHOT_RETRY_MOST_S,
     SNAPSHOT_RETRY_S,
+    SNAPSHOT_SLICE_RECORDS,
     SNAPSHOT_TAIL_BYTES,
     SNAPSHOTS_KEPT,
 )
@@ -39,10 +44,23 @@ from cellule.values.cid import Cid
 
 if TYPE_CHECKING:
     from cellule.host.run.world_runner import WorldRunner
+    from cellule.kernel.state.ledger import Ledger
     from cellule.kernel.state.snapshot import SnapshotJob
     from cellule.kernel.world import World
 
 Taken = tuple[int, Cid]
+
+
+class Tail(NamedTuple):
+    """The journal since a snapshot: its bytes, and the height that the snapshot is of."""
+
+    size: int = 0
+    start: int = 0
+
+
+NO_TAIL = Tail()
+
+
 _log = logging.getLogger("cellule.host")
 
 
@@ -51,7 +69,7 @@ class Snapshots:
 
     def __init__(
         self, engine: Engine, cas: Cas, universe: UUID, world: UUID, epoch: bytes, clock: Clock, *,
-        tail_bytes: int = 0, trigger_bytes: int = SNAPSHOT_TAIL_BYTES, name: str = "",
+        tail: Tail = NO_TAIL, trigger_bytes: int = SNAPSHOT_TAIL_BYTES, name: str = "",
     ) -> None:  # fmt: skip
         self._engine = engine
         self._cas = cas
@@ -60,7 +78,10 @@ class Snapshots:
         self._name = name or str(world)
         self._epoch = epoch
         self._clock = clock
-        self._tail = tail_bytes
+        self._tail = tail.size
+        self._start = self._owed_start = tail.start
+        self._seen = 0  # the height at the last slice
+        self._is_slow = False  # restoring would take too long
         self._trigger = trigger_bytes
         self._state_bytes = 0
         self._job: SnapshotJob | None = None
@@ -116,18 +137,26 @@ class Snapshots:
         self._job = self._root = self._asked_for = None
         self._tail += self._owed
         self._owed = 0
+        self._start = self._owed_start
 
     @property
     def _is_due(self) -> bool:
-        return bool(self._asked) or self._tail > max(self._trigger, self._state_bytes // 2)
+        return bool(self._asked) or self._is_slow or self._tail > max(self._trigger, self._state_bytes // 2)
 
     async def advance(self, hosted: WorldRunner) -> None:
         """Begin a snapshot that is due, or do the next bit of the one under way."""
         if self._job is None:
+            self._is_slow = restore_s(hosted.world.ledger, self._start) > SNAPSHOT_RESTORE_S
             if not self._is_due or self.pause_s() is not None:
                 return
             self._begin(hosted)
+        grown = hosted.world.ledger.height - self._seen
+        self._seen += grown
         if self.pause_s() is None:
+            await self._slice(hosted)
+        for _ in range(grown // SNAPSHOT_SLICE_RECORDS):  # large beats do not outrun it
+            if self._job is None or self.pause_s() is not None:
+                return
             await self._slice(hosted)
 
     async def at_close(self, hosted: WorldRunner) -> None:
@@ -148,6 +177,9 @@ class Snapshots:
         self._owed = self._tail
         self._tail = self._written = 0
         self._beat = hosted.world.ledger.beat
+        self._owed_start, self._start = self._start, hosted.world.ledger.height
+        self._seen = self._start
+        self._is_slow = False
 
     async def _slice(self, hosted: WorldRunner) -> None:
         self._retry_ns = None
@@ -242,6 +274,12 @@ class Snapshots:
         begin, end = keys.snapshot_range(self._universe, self._world, 1, height - 1)
         page = await self._engine.scan(begin, end, limit=100, reverse=True)
         return [key for key, _ in page.items[SNAPSHOTS_KEPT - 1 :]]
+
+
+def restore_s(ledger: Ledger, start: int) -> float:
+    """About how long it takes to restore this world from a snapshot at height `start`."""
+    changed = sum(cells.live.changed for cells in ledger.modules.values())
+    return (ledger.height - start) * RESTORE_RECORD_S + changed * RESTORE_CELL_S
 
 
 def _said(error: Exception) -> str:

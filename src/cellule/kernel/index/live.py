@@ -90,6 +90,11 @@ class LiveIndex(Generic[Entry]):
         """About how much memory the entries take that are in no root yet."""
         return self._dirty.bytes_held + self._frozen_bytes
 
+    @property
+    def changed(self) -> int:
+        """How many entries changed since the last root was begun."""
+        return len(self._dirty.entries) + len(self._dirty.spilled)
+
     def cached(self, key: bytes) -> Entry | Missing | None:
         """The entry of `key`, None where there is none, or `MISSING` where only the root can tell."""
         entry: Entry | Missing | None = self._dirty.entries.get(key, MISSING)
