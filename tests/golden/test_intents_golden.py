@@ -54,7 +54,9 @@ class Museum:
             "capabilities": TILL,
         }
         self.options = options
-        self.bank = Bank(KernelWorld(document(**options, schedules=every(HOUR)), PROGRAMS, seed=5))
+        self.bank = Bank(
+            KernelWorld(document(**options, schedules=every(HOUR, overlap="buffer")), PROGRAMS, seed=5)
+        )
         self.frames = [("a schedule is armed", self.bank.world.frames[0])]
 
     def rows(self):
@@ -102,6 +104,13 @@ def script(museum: Museum) -> None:
     bank.world.now_ns += HOUR + MINUTE
     show("a schedule is due", bank.world.beat())
     show("a receipt that says no more than how it ended", bank.receive(approved, "timeout"))
+    naps = ("timer.set", {"after_ns": 99 * HOUR, "key": "n"})
+    show("the cell of the schedule is busy", bank.ask(naps, order="s"))
+    bank.world.now_ns += HOUR + MINUTE
+    show("a schedule is due, and its run waits", bank.world.beat())
+    show("the cell cancels what it waits for", bank.ask(order="s", cancel=["n"]))
+    show("the cell hears of it and is idle", bank.world.beat())
+    show("the run is sent", bank.world.beat())
     show("parked in the snapshot", bank.charge(50, order="g"))
     [far] = show("a request that others complete", bank.charge(1, slot="pay", order="far")).opened
     near = show("a second, at the limit", bank.charge(1, slot="pay", order="near")).opened
@@ -195,3 +204,7 @@ def test_the_frozen_frames_hold_every_field_of_the_records(frozen):
     assert {record.delivery for record in records if isinstance(record, ReceiptRecord)} == {0, 1, 2}
     timers = {type(record.what) for record in records if isinstance(record, TimerRecord) and record.what}
     assert timers == {ScheduleTimer}
+    assert {bool(record.what.waiting_ns) for record in records if type(record) is TimerRecord} == {
+        True,
+        False,
+    }

@@ -52,7 +52,7 @@ EDITIONS = st.builds(
     Edition,
     open_max=st.sampled_from([1, 2, 3, 10_000]),
     policy=st.sampled_from(["none", "none", "ask", "ask at once", "deny", "micro"]),
-    schedule=st.sampled_from(["none", "allow", "skip", "backfill", "slow"]),
+    schedule=st.sampled_from(["none", "allow", "skip", "buffer", "backfill", "slow"]),
     budget=st.sampled_from([None, 3, 3]),
     upgrade=st.sampled_from(["pin", "follow"]),
     charges=st.sampled_from([True, True, True, False]),

@@ -134,6 +134,7 @@ _SCHEDULES: dict[str, dict[str, Any]] = {
     "none": {},
     "allow": {"schedules": every(MINUTE)},
     "skip": {"schedules": every(MINUTE, overlap="skip", catch_up="skip")},
+    "buffer": {"schedules": every(MINUTE, overlap="buffer")},
     "backfill": {"schedules": every(MINUTE, catch_up="backfill", limit=3)},
     "slow": {"schedules": every(HOUR)},
 }

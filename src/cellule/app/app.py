@@ -294,8 +294,9 @@ class App:
         """Send an event by the calendar (`cron` in a time `zone`) or at an interval (`every`).
 
         `catch_up` says what happens to times that were missed: skip them, make up for them once, or
-        `backfill` up to `limit` of them. `overlap`: whether it is sent while the one before still waits.
-        `jitter` puts each time off by up to that, drawn anew each time.
+        `backfill` up to `limit` of them. `overlap` says what happens while its cell is busy: it is sent
+        all the same, skipped, or (`buffer`, one run) kept until the cell is idle. `jitter` puts each time
+        off by up to that, drawn anew each time.
         """
         parts = {"cron": cron, "zone": zone, "catch_up": catch_up, "limit": limit, "overlap": overlap}
         if jitter is not None:

@@ -63,7 +63,8 @@ def _words(kind: str, fields: dict[str, Any]) -> str:
             return _receipt(fields)
         case "timer" if "schedule" in fields:
             due = f" next {fields['due']}" if fields["due"] else ""
-            return f"schedule {fields['schedule']} {fields['state']}{due}"
+            waiting = f", the run of {fields['waiting']} waits" if "waiting" in fields else ""
+            return f"schedule {fields['schedule']} {fields['state']}{due}{waiting}"
         case "timer" | "expired":
             due = f"{fields['what']} due {fields['due']} " if "due" in fields else ""
             return f"{due}{cell_text(fields)}"

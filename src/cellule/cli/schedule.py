@@ -135,5 +135,5 @@ def _json(view: ScheduleView) -> dict[str, Any]:
         "start": None if view.start_ns is None else time_text(view.start_ns),
         "next": None if view.next_ns is None else time_text(view.next_ns), "paused": view.paused,
         "event": view.event, "value": view.value, "catch_up": view.catch_up, "limit": view.limit,
-        "overlap": view.overlap,
+        "overlap": view.overlap, "waiting": None if view.waiting_ns is None else time_text(view.waiting_ns),
     }  # fmt: skip

@@ -525,3 +525,48 @@ def test_a_schedule_is_triggered_and_made_up_for(make_world):
     assert world.state("sweeps") == Sweeps(4)
     world.advance(days=2)
     assert world.state("sweeps").count in (5, 6)
+
+
+def sweeping(**options):
+    app = App("sweep")
+    app.event(Swept)
+    app.schedule("often", event=Swept(), **options)
+    note = app.effect("sweep.note", params=Sweeps, receipt=Sweeps)
+
+    def sweeps(state: Sweeps | None, event: Swept | Receipt[Sweeps]) -> Step[Sweeps]:
+        if isinstance(event, Receipt):
+            return Step(state or Sweeps())
+        count = (state or Sweeps()).count + 1
+        return Step(Sweeps(count), effects=[note(Sweeps(count))])
+
+    app.reducer(keyed=False, effects=[note])(sweeps)
+    return app
+
+
+def test_a_backfill_goes_on_until_all_times_are_sent(make_world):
+    """It stopped after the first 1,000 without a word; a node goes on."""
+    app = App("sweep")
+    app.event(Swept)
+    app.schedule("often", every=timedelta(hours=1), event=Swept())
+
+    def sweeps(state: Sweeps | None, _event: Swept) -> Sweeps:
+        return Sweeps((state or Sweeps()).count + 1)
+
+    app.reducer(keyed=False)(sweeps)
+    world = make_world(app, live=True)
+    world.backfill_schedule("often", world.now - timedelta(hours=1_500, minutes=-1), world.now)
+    assert world.state("sweeps") == Sweeps(1_500)
+
+
+def test_a_run_of_a_schedule_waits_until_its_cell_is_idle(make_world):
+    world = make_world(sweeping(every=timedelta(hours=1), overlap="buffer"), live=True)
+    world.advance(hours=4)
+    assert world.state("sweeps") == Sweeps(1)
+    [intent] = world.intents
+    world.restart()
+    world.complete(intent, Sweeps(1))
+    assert world.state("sweeps") == Sweeps(2)
+    [intent] = world.intents
+    world.complete(intent, Sweeps(2))
+    assert world.state("sweeps") == Sweeps(2)
+    world.assert_replays()

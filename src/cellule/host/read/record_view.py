@@ -178,6 +178,8 @@ class RecordRenderer:
             return {**fields, "what": None}
         if isinstance(timer, ScheduleTimer):
             state = "paused" if timer.paused else "armed" if timer.fingerprint and due_ns else "ended"
+            if timer.waiting_ns:
+                fields["waiting"] = time_text(timer.waiting_ns)
             return {**fields, "what": "schedule", "schedule": timer.name, "state": state}
         cell = await self._cell(timer.module, timer.key, await self._era_at(height))
         return {**fields, "what": timer.rule, **cell}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from cellule.errors import ensure
-from cellule.kernel.decide import schedules
+from cellule.kernel.decide import buffered_runs, schedules
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.beat_context import BeatContext
@@ -31,7 +31,7 @@ from cellule.values.cid import cid_of
 class BeatRun:
     """One beat under way."""
 
-    __slots__ = ("_admission", "_context", "_ledger", "_now_ns", "_rounds", "_writer")
+    __slots__ = ("_admission", "_context", "_has_run", "_ledger", "_now_ns", "_rounds", "_writer")
 
     def __init__(
         self, ledger: Ledger, eras: Eras, stepper: Stepper, pace: Pace, now_ns: int, entropy: bytes,
@@ -45,6 +45,7 @@ class BeatRun:
         context.short = short_ways(context)
         self._admission = Admission(context)
         self._rounds = Rounds(context)
+        self._has_run = False  # a run of a schedule waited, and may be sent now
 
     def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
         """Do the whole beat."""
@@ -60,6 +61,8 @@ class BeatRun:
         if not ledger.paused and context.pace.quota:
             due = yield from expiry.run_due(context)
         ledger.deliver_pending()
+        if ledger.book.waiting and not ledger.paused and context.pace.quota:
+            yield from buffered_runs.send_idle(context)
         for each in due:
             yield from schedules.send(context, each)
         yield from self._admission.admit(items)
@@ -68,6 +71,8 @@ class BeatRun:
             context.eras.is_aligned = True
         if not ledger.paused:
             yield from self._rounds.run()
+            if ledger.book.waiting:
+                self._has_run = yield from buffered_runs.has_idle(context)
         if self._writer.next_height() == self._writer.start:
             ledger.abandon_beat(before_ns, pending)
             return (yield from self._result(None))
@@ -96,7 +101,9 @@ class BeatRun:
             cid = cid_of(frame)
             ledger.end_frame(cid.digest)
         wake = None if ledger.paused else (yield from expiry.next_due(ledger))
-        more = not ledger.paused and bool(ledger.ring or (ledger.pending and frame is not None))
+        more = not ledger.paused and bool(
+            ledger.ring or (ledger.pending and frame is not None) or self._has_run
+        )
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
             steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),

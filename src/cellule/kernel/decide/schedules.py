@@ -5,12 +5,13 @@ restore needs no calendar. When it is due the Timer record arms the next one, an
 beat emitted the event is delivered, with that record as its cause. What was missed while nothing ran is
 caught up as the schedule says: `skip` sends nothing for it, `once` one event, `backfill` one each, the
 oldest `limit` of them, over as many beats as their frames need. `overlap: skip` sends nothing while a target
-still has messages or open intents.
+still has messages or open intents; `overlap: buffer` keeps one such run, which waits until all targets are
+idle (`buffered_runs.py`). A Timer record says that a run waits, and another that it waits no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,7 @@ from cellule.kernel.limits import FRAME_BYTES_ADMIT, QUEUE_MESSAGES_MAX
 from cellule.kernel.manifest.limits import BACKFILL_MAX, KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Schedule
 from cellule.kernel.need import Need
-from cellule.kernel.state.cells import EVENT_MESSAGE, Message
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values import calendar
 from cellule.values.cbor import encode
@@ -96,10 +97,14 @@ def fire(context: BeatContext, fired: bytes, timer: TimerRow, room: int) -> Due 
     if schedule is None or fingerprint(schedule) != stamp:  # a deploy in the same beat aligns it
         _write(context, cause, fired, 0, name, b"", paused=False)
         return None
+    waiting_ns = context.ledger.book.schedules[name].waiting_ns
     times, following, made_up = _times(schedule, due_ns, now_ns, timer.number, room // event_bytes(schedule))
     if following > now_ns:
         following += _jitter_ns(context, schedule, following)
-    at = _write(context, cause, fired, following, name, stamp, paused=False, made_up=made_up)
+    at = _write(
+        context, cause, fired, following, name, stamp,
+        paused=False, made_up=made_up, waiting_ns=waiting_ns,
+    )  # fmt: skip
     return Due(at, schedule, times)
 
 
@@ -138,11 +143,9 @@ def send(context: BeatContext, due: Due, *, always: bool = False) -> Generator[N
         slots = [context.ledger.cells(base).slot(key) for base, key in targets]
         if any(len(slot.queue) >= QUEUE_MESSAGES_MAX for slot in slots):
             return
-        if (
-            not always
-            and schedule.overlap == "skip"
-            and any(slot.queue or context.ledger.has_intents(slot) for slot in slots)
-        ):
+        if not always and schedule.overlap != "allow" and _are_busy(context, slots):
+            if schedule.overlap == "buffer" and schedule.name not in context.ledger.book.waiting:
+                yield from record_waiting(context, schedule.name, due_ns)
             return
         writer = context.writer
         event_id = f"schedule:{schedule.name}:{due_ns}"
@@ -151,6 +154,27 @@ def send(context: BeatContext, due: Due, *, always: bool = False) -> Generator[N
         message = Message(height, EVENT_MESSAGE, schedule.event, schedule.value, 0, None)
         for slot in slots:
             context.ledger.deliver(slot, message)
+
+
+def is_busy(context: BeatContext, schedule: Schedule) -> Generator[Need, None, bool]:
+    """Tell whether a target of a schedule has messages or open intents."""
+    targets = context.eras.current.router.reachable(schedule.event, schedule.value, schedule.key)
+    yield from context.ledger.slots(targets)
+    return _are_busy(context, [context.ledger.cells(base).slot(key) for base, key in targets])
+
+
+def _are_busy(context: BeatContext, slots: Iterable[Slot]) -> bool:
+    return any(slot.queue or context.ledger.has_intents(slot) for slot in slots)
+
+
+def record_waiting(context: BeatContext, name: str, waiting_ns: int) -> Generator[Need, None, int]:
+    """Record that a run of a schedule waits, or (0) that none does; it stays armed as it is."""
+    row, armed = context.ledger.book.schedules[name], (yield from _armed(context, name))
+    timer = None if armed is None else (yield from context.ledger.timers.get(armed))
+    return _write(
+        context, 0 if armed is None else pair_of(armed)[1], armed, row.due_ns, name, row.fingerprint,
+        paused=row.paused, made_up=0 if timer is None else timer.number, waiting_ns=waiting_ns,
+    )  # fmt: skip
 
 
 def pause(context: BeatContext, item: ControlItem, admitted: Admitted) -> Generator[Need, None, None]:
@@ -256,9 +280,10 @@ def _write(
     *,
     paused: bool,
     made_up: int = 0,
+    waiting_ns: int = 0,
 ) -> int:
-    record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, paused, made_up))
+    record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, paused, made_up, waiting_ns))
     height = context.writer.add(record, 0)
-    row = ScheduleRow(stamp, due_ns, paused) if stamp else None
+    row = ScheduleRow(stamp, due_ns, paused, waiting_ns) if stamp else None
     context.ledger.schedule(name, row, fired, height, made_up)
     return height

@@ -58,12 +58,14 @@ class ScheduleTimer(NamedTuple):
     """What a timer is for: a schedule; an empty fingerprint means that it is gone.
 
     `made_up` tells that a backfill goes on in the next beat, and how many of its events are sent.
+    `waiting_ns` is the due time of a run that waits until its cells are idle.
     """
 
     name: str
     fingerprint: bytes
     paused: bool
     made_up: int = 0
+    waiting_ns: int = 0
 
 
 # What fits
@@ -140,9 +142,11 @@ def _is_fired(value: Any, names: int) -> bool:
 def _is_timer(value: Any, names: int) -> bool:
     if value is None:
         return True
-    if not isinstance(value, list) or len(value) != 4:
+    if not isinstance(value, list) or not 4 <= len(value) <= 5:
         return False
-    what, name, key, number = value
+    what, name, key, number = value[:4]
+    if len(value) == 5 and (what != "schedule" or not _is_count(value[4]) or not value[4]):
+        return False
     if (
         what not in ("ttl", "idle", "sweep", "answer", "schedule")
         or not _is_name(name, names)
@@ -213,10 +217,10 @@ def _write_targets(targets: Sequence[Target], name_of: NameOf) -> list[list[Any]
 def _read_timer(value: Any, names: Names) -> RetentionTimer | ScheduleTimer | None:
     if value is None:
         return None
-    what, position, key, number = value
+    what, position, key, number, *waiting = value
     name = _read_name(position, names)
     if what == "schedule":  # 0 armed, 1 paused, n + 1: n of a backfill are sent
-        return ScheduleTimer(name, key, number == 1, max(0, number - 1))
+        return ScheduleTimer(name, key, number == 1, max(0, number - 1), *waiting)
     return RetentionTimer(what, name, key, number)
 
 
@@ -224,9 +228,9 @@ def _write_timer(timer: RetentionTimer | ScheduleTimer | None, name_of: NameOf) 
     match timer:
         case RetentionTimer(rule, module, key, born):
             return [rule, name_of(module), key, born]
-        case ScheduleTimer(name, fingerprint, paused, made_up):
+        case ScheduleTimer(name, fingerprint, paused, made_up, waiting_ns):
             number = 1 if paused else made_up + bool(made_up)
-            return ["schedule", name_of(name), fingerprint, number]
+            return ["schedule", name_of(name), fingerprint, number, *([waiting_ns] if waiting_ns else ())]
     return None
 
 

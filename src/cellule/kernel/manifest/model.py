@@ -22,7 +22,7 @@ Failure = Literal["halt", "skip"]
 Upgrade = Literal["pin", "follow"]
 VerdictCode = Literal["allow", "deny", "require_approval"]
 CatchUp = Literal["skip", "once", "backfill"]
-Overlap = Literal["allow", "skip"]
+Overlap = Literal["allow", "skip", "buffer"]
 
 TIMER_SET: Final = "timer.set"
 

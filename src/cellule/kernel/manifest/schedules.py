@@ -87,7 +87,7 @@ def _limit(fields: f.Fields, name: str) -> int:
 _SCHEDULE: Final[f.Table] = {
     "cron": f.text, "zone": f.text, "every_ns": f.positive, "start_ns": f.positive, "event": _event,
     "value": f.raw, "key": _key, "catch_up": f.choice("skip", "once", "backfill", default="once"),
-    "limit": _limit, "overlap": f.choice("allow", "skip"), "jitter_ns": f.positive,
+    "limit": _limit, "overlap": f.choice("allow", "skip", "buffer"), "jitter_ns": f.positive,
 }  # fmt: skip
 
 

@@ -99,8 +99,8 @@ def _schedules(book: Book, rows: BookRows) -> Iterator[str]:
     due = sorted((name, row.due_ns) for name, row in book.schedules.items() if row.due_ns)
     if armed != due:
         yield "the timers of schedules are not those of the schedules"
-    if any(row.due_ns and row.paused for row in book.schedules.values()):
-        yield "a schedule is paused and armed"
+    if any(row.paused and (row.due_ns or row.waiting_ns) for row in book.schedules.values()):
+        yield "a schedule is paused, and armed or waiting"
 
 
 def _keys(rows: BookRows) -> Iterator[str]:

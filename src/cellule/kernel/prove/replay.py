@@ -289,7 +289,8 @@ class Replay:
                 self._contradicts(f"timer {fired.hex()} is not that of schedule {name}")
         row = None
         if timer.fingerprint:
-            row = ScheduleRow(timer.fingerprint, 0 if timer.paused else due_ns, timer.paused)
+            next_ns = 0 if timer.paused else due_ns
+            row = ScheduleRow(timer.fingerprint, next_ns, timer.paused, timer.waiting_ns)
         self._ledger.schedule(name, row, fired, self._height, timer.made_up)
 
     def _armed(self, fired: bytes) -> Generator[Need, None, TimerRow]:

@@ -9,7 +9,7 @@ manifest or decides; what was decided comes in as the fields of a record.
     counts      open intents of each module that adapters have; `over` are the modules at their limit
     spent       of each grant with a budget: the period, and how many intents it gave in it
     spent_by    of each grant whose budget counts by something: the period, and a count for each hash of that
-    schedules   name -> ScheduleRow
+    schedules   name -> ScheduleRow; `waiting` are those with a run that waits
 
 Rejected: counting open intents by walking them. A limit is asked at every request.
 """
@@ -44,7 +44,7 @@ class Book:
 
     __slots__ = (
         "ages", "counts", "keys", "open", "over", "parked", "schedules", "spent", "spent_by",
-        "timers",
+        "timers", "waiting",
     )  # fmt: skip
 
     def __init__(self, nodes: Nodes) -> None:
@@ -56,8 +56,19 @@ class Book:
         self.spent: dict[str, tuple[int, int]] = {}
         self.spent_by: dict[str, tuple[int, dict[bytes, int]]] = {}
         self.schedules: dict[str, ScheduleRow] = {}
+        self.waiting: set[str] = set()
         self.parked = 0
         self.timers = 0
+
+    def put_schedule(self, name: str, row: ScheduleRow | None) -> None:
+        """A schedule is this now, or gone."""
+        self.waiting.discard(name)
+        if row is None:
+            self.schedules.pop(name, None)
+            return
+        self.schedules[name] = row
+        if row.waiting_ns:
+            self.waiting.add(name)
 
     # Open intents
 

@@ -378,18 +378,12 @@ class Ledger:
         Where it is armed in the middle of a backfill, `made_up` of its events are sent.
         """
         timer = None
-        if row is None:
-            self.book.schedules.pop(name, None)
-        else:
-            ensure(
-                not (row.paused and row.due_ns),
-                "kernel.schedule_armed",
-                "{name} is paused and armed",
-                name=name,
-            )
-            self.book.schedules[name] = row
+        if row is not None:
+            is_idle = not (row.paused and (row.due_ns or row.waiting_ns))
+            ensure(is_idle, "kernel.schedule_armed", "{name} is paused, and armed or waiting", name=name)
             if row.due_ns:
                 timer = TimerRow("schedule", name, row.fingerprint, made_up)
+        self.book.put_schedule(name, row)
         self.arm(fired, row.due_ns if row is not None else 0, height, timer)
 
     def touch(self, slot: Slot) -> None:

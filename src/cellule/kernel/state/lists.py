@@ -126,7 +126,8 @@ def load(name: str, rows: Rows, ledger: Ledger) -> None:
             for grant, spender, period, count in rows.values():
                 book.spent_by.setdefault(grant, (period, {}))[1][spender] = count
         case _:
-            book.schedules = {key.decode(): ScheduleRow(*row) for key, row in rows.items()}
+            for key, row in rows.items():
+                book.put_schedule(key.decode(), ScheduleRow(*row))
 
 
 def _is_pair(key: bytes) -> bool:

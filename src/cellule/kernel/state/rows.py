@@ -124,11 +124,15 @@ class KnownKey(NamedTuple):
 
 
 class ScheduleRow(NamedTuple):
-    """A schedule of the manifest, by its name: `due_ns` is 0 where it is not armed."""
+    """A schedule of the manifest, by its name: `due_ns` is 0 where it is not armed.
+
+    `waiting_ns` is the due time of a run that waits until its cells are idle, or 0.
+    """
 
     fingerprint: bytes
     due_ns: int
     paused: bool
+    waiting_ns: int = 0
 
 
 def full_letter(slot: Slot, message: Message) -> DeadLetter:

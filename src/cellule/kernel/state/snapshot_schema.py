@@ -215,10 +215,10 @@ def is_spent_by(value: Any) -> bool:
 
 
 def is_schedule(value: Any) -> bool:
-    """Tell whether this is [fingerprint, due_ns, paused]."""
+    """Tell whether this is [fingerprint, due_ns, paused, waiting_ns]."""
     return (
-        isinstance(value, list) and len(value) == 3 and _is_bytes(value[0]) and is_count(value[1])
-        and isinstance(value[2], bool)
+        isinstance(value, list) and len(value) == 4 and _is_bytes(value[0]) and is_count(value[1])
+        and isinstance(value[2], bool) and is_count(value[3])
     )  # fmt: skip
 
 

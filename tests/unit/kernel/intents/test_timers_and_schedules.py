@@ -177,3 +177,55 @@ def test_a_deploy_changes_adds_and_drops_schedules(make_bank, bank_document):
     bank.world.advance(10 * MINUTE)
     assert len(bank.heard("s")) == 2
     assert bank.world.beat().wake is None
+
+
+def test_overlap_buffer_keeps_one_run_until_the_target_is_idle(make_bank):
+    """A run that met a busy cell was lost, or came on top of the one before."""
+    bank = make_bank(schedules=every(MINUTE, overlap="buffer"))
+    [opening] = bank.charge(order="s").opened
+    bank.world.advance(3 * MINUTE)
+    assert len(bank.heard("s")) == 1
+    waiting_ns = bank.book.schedules["tick"].waiting_ns
+    bank.restore_in_place()
+    assert bank.book.schedules["tick"].waiting_ns == waiting_ns
+    assert bank.book.waiting == {"tick"}
+    frames = len(bank.world.frames)
+    for _ in range(5):
+        assert not bank.world.beat().more
+    assert len(bank.world.frames) == frames
+    assert bank.receive(opening).more
+    bank.world.settle()
+    assert [name for name, *_ in bank.heard("s")][-1] == "bank/Tick@1"
+    ids = [record.id for record in bank.records() if isinstance(record, EventRecord)]
+    assert [each for each in ids if str(each).startswith("schedule:")] == [f"schedule:tick:{waiting_ns}"]
+    assert bank.book.waiting == set()
+    bank.world.advance(MINUTE)
+    assert len([name for name, *_ in bank.heard("s") if name == "bank/Tick@1"]) == 2
+
+
+def test_pausing_a_schedule_drops_the_run_that_waits(make_bank):
+    bank = make_bank(schedules=every(MINUTE, overlap="buffer"))
+    [opening] = bank.charge(order="s").opened
+    bank.world.advance(MINUTE)
+    assert bank.book.waiting == {"tick"}
+    bank.world.control("schedule.pause", name="tick")
+    assert bank.book.waiting == set()
+    bank.receive(opening)
+    bank.world.settle()
+    assert bank.last("s")[0] != "bank/Tick@1"
+
+
+def test_a_run_waits_while_the_world_is_paused_and_goes_first_then(make_bank):
+    bank = make_bank(schedules=every(MINUTE, overlap="buffer"))
+    [opening] = bank.charge(order="s").opened
+    bank.world.advance(MINUTE)
+    waiting_ns = bank.book.schedules["tick"].waiting_ns
+    bank.world.control("pause")
+    bank.receive(opening)
+    bank.world.now_ns += MINUTE
+    bank.world.control("resume")
+    bank.world.settle()
+    ids = [str(record.id) for record in bank.records() if isinstance(record, EventRecord) and record.id]
+    assert [each for each in ids if each.startswith("schedule:")] == [
+        f"schedule:tick:{waiting_ns}", f"schedule:tick:{waiting_ns + MINUTE}"
+    ]  # fmt: skip

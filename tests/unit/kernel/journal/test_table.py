@@ -34,6 +34,7 @@ SAMPLES: list[Record] = [
     StepRecord(1, "shop/order", b"o1", 2, 0, 0, 2, 2, None, {}),
     TimerRecord(2, None, 500, RetentionTimer("idle", "shop/order", b"o1", 2)),
     TimerRecord(2, bytes(16), 0, ScheduleTimer("nightly", bytes(16), 1)),
+    TimerRecord(2, bytes(16), 7, ScheduleTimer("nightly", bytes(16), False, 0, 5)),
     TimerRecord(2, bytes(16), 0, None),
     ControlRecord(0, "pause", "ada", "lunch", {}),
     UpcastRecord(1, "shop/order", b"o1", "shop/Order@1", "shop/Order@2"),

@@ -340,6 +340,8 @@ CASES = {
         {"policy": [{"rules": [{**RULE, "name": f"r{n}"} for n in range(1_001)]}]}, "$.policy", "length"),
     "malformed cron": (schedule(cron="0 3 * *"), "$.schedules.daily.cron", "schedule_cron"),
     "unknown zone": (schedule(zone="Europe/Atlantis"), "$.schedules.daily.cron", "schedule_cron"),
+    "jitter as long as the interval": (
+        schedule(cron=None, every_ns=5, jitter_ns=5), "$.schedules.daily.jitter_ns", "schedule_jitter"),
     "schedule without a time": (schedule(cron=None), "$.schedules.daily", "missing_field"),
     "schedule with two times": (schedule(every_ns=5), "$.schedules.daily.every_ns", "unknown_field"),
     "zone of an interval": (

@@ -127,7 +127,10 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """A schedule of the manifest: `cron` in a `zone`, or every `every_ns`; `next_ns` is None while paused."""
+    """A schedule of the manifest: `cron` in a `zone`, or every `every_ns`; `next_ns` is None while paused.
+
+    `waiting_ns` is the due time of a run that waits until its cells are idle.
+    """
 
     name: str
     cron: str | None
@@ -141,3 +144,4 @@ class ScheduleView:
     overlap: str
     paused: bool
     next_ns: int | None
+    waiting_ns: int | None = None

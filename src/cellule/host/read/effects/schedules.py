@@ -60,9 +60,11 @@ def _armed(world: World) -> Generator[Need, None, dict[str, ScheduleRow]]:
 
 
 def _view(schedule: Schedule, armed: ScheduleRow | None, manifest: Manifest) -> ScheduleView:
-    due_ns, paused = (0, False) if armed is None else (armed.due_ns, armed.paused)
+    due_ns, paused, waiting_ns = (
+        (0, False, 0) if armed is None else (armed.due_ns, armed.paused, armed.waiting_ns)
+    )
     return ScheduleView(
         schedule.name, schedule.cron, schedule.zone, schedule.every_ns, schedule.start_ns, schedule.event,
         shown(schedule.value, schedule.event, manifest), schedule.catch_up, schedule.limit,
-        schedule.overlap, paused, due_ns or None,
+        schedule.overlap, paused, due_ns or None, waiting_ns or None,
     )  # fmt: skip
