@@ -16,9 +16,10 @@ from tests.support.servers.s3 import S3Server
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
 
-# A shell starts what it runs in the background with SIGINT ignored, and children inherit that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts what it runs in the background with SIGINT ignored, `nohup` with SIGHUP; children inherit it.
+for _sign, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_sign) is signal.SIG_IGN:
+        signal.signal(_sign, _handler)
 
 
 @pytest.fixture(scope="session")
