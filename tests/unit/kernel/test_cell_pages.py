@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from cellule.kernel.index import prefix_end
 from cellule.kernel.items import EventItem, Pace
 from cellule.kernel.need import drive
+from cellule.kernel.state import cell_pages
 from cellule.kernel.state.cell_pages import count_cells, page_of_cells
 from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import encode
@@ -64,3 +67,17 @@ def test_a_module_without_cells_has_none(world):
 
 def test_the_end_of_a_prefix_is_the_first_key_that_does_not_begin_with_it():
     assert [prefix_end(each) for each in (b"", b"a", b"a\xff", b"\xff\xff")] == [None, b"b", b"b", None]
+
+
+@pytest.mark.parametrize(("room", "pages"), [(0, [1, 1, 1, 1, 1]), (1, [2, 2, 1]), (10**6, [5])])
+def test_a_page_ends_with_the_cell_that_fills_it(world, monkeypatch, room, pages):
+    world.beat([EventItem("shop/Paid@1", encode({"order": f"o{number}"})) for number in range(5)])
+    size = world.entry("shop/Order", b"o0").size
+    monkeypatch.setattr(cell_pages, "CELL_PAGE_BYTES", size + room)
+    ledger, found, following = world.world.ledger, [], b""
+    while following is not None:
+        page = drive(page_of_cells(ledger, "shop/Order", following, None, 7), ledger.nodes, world.fetch)
+        found.append([key for key, _ in page.entries])
+        following = page.next
+    assert [len(keys) for keys in found] == pages
+    assert [key for keys in found for key in keys] == [f"o{number}".encode() for number in range(5)]

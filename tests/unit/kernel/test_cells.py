@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
-from cellule.kernel.items import EventItem, RefusedItem
+from cellule.kernel.items import EventItem, Pace, RefusedItem
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, SKIPPED
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.limits import LOG_CHUNK_BYTES, OUTPUT_BYTES_MAX
+from cellule.kernel.limits import LOG_CHUNK_BYTES, OUTPUT_BYTES_MAX, STATE_INLINE_INDEX_MAX
+from cellule.kernel.state.cells import Entry, pack, unpack
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
@@ -243,3 +244,32 @@ def next_value(generator):
     with pytest.raises(StopIteration) as stop:
         next(generator)
     return stop.value.value
+
+
+@pytest.mark.parametrize("wrong", [{"count": -1}, {"root": b"no link"}])
+def test_an_entry_whose_long_queue_is_none_is_damaged(wrong):
+    whole = {"count": 70, "root": Link(cid_of(b""))}
+    assert unpack([None, 0, 1, 1, 1, 0, 1, 1, {"queue": whole}]).get("queue").count == 70
+    with pytest.raises(Corrupted, match="the queue is neither a list nor the root of one"):
+        unpack([None, 0, 1, 1, 1, 0, 1, 1, {"queue": {**whole, **wrong}}])
+
+
+def test_a_cell_that_stops_while_more_comes_for_it_is_put_to_rest_once(make_world):
+    """Its slot was there before the beat, and two events of the beat found it."""
+    world = make_world(pace=Pace(quota=1, burst=1))
+    failing = EventItem("shop/Failed@1", encode({"order": "o1", "why": "x"}))
+    world.beat([EventItem("shop/Paid@1", encode({"order": "o2"})), failing])
+    assert len(world.entry("shop/Order", b"o1").get("queue")) == 1
+    beat = world.beat([EventItem("shop/Paid@1", encode({"order": "o1"}))] * 2)
+    assert [step.status for step in beat.steps] == [HALTED]
+    entry = world.entry("shop/Order", b"o1")
+    assert [message.schema for message in entry.get("queue")] == ["shop/Failed@1", *["shop/Paid@1"] * 2]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_state_stands_in_its_entry_up_to_the_very_limit(more):
+    state = bytes(STATE_INLINE_INDEX_MAX + more)
+    blocks = {}
+    [held, *_] = pack(Entry(state, len(state), 1, 1, 1, 0, 1, 1, None), blocks)
+    assert held == (Link(cid_of(state)) if more else [state])
+    assert blocks == ({cid_of(state): state} if more else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
+from cellule.kernel.items import ControlItem, EventItem
 from cellule.kernel.journal.codes import HALTED, OK, PARKED
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import (
@@ -15,7 +16,7 @@ from cellule.kernel.journal.records import (
     StepRecord,
     UpcastRecord,
 )
-from cellule.values.cbor import decode
+from cellule.values.cbor import decode, encode
 from tests.support.frames import with_change
 from tests.support.kernel_world import FunctionPrograms
 
@@ -323,3 +324,14 @@ def test_a_journal_that_lies_about_a_migrated_cell_is_corrupted(following, field
     lie = with_change(frame, at, lambda fields: fields.update({field: value}))
     with pytest.raises(Corrupted, match="the migrated cell is not the one recorded"):
         following.restored(frames=[*following.frames[:-1], lie])
+
+
+def test_a_migration_takes_the_room_that_is_left_in_its_frame(following, monkeypatch):
+    for cart in ("a", "b"):
+        add(following, cart=cart)
+    following.deploy(v2())
+    monkeypatch.setattr("cellule.kernel.decide.migrations.FRAME_BYTES_ADMIT", 2_000)
+    long = EventItem("shop/Add@1", encode({"cart": "c", "item": "x" * 2_000}))
+    beat = following.beat([long, ControlItem("cell.migrate", "ada", "as planned", {"all": True})])
+    [done] = [each for each in decode_frame(beat.frame).records if isinstance(each, ControlRecord)]
+    assert (done.arguments["cells"], done.arguments["next"]) == ([["shop/Cart", b"a"]], ["shop/Cart", b"b"])

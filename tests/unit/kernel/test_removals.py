@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.errors import Rejected
+from cellule.errors import Corrupted, Rejected
 from cellule.kernel.items import Admitted, ControlItem, EventItem, RefusedItem
 from cellule.kernel.journal.codes import DELETED, DROPPED, HALTED, OK, SKIPPED
 from cellule.kernel.journal.frame import decode_frame
@@ -12,6 +12,7 @@ from cellule.kernel.journal.records import ControlRecord, EmittedRecord, StepRec
 from cellule.kernel.limits import DROP_PER_CONTROL_MAX
 from cellule.kernel.program import StepFault
 from cellule.values import encode
+from tests.support.frames import with_change
 from tests.support.kernel_world import Did, FunctionPrograms
 
 O1 = {"module": "shop/Order", "key": b"o1"}
@@ -238,3 +239,30 @@ def test_a_letter_of_a_module_that_is_gone_can_only_be_dismissed(skipping, shop)
     with pytest.raises(Rejected, match="is not in the current manifest"):
         done(skipping, "letter.redrive", letter=at)
     done(skipping, "letter.dismiss", letter=at)
+
+
+@pytest.mark.parametrize("verb", ["letter.redrive", "letter.dismiss"])
+def test_a_journal_that_takes_a_letter_that_is_not_there_is_corrupted(skipping, verb):
+    at = letter_of(skipping)
+    skipping.settle()
+    skipping.state_of_code["broken"] = False
+    done(skipping, verb, letter=at)
+
+    def lie(fields):
+        fields["arguments"]["letter"] = at - 1
+
+    frames = [*skipping.frames[:-1], with_change(skipping.frames[-1], 0, lie)]
+    with pytest.raises(Corrupted, match="there is no such dead letter"):
+        skipping.restored(frames=frames)
+
+
+@pytest.mark.parametrize("cell", [["shop/Order", "o1"], [7, b"o1"]])
+def test_a_journal_that_names_a_cell_that_cannot_be_is_corrupted(world, cell):
+    halted(world)
+    done(world, "cell.drop", **O1)
+
+    def lie(fields):
+        fields["arguments"]["cells"] = [cell]
+
+    with pytest.raises(Corrupted, match="is not a name and a key"):
+        world.restored(frames=[*world.frames[:-1], with_change(world.frames[-1], 0, lie)])

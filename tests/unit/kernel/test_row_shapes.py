@@ -1,0 +1,68 @@
+"""What snapshots hold of intents and keys has its shape: one wrong field is enough to tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from cellule.kernel.state.snapshot_schema import is_intent, is_remembered_key, wrong_part
+from cellule.values.cbor import decode
+
+MORE = {"params": [b"x"], "since_ns": 1}
+INTENT = [bytes(32), "bank/Order", b"o1", 4, "bank.charge", "open", MORE]
+KEY = [4, 1, None, [5, 9], bytes(16)]
+RECEIPT = [0, "effect.bank/charge@1", [b"x"]]
+
+
+def with_field(row, position, value):
+    return [*row[:position], value, *row[position + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, bytes(31)), (0, "x" * 32), (1, b"bank/Order"), (2, "o1"), (3, -1), (3, "4"), (4, None),
+        (5, "lost"), (5, b"open"), (6, []), (6, {"params": [b"x"]}), (6, {"since_ns": 1}),
+        (6, {**MORE, "unknown": 1}), (6, {**MORE, "since_ns": -1}), (6, {**MORE, "key": 7}),
+    ],
+)  # fmt: skip
+def test_an_open_intent_with_one_wrong_field_is_none(position, value):
+    assert is_intent(INTENT)
+    assert not is_intent(with_field(INTENT, position, value))
+
+
+@pytest.mark.parametrize("row", [INTENT[:-1], [*INTENT, 1], tuple(INTENT), None])
+def test_an_open_intent_is_a_list_of_seven(row):
+    assert not is_intent(row)
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, -1), (0, None), (1, -1), (1, "1"), (2, []), (2, 7), (2, RECEIPT[:2]), (2, tuple(RECEIPT)),
+        (2, with_field(RECEIPT, 0, -1)), (2, with_field(RECEIPT, 1, b"x")), (2, with_field(RECEIPT, 2, 7)),
+        (3, None), (3, ["5"]), (4, bytes(15)), (4, "x" * 16),
+    ],
+)  # fmt: skip
+def test_a_remembered_key_with_one_wrong_field_is_none(position, value):
+    assert is_remembered_key(KEY)
+    assert is_remembered_key(with_field(KEY, 2, RECEIPT))
+    assert not is_remembered_key(with_field(KEY, position, value))
+
+
+@pytest.mark.parametrize("row", [KEY[:-1], [*KEY, 1], None])
+def test_a_remembered_key_is_a_list_of_five(row):
+    assert not is_remembered_key(row)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("height", -1), ("beat", "1"), ("now_ns", None), ("paused", 0), ("frame", bytes(31)),
+        ("frame", "x" * 32), ("eras", []), ("eras", [1]), ("modules", []), ("modules", {"shop/Order": 1}),
+    ],
+)  # fmt: skip
+def test_the_wrong_part_of_a_snapshot_is_named(world, part, value):
+    world.send("shop/Paid@1", {"order": "o1"})
+    saved = decode(world.cas[world.snapshot()])
+    assert wrong_part(saved) is None
+    assert wrong_part({**saved, part: value}) == part
