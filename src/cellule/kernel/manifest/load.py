@@ -122,12 +122,18 @@ def _check_format(root: Fields) -> None:
 
 
 def _extra(root: Fields, name: str) -> Any:
-    """A section that the kernel keeps for others."""
+    """A section for what is to come: checked, and refused as long as nothing reads it."""
     value = root.get(name)
     if value is not None and not isinstance(value, Mapping | list | tuple | str):
         root.note(name, "type", f"a map, list or text is needed here, not {shown(value)}")
         return None
-    return opaque(root, name)
+    found = opaque(root, name)
+    if found:
+        root.note(
+            name, "no_plans", f"this version of Cellule runs no plans, so `{name}` would do nothing",
+            "Take the section out.",
+        )  # fmt: skip
+    return found
 
 
 class _Drafts(NamedTuple):

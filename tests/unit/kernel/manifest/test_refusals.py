@@ -262,6 +262,9 @@ CASES = {
         f"{SUBSCRIPTIONS}[3]", "system_key"),
     "trigger as long as nothing runs plans": (
         {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1"}]}, "$.triggers[0]", "no_plans"),
+    "plans that nothing runs": ({"plans": {"shop/flow@1": {"steps": []}}}, "$.plans", "no_plans"),
+    "bindings that nothing reads": (
+        {"bindings": {"shop/Orders@1": {"http": "net"}}}, "$.bindings", "no_plans"),
     "section of others of the wrong type": ({"plans": 3}, "$.plans", "type"),
     "section of others that is no value": ({"plans": {"x": object()}}, "$.plans", "value"),
     "effects that are no map": ({"effects": 3}, "$.effects", "type"),
@@ -415,12 +418,15 @@ def test_endless_problems_are_cut(problems):
     assert len(problems(document)) == PROBLEMS_MAX
 
 
-def test_a_manifest_that_is_too_deep_as_a_whole_is_refused(problems):
+def test_a_manifest_that_is_too_deep_as_a_whole_is_refused(shop, problems):
     deep = []
-    for _ in range(126):
+    for _ in range(123):
         deep = [deep]
-    assert load_manifest({"plans": deep}).extra["plans"] == deep
-    assert [each[:2] for each in problems({"plans": [deep]})] == [("$", "manifest.value")]
+    code = shop["modules"]["shop/Orders@1"]["code"]
+    code["python"] = deep
+    assert load_manifest(shop).modules["shop/Orders"].code == code
+    code["python"] = [deep]
+    assert [each[:2] for each in problems(shop)] == [("$", "manifest.value")]
 
 
 def test_a_near_miss_is_suggested(shop, problems):
