@@ -21,6 +21,7 @@ ATTEMPTS_MAX = 8  # times a small commit of unknown outcome is submitted
 
 # Ownership
 FOLDER_LOOK_S = 0.5  # how often a process without the folder tries its lock, and one with it looks at it
+FOLDER_GRAIN_S = 3.0  # no file system tells the times of two changes that lie this far apart as one
 OWNER_LOOK_S = 1.0  # how often a guest that waits, and never owns, looks whether anybody does
 OWNERLESS_S = 30.0  # then it is told that nobody works on its event
 SESSION_TTL_S = 10.0  # a node that has not renewed its session for this long is displaced

@@ -18,7 +18,7 @@ from cellule.host.outbox.attempt_task import AttemptTask
 from cellule.host.outbox.attempts import Again, Outcome
 from cellule.host.outbox.backoff import SECOND_NS
 from cellule.host.outbox.kind_queue import Entry, KindQueue
-from cellule.host.outbox.limits import STUBBORN_S
+from cellule.host.outbox.limits import MAY_BEGIN_S, STUBBORN_S
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Stored
 from cellule.host.outbox.search import wait_event
@@ -56,6 +56,8 @@ class Runner:
         self._patience = patience
         self._owner = owner
         self._may_begin = may_begin
+        self._asked_s = -MAY_BEGIN_S  # when it was asked last, and what it said
+        self._allowed = False
         self._work = asyncio.Event()
         self._attempts: dict[AttemptTask, None] = {}  # in order, so that a run can be repeated
         self._context = copy_context()  # as it was before any adapter ran
@@ -134,7 +136,10 @@ class Runner:
 
     def may_begin(self) -> bool:
         """See `attempt_task.Starter`: what does not begin stays for the pool of the next owner."""
-        return not self._ending and self._may_begin()
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._asked_s + MAY_BEGIN_S:
+            self._asked_s, self._allowed = now_s, self._may_begin()
+        return self._allowed and not self._ending
 
     def ended(self, attempt: AttemptTask, outcome: Outcome | None) -> None:
         """See `attempt_task.Starter`."""

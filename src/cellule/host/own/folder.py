@@ -30,7 +30,7 @@ from uuid import UUID
 from weakref import WeakSet
 
 from cellule.errors import Rejected, Unavailable
-from cellule.host.limits import FOLDER_LOOK_S
+from cellule.host.limits import FOLDER_GRAIN_S, FOLDER_LOOK_S
 from cellule.host.own.ownership import Claim, SessionInfo
 from cellule.sources import Clock, Entropy, uuid7
 
@@ -76,6 +76,11 @@ class FolderLock:
             os.truncate(file, 0)
             os.pwrite(file, json.dumps(named).encode() + b"\n", 0)
         return True
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether this process has it, wherever its file is."""
+        return self._file is not None
 
     def is_in_place(self) -> bool:
         """Tell whether the file held is the one that others would lock."""
@@ -124,7 +129,7 @@ class FolderClaim:
         self._is_over = False
 
     def is_valid(self) -> bool:
-        """See `Claim`; it looks at the path each time, which takes some microseconds."""
+        """See `Claim`; it looks at the path each time, which takes a microsecond or two."""
         if not self._is_over and not self._is_in_place():
             self._is_over = True
             self._lost()
@@ -142,6 +147,10 @@ class FolderOwnership:
         self._entropy = entropy
         self.contends = contends
         self._files = {str(file): _identity(str(file)) for file in files}
+        self._folders = {str(folder), *(str(file.parent) for file in files)}
+        self._seen: list[object] = []  # how the folders looked last, and since when
+        self._seen_ns = 0
+        self._trusted: list[object] | None = None  # how they look while everything is in place
         self._look = asyncio.Event()
         self.claim: Claim | None = None
 
@@ -185,6 +194,7 @@ class FolderOwnership:
                 async with asyncio.timeout(FOLDER_LOOK_S):
                     await self._look.wait()
             self._look.clear()
+            self._trusted = None  # there are file systems that tell no times
             before = self.claim
             if before is not None and not before.is_valid():
                 _log.error(
@@ -207,7 +217,20 @@ class FolderOwnership:
         self.claim = FolderClaim(node, self._is_in_place, self._look.set)
 
     def _is_in_place(self) -> bool:
-        return self._lock.is_in_place() and self._replaced() is None
+        """Look at the times of the folders, which tell of every name that changes, and if they did at all files.
+
+        Two changes within the grain of a file system's times look like one: only later looks are trusted.
+        """
+        looks = [_look(folder) for folder in self._folders]
+        if looks == self._trusted and self._lock.is_held:
+            return True
+        is_in_place = self._lock.is_in_place() and self._replaced() is None
+        now_ns = self._clock.monotonic_ns()
+        if looks != self._seen:
+            self._seen, self._seen_ns = looks, now_ns
+        elif is_in_place and now_ns - self._seen_ns >= FOLDER_GRAIN_S * 1e9:
+            self._trusted = looks
+        return is_in_place
 
     def _replaced(self) -> str | None:
         """The first file that is not the one of its path any more."""
@@ -261,6 +284,15 @@ def _identity(file: str | int) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _look(folder: str) -> tuple[int, int, int, int] | None:
+    """Which folder it is, and when names in it changed last; None where there is none."""
+    try:
+        found = os.stat(folder)  # noqa: PTH116 - as above
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _is_running(pid: int) -> bool:
