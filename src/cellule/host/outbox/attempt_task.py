@@ -159,7 +159,8 @@ class AttemptTask:
     def _end(self, outcome: Outcome | None) -> None:
         if not self._is_over:
             self._is_over = True
-            self._quiet()
+            if self._timer is not None or self._silence is not None:
+                self._quiet()
             if self._progress is not None and isinstance(outcome, Again):
                 outcome = outcome._replace(progress=self._progress)
             self._starter.ended(self, outcome)

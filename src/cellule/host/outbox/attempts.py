@@ -117,11 +117,10 @@ class Performer:
             params = self._params.decode(row.params)  # type: ignore[arg-type] # linked ones are fetched first
         except BaseException as error:  # noqa: BLE001 - classes of params may have code of their own
             return self._unfit(row, error)
-        until_s = begun_s + self.timeout_s(row)
         try:
             work = self._work(params, row, on_progress)
             if type(work) is not CoroutineType:  # whatever else can be awaited begins when it is
-                return Waiting(work, until_s)
+                return Waiting(work, begun_s + self.timeout_s(row))
             waited = work.send(None)
         except StopIteration as end:
             return self.returned(row, end.value)
@@ -129,7 +128,7 @@ class Performer:
             return self.cancelled_itself(row)
         except BaseException as error:  # noqa: BLE001 - whatever an adapter raises ends its attempt only
             return self.raised(row, error)
-        return Waiting(_resumed(work, waited), until_s)
+        return Waiting(_resumed(work, waited), begun_s + self.timeout_s(row))
 
     async def fetched(self, row: Row, params: Link) -> Row | Receipt:
         """The row with its params, which are in the CAS."""

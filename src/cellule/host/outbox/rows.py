@@ -36,6 +36,7 @@ _REQUIRED = frozenset((
     "delay_ns",
 ))  # fmt: skip
 _LATER = ("until_ns", "backoff_ns", "backoff_max_ns", "progress")  # left out where nothing is said
+_NOTHING_LATER = (None,) * len(_LATER)
 _OPTIONAL = frozenset(("grant", "error", *_LATER))
 
 
@@ -139,7 +140,7 @@ def _fields(row: Row) -> dict[str, Any]:
     """What a row's value says of its intent: shallow, and without floats."""
     (
         _, _, _, _, _, height, kind, params, key, timeout_ns, attempts, grant, module, cell, born, tried,
-        delay_ns, error, *later,
+        delay_ns, error, until_ns, backoff_ns, backoff_max_ns, progress,
     ) = row  # fmt: skip
     fields: dict[str, Any] = {
         "height": height, "kind": kind, "key": key, "timeout_ns": timeout_ns,
@@ -150,7 +151,9 @@ def _fields(row: Row) -> dict[str, Any]:
         fields["grant"] = dict(grant)
     if error is not None:
         fields["error"] = error
-    fields.update({name: value for name, value in zip(_LATER, later, strict=True) if value is not None})
+    later = (until_ns, backoff_ns, backoff_max_ns, progress)
+    if later != _NOTHING_LATER:
+        fields.update({name: value for name, value in zip(_LATER, later, strict=True) if value is not None})
     return fields
 
 

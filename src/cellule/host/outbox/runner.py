@@ -150,14 +150,13 @@ class Runner:
                 self._owner.drop(entry)
             elif outcome is not None:
                 self._owner.finish(entry, outcome)
-            self._go_on(entry.lane)
+            if not self._ending:
+                self._go_on(entry.lane)
         except Exception as error:  # noqa: BLE001 - raised by `run`
             self._fail(error)
 
     def _go_on(self, lane: KindQueue) -> None:
         """Begin another attempt in the place of one that ended, if that needs no look at the store."""
-        if self._ending:
-            return
         entry = lane.next(known=True)
         if entry is None:
             self._work.set()

@@ -90,12 +90,13 @@ class Settler:
 
     def put(self, change: Change, tasks: asyncio.TaskGroup) -> None:
         """Write a change soon."""
-        queue = self._waiting.get(change.world)
+        world = change.world
+        queue = self._waiting.get(world)
         if queue is not None:
             queue.append(change)
             return
-        self._waiting[change.world] = deque((change,))
-        task = tasks.create_task(self._drain(change.world))
+        self._waiting[world] = deque((change,))
+        task = tasks.create_task(self._drain(world))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

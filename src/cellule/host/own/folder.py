@@ -77,11 +77,6 @@ class FolderLock:
             os.pwrite(file, json.dumps(named).encode() + b"\n", 0)
         return True
 
-    @property
-    def is_held(self) -> bool:
-        """Tell whether this process has it, wherever its file is."""
-        return self._file is not None
-
     def is_in_place(self) -> bool:
         """Tell whether the file held is the one that others would lock."""
         return self._file is not None and _identity(self.path) == _identity(self._file)
@@ -148,9 +143,9 @@ class FolderOwnership:
         self.contends = contends
         self._files = {str(file): _identity(str(file)) for file in files}
         self._folders = {str(folder), *(str(file.parent) for file in files)}
-        self._seen: list[object] = []  # how the folders looked last, and since when
+        self._seen: Sequence[object] = ()  # how the folders looked last, and since when
         self._seen_ns = 0
-        self._trusted: list[object] | None = None  # how they look while everything is in place
+        self._trusted: Sequence[object] | None = None  # how they look while everything is in place
         self._look = asyncio.Event()
         self.claim: Claim | None = None
 
@@ -217,7 +212,7 @@ class FolderOwnership:
         self.claim = FolderClaim(node, self._is_in_place, self._look.set)
 
     def _is_in_place(self) -> bool:
-        """Look at the times of the folders, which tell of every name that changes, and if they did at all files.
+        """Look at the times of the folders, which tell of every change of a name; if they did at all files.
 
         Two changes within the grain of a file system's times look like one: only later looks are trusted.
         """

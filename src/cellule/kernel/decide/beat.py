@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
-from cellule.errors import ensure
+from cellule.errors import broken
 from cellule.kernel.decide import buffered_runs, schedules
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
@@ -79,10 +79,11 @@ class BeatRun:
         frame = self._writer.encode(
             ledger.beat, self._now_ns, context.entropy, context.pace.quota, context.pace.burst, ledger.frame
         )
-        ensure(
-            len(frame) <= FRAME_BYTES_MAX, "kernel.frame_size",
-            "the frame has {size} bytes; a commit takes {most}", size=len(frame), most=FRAME_BYTES_MAX,
-        )  # fmt: skip
+        if len(frame) > FRAME_BYTES_MAX:
+            broken(
+                "kernel.frame_size", "the frame has {size} bytes; a commit takes {most}",
+                size=len(frame), most=FRAME_BYTES_MAX,
+            )  # fmt: skip
         ledger.settle(self._writer.next_height() - 1)
         return (yield from self._result(frame))
 

@@ -174,10 +174,9 @@ class Slot:
 def weigh(entry: Entry) -> int:
     """About how many bytes an entry takes in memory."""
     state = entry.state
-    if entry.extras is not None and isinstance(entry.extras.get("queue"), list):
-        queue = sum(
-            200 + (len(each.value) if type(each.value) is bytes else 0) for each in entry.extras["queue"]
-        )
+    extras = entry.extras
+    if extras is not None and "queue" in extras and isinstance(extras["queue"], list):
+        queue = sum(200 + (len(each.value) if type(each.value) is bytes else 0) for each in extras["queue"])
         return 300 + queue + (len(state) if type(state) is bytes else 0)
     return 232 + len(state) if type(state) is bytes else 300
 

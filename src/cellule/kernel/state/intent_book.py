@@ -103,11 +103,11 @@ class Book:
         status, base = intent.status, intent.module
         if status == OPEN:
             count = self.counts.get(base, 0) + change
-            ensure(count >= 0, "kernel.intent_count", "{module} has {n} open intents", module=base, n=count)
-            if count:
+            if count > 0:
                 self.counts[base] = count
-            else:
-                self.counts.pop(base, None)
+                return
+            ensure(count == 0, "kernel.intent_count", "{module} has {n} open intents", module=base, n=count)
+            self.counts.pop(base, None)
         elif status == PARKED:
             self.parked += change
         elif status in (TIMER, OUTSIDE):

@@ -438,7 +438,7 @@ class Ledger:
         """A cell waits for more receipts; a cell that is gone does not."""
         entry = slot.entry
         if entry is not None and entry.is_life(born):
-            waits = [*self.intents_of(slot), *heights]
+            waits = [*entry.get("intents", []), *heights]
             slot.entry = entry.with_extras({**(entry.extras or {}), "intents": waits})
             self.touch(slot)
 
@@ -447,7 +447,7 @@ class Ledger:
         entry = slot.entry
         if entry is None or not entry.is_life(born):
             return False
-        heights = [each for each in self.intents_of(slot) if each != height]
+        heights = [each for each in entry.get("intents", []) if each != height]
         if heights:
             slot.entry = entry.with_extras({**(entry.extras or {}), "intents": heights})
         else:

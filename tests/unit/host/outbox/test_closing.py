@@ -8,6 +8,7 @@ import pytest
 
 from cellule.effects.adapter import Retry
 from cellule.errors import Fenced
+from cellule.host.outbox.limits import MAY_BEGIN_S
 from cellule.host.outbox.rows import closing_rows
 from cellule.store.engine import Batch
 from tests.support.outbox import UNIVERSE, WORLD, check_left_nothing, opening
@@ -158,6 +159,27 @@ def test_a_pool_that_may_not_act_begins_nothing_and_leaves_the_row_to_the_next(p
             await bench.attempts(1)
             await pool.wait_idle()
         assert [number for number, _ in bench.performed] == [1]
+
+    play(main)
+
+
+def test_whether_attempts_may_begin_is_asked_once_for_those_that_begin_together(play):
+    """Asking looks at files, which cost an attempt that does nothing a fifth of its time."""
+
+    async def main(bench):
+        asked = []
+        async with bench.pool(
+            bench.worker(), may_begin=lambda: not asked.append(bench.clock.now_ns())
+        ) as pool:
+            await bench.opened(pool, *(opening(number) for number in range(1, 101)))
+            await pool.wait_idle()
+            assert len(bench.performed) == 100
+            assert len(asked) == len(set(asked))
+            before = len(asked)
+            await asyncio.sleep(MAY_BEGIN_S)
+            await bench.opened(pool, opening(101))
+            await pool.wait_idle()
+            assert len(asked) > before
 
     play(main)
 
