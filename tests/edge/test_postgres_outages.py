@@ -241,7 +241,7 @@ async def test_a_backend_ended_in_the_middle_of_a_commit_applies_nothing(server,
     async with locked(server, b"k") as lock:
         commit = asyncio.create_task(engine.commit(Batch(expect={b"k": b"1"}, set={b"k": b"2", b"n": b"2"})))
         await blocked(lock)
-        await terminate(server, "query LIKE '%commit_1%' AND wait_event_type = 'Lock'")
+        await terminate(server, "query LIKE '%commit_%' AND wait_event_type = 'Lock'")
         with pytest.raises(OutcomeUnknown):
             await commit
     assert await engine.read([b"k", b"n"]) == [b"1", None]
@@ -385,7 +385,7 @@ async def listening(server):
 
 async def commits_ended(server):
     """Tell whether no commit runs on the server any more."""
-    return not await activity(server, "query LIKE '%commit_1%' AND state = 'active'")
+    return not await activity(server, "query LIKE '%commit_%' AND state = 'active'")
 
 
 async def activity(server, condition):

@@ -132,11 +132,10 @@ class IntentAudit:
             assert each.status in ("open", "outside", "parked", "waiting", "timer"), (
                 f"intent {height} is {each.status}"
             )
-            timers = [
-                self.open[at].timer
-                for at in self.of_cell(each.cell, each.born)
-                if self.open[at].timer and self.open[at].cause not in self._last
-            ]
+            own = [self.open[at] for at in self.of_cell(each.cell, each.born)]
+            # One with the idempotency key of another waits for that one's receipt, and is no second timer.
+            armed = [other for other in own if other.timer and other.status == "timer"]
+            timers = [other.timer for other in armed if other.cause not in self._last]
             assert len(timers) == len(set(timers)), f"{each.cell} has two timers of one key: {timers}"
             for cell, born, step in deleted:
                 assert (each.cell, each.born) != (cell, born) or each.cause == step, (

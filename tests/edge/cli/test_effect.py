@@ -189,7 +189,7 @@ def test_stuck_names_modules_over_budget(pay: Cellule) -> None:
         pay("event", "send", "Mailed", json.dumps({"list": name}), "--wait", "durable")
     found = pay("stuck", "--json").json["over_budget"]
     assert found == [{"module": "pay/mailing", "open": 1, "held": 1}]
-    assert "pay/mailing is over budget: 1 effects are open, and 1 cells wait" in pay("stuck").out
+    assert "pay/mailing is over budget: 1 effect open, 1 cell waiting" in pay("stuck").out
 
 
 def test_a_receipt_needs_the_key_of_the_folder(paying: Cellule) -> None:
