@@ -110,7 +110,7 @@ def test_held_cells_survive_a_restore(narrow):
     bank = narrow
     opened = [opening for name in "abcd" for opening in bank.charge(order=name).opened]
     bank.restore_in_place()
-    assert [slot.key for slot in bank.world.world.ledger.held["bank/Order"]] == [b"c", b"d"]
+    assert list(bank.world.world.ledger.held["bank/Order"]) == [b"c", b"d"]
     while opened:
         for beat in [bank.receive(opened.pop(0)), *bank.world.settle()]:
             opened += beat.opened
@@ -161,7 +161,7 @@ def test_a_cell_that_is_released_while_its_module_is_at_its_limit_waits_for_its_
     beat = bank.world.control("cell.resume", module="bank/Order", key=b"halted")
     assert [type(each).__name__ for each in beat.outcomes] == ["Admitted"]
     assert [step.key for each in [beat, *bank.world.settle()] for step in each.steps] == []
-    assert [slot.key for slot in bank.world.world.ledger.held["bank/Order"]] == [b"halted"]
+    assert list(bank.world.world.ledger.held["bank/Order"]) == [b"halted"]
     beats = [bank.receive(opening), *bank.world.settle()]
     assert sorted(step.key for each in beats for step in each.steps) == [b"a", b"halted"]
 
