@@ -16,8 +16,14 @@ from tests.support.servers.s3 import S3Server
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 
 
-# A shell starts what it runs in the background with SIGINT ignored, `nohup` with SIGHUP; children inherit it.
-for _sign, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+# A shell starts what it runs in the background with SIGINT and SIGQUIT ignored, `nohup` with SIGHUP, and
+# children inherit that.
+_USUAL = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGQUIT: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+for _sign, _handler in _USUAL.items():
     if signal.getsignal(_sign) is signal.SIG_IGN:
         signal.signal(_sign, _handler)
 
