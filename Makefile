@@ -29,7 +29,7 @@ test: setup
 	$(PYTEST) -n auto --dist worksteal
 
 sim: setup
-	CELLULE_SIM_SEEDS=2000 $(PYTEST) -n auto tests/simulation
+	CELLULE_SIM_SEEDS=2000 $(PYTEST) -n auto --timeout 3600 tests/simulation
 
 crash: setup
 	CELLULE_CRASH=full $(PYTEST) -n auto tests/crash
