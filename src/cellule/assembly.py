@@ -51,9 +51,9 @@ from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
-from cellule.kernel.programs import ProgramKinds
 from cellule.kernel.state.module_cells import Budget
-from cellule.modules.python import PythonPrograms, check_not_loading
+from cellule.modules.kinds import CodeKinds
+from cellule.modules.python import check_not_loading
 from cellule.sources import Clock, Entropy, SystemClock, SystemEntropy, uuid7
 from cellule.store.address import MemoryAddress, StoreAddress, parse_address
 from cellule.store.copy import Copied, Progress, copy_store
@@ -145,9 +145,8 @@ async def _opened(
         )
         if is_new:
             keep_private(address.folder)
-        python = PythonPrograms()
-        stack.callback(python.close)
-        programs = ProgramKinds(python)
+        programs = CodeKinds()
+        stack.callback(programs.close)
         loader = Loader(
             store.engine, programs, options.clock, options.entropy, options.budget, None,
             lambda: FileSpill(_scratch(address, options)), options.snapshot_bytes, options.stall_s,

@@ -50,6 +50,7 @@ from cellule.app.effects_config import (
     check_listed,
 )
 from cellule.app.rules import Default, Part
+from cellule.app.styles import DeclaredModule
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
@@ -83,7 +84,7 @@ class App:
         self.version = version
         self._events: dict[type, DeclaredEvent] = {}
         self._states: dict[type, DeclaredClass] = {}
-        self._reducers: dict[str, DeclaredReducer] = {}
+        self._modules: dict[str, DeclaredReducer | DeclaredModule] = {}
         self._upcasters: dict[str, Callable[[Any], Any]] = {}
         self._effect_declarations = EffectDeclarations()
         self._built: dict[bool, Built] = {}
@@ -102,9 +103,9 @@ class App:
         return self._states
 
     @property
-    def reducers(self) -> Mapping[str, DeclaredReducer]:
-        """The reducers by local name."""
-        return self._reducers
+    def modules(self) -> Mapping[str, DeclaredReducer | DeclaredModule]:
+        """The reducers and the modules of other styles, by local name."""
+        return self._modules
 
     @property
     def upcasters(self) -> list[Callable[[Any], Any]]:
@@ -210,15 +211,19 @@ class App:
             local = name or given.__name__
             full = Name(self.namespace, local, self.version if version is None else version)
             declared = DeclaredReducer(given, local, full.version, key, keyed, options, listed)
-            known = self._reducers.get(local)
-            if known is not None and not is_redefined(known.function, given):
-                raise taken(f"the reducer {full.base}", shown_function(known.function), shown_function(given))
+            self._check_free(declared, str(full.base))
             declare_reducer(reply=reply, emits=tuple(emits))(given)
             self._built.clear()
-            self._reducers[local] = declared
+            self._modules[local] = declared
             return given
 
         return declare if function is None else declare(function)
+
+    def add_module(self, declared: DeclaredModule) -> None:
+        """Add a module of a style; the methods named after the styles call this."""
+        self._check_free(declared, f"{self.namespace}/{declared.local}")
+        self._built.clear()
+        self._modules[declared.local] = declared
 
     def upcaster(self, function: F, /) -> F:
         """Declare `def up(old: OrderV1) -> Order`: how values of an older schema become newer ones."""
@@ -321,6 +326,19 @@ class App:
 
     def _schema_name(self, python: type, name: str | None, version: int) -> str:
         return str(Name(self.namespace, name or python.__name__, version))
+
+    def _check_free(self, declared: DeclaredReducer | DeclaredModule, base: str) -> None:
+        """Refuse a name that another module of this app has; one that is defined anew replaces itself."""
+        known = self._modules.get(declared.local)
+        if known is None:
+            return
+        if (
+            isinstance(known, DeclaredReducer)
+            and isinstance(declared, DeclaredReducer)
+            and is_redefined(known.function, declared.function)
+        ):
+            return
+        raise taken(f"the module {base}", known.where, declared.where)
 
     def _check_class(self, declared: DeclaredClass) -> None:
         """Refuse a name that another class of this app has; forget a class that is defined anew."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from cellule.app.declarations import DeclaredEvent, shown_value
 from cellule.app.keys import TypedKey
+from cellule.app.styles import DescribedModule
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.items import BareEvent
@@ -23,16 +25,17 @@ from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.problems import near
 from cellule.kernel.manifest.system import receipt_event
 from cellule.modules.python import EffectForm, Receipt
-from cellule.modules.python.describe import Description, ModuleDescription, UpcasterDescription
+from cellule.modules.python.describe import Description, UpcasterDescription
 from cellule.modules.python.interface import key_codec
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.signature import read_signature, shown_function
+from cellule.modules.python.signature import shown_function
 from cellule.modules.python.system import SYSTEM_NAMES, receipt_of
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
 from cellule.values.json_view import from_json, to_json
 from cellule.values.names import Name
 from cellule.values.schema import types as t
+from cellule.values.schema import wire_codec
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.codec import Codec, codec_for
 from cellule.values.schema.registry import Schemas
@@ -77,7 +80,7 @@ class Built:
     """One built app; `blocks` are all that has to be in the CAS: the manifest and the code it names."""
 
     def __init__(
-        self, manifest: Manifest, blocks: Mapping[Cid, bytes], modules: tuple[ModuleDescription, ...],
+        self, manifest: Manifest, blocks: Mapping[Cid, bytes], modules: tuple[DescribedModule, ...],
         upcasters: tuple[UpcasterDescription, ...], forms: Forms, effects_config: EffectsConfig, *,
         live: bool,
     ) -> None:  # fmt: skip
@@ -89,8 +92,7 @@ class Built:
         self.effects_config = effects_config
         self.live = live
         self._by_base = {str(Name.parse(each.name).base): each for each in modules}
-        self._by_function = {each.function: base for base, each in self._by_base.items()}
-        self._signatures = {base: read_signature(each.function) for base, each in self._by_base.items()}
+        self._by_handle: dict[Any, str] = {each.handle: base for base, each in self._by_base.items()}
         self._encoders: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
         self.encoders: dict[type, Callable[[Any], BareEvent]] = {}  # of the items of events sent before
         self._keys: dict[str, TypedKey] = {}
@@ -102,8 +104,9 @@ class Built:
 
     @property
     def descriptions(self) -> tuple[Description, ...]:
-        """Everything that has code."""
-        return (*self.modules, *self.upcasters)
+        """All Python functions of the app, which may run live."""
+        modules = [each for each in self.modules if isinstance(each, Description)]
+        return (*modules, *self.upcasters)
 
     @property
     def adapters(self) -> Mapping[str, Adapter]:
@@ -183,13 +186,13 @@ class Built:
                 return reducer  # as the host names it: for every cell of a list
             names = {each.name: base for base, each in self._by_base.items()}
             return names[_resolve(reducer, self.namespace, names, "reducer")]
-        base = self._by_function.get(reducer)
+        base = self._by_handle.get(reducer)
         if base is None:
-            known = ", ".join(sorted(each.function.__name__ for each in self.modules))
+            known = ", ".join(sorted(Name.parse(each.name).local for each in self.modules))
+            what = shown_function(reducer) if isinstance(reducer, FunctionType) else shown_value(reducer)
             raise Rejected(
-                "app.name_unknown", "{reducer} is no reducer of {app}.",
-                reducer=shown_function(reducer),
-                app=self.namespace, hint=f"There are: {known}.",
+                "app.name_unknown", "{reducer} is no module of {app}.",
+                reducer=what, app=self.namespace, hint=f"There are: {known}.",
             )  # fmt: skip
         return base
 
@@ -199,11 +202,15 @@ class Built:
 
     def encode_state(self, reducer: Reducer, state: object) -> bytes:
         """The canonical bytes of a reducer's state."""
-        return self._state_codec(reducer).encode(state)
+        codec = self._state_codec(reducer)
+        if codec is not None:
+            return codec.encode(state)
+        return wire_codec(t.Ref(self.module(reducer).state), self.manifest.schemas).encode(state)
 
     def decode_state(self, reducer: Reducer, data: bytes) -> Any:
         """The object of a reducer's state."""
-        return self._state_codec(reducer).decode_trusted(data)
+        codec = self._state_codec(reducer)
+        return decode_trusted(data) if codec is None else codec.decode_trusted(data)
 
     def state_to_json(self, reducer: Reducer, data: bytes) -> Any:
         """A state's bytes as JSON data."""
@@ -211,11 +218,13 @@ class Built:
 
     def decode_reply(self, reducer: Reducer, data: bytes) -> Any:
         """The object of a reply: of the type the reducer declares, else plain values."""
-        reply = self._signatures[self.base(reducer)].reply
+        reply = self._by_base[self.base(reducer)].reply_type
         return decode_trusted(data) if reply is None else self.forms.codec(reply).decode_trusted(data)
 
-    def _state_codec(self, reducer: Reducer) -> Codec[Any]:
-        return self.forms.codec(self._signatures[self.base(reducer)].state)
+    def _state_codec(self, reducer: Reducer) -> Codec[Any] | None:
+        """What reads states as objects; None where they are plain values."""
+        state = self._by_base[self.base(reducer)].state_type
+        return None if state is None else self.forms.codec(state)
 
     # Effects
 
@@ -263,9 +272,9 @@ class Built:
     def _typed_key(self, base: str) -> TypedKey:
         description, module = self._by_base[base], self.manifest.modules[base]
         for subscription in description.subscriptions:
-            path = subscription.get("key_field")
-            if path is not None:
-                derived = self.forms.naming.derived(self.forms.names[subscription["event"]])
+            path, python = subscription.get("key_field"), self.forms.names.get(subscription["event"])
+            if path is not None and python is not None:
+                derived = self.forms.naming.derived(python)
                 return TypedKey(self.manifest, module, key_codec(derived, path))
         return TypedKey(self.manifest, module, None)
 

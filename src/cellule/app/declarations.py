@@ -22,6 +22,7 @@ import msgspec
 
 from cellule.errors import Rejected
 from cellule.modules.python import ModuleOptions, Retention
+from cellule.modules.python.signature import shown_function
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_named_tuple, is_record_class
 from cellule.values.schema.scalars import EPOCH, MICROSECOND
@@ -80,6 +81,16 @@ class DeclaredReducer:
     keyed: bool
     options: ModuleOptions
     effects: tuple[Any, ...] = ()  # what it may ask for: declarations, adapters, or their kinds
+
+    @property
+    def where(self) -> str:
+        """The function and its place, for messages."""
+        return shown_function(self.function)
+
+    @property
+    def cap_slots(self) -> Mapping[str, str]:
+        """The grants that it has, by slot."""
+        return self.options.cap_slots
 
 
 def check_record(python: object, decorator: str) -> type:

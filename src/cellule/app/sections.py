@@ -14,13 +14,13 @@ from cellule.app import standard_effects
 from cellule.app.declarations import DeclaredReducer, taken
 from cellule.app.effects import EffectLike, form_of
 from cellule.app.effects_config import DeclaredSchedule, Listed
+from cellule.app.styles import DeclaredModule
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
 from cellule.modules.python import EffectForm
 from cellule.modules.python.effects import effect_documents
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.signature import shown_function
 from cellule.values.cbor import encode
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.codec import codec_for
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def effects_of(app: App) -> dict[str, EffectLike]:
-    """All effects of an app by kind: declared on it, or listed by a reducer or grant."""
+    """All effects of an app by kind: declared on it, or listed by a module or grant."""
     found = dict(app.effect_declarations.effects)
-    listed = [each for reducer in app.reducers.values() for each in reducer.effects]
+    listed = [each for module in app.modules.values() for each in module.effects]
     listed += [each for grant in app.effect_declarations.grants.values() for each in grant.effects]
     for each in listed:
         if isinstance(each, str):
@@ -52,26 +52,30 @@ def adapters_of(app: App, effects: Mapping[str, EffectLike]) -> dict[str, Adapte
     return {**listed, **app.effect_declarations.adapters}
 
 
-def forms_of(app: App, reducer: DeclaredReducer, effects: Mapping[str, EffectLike]) -> list[EffectForm]:
+def forms_of(
+    app: App, reducer: DeclaredReducer | DeclaredModule, effects: Mapping[str, EffectLike]
+) -> list[EffectForm]:
     """The effects of a reducer, checked against the grants it has."""
-    kinds = [_kind(each, effects, shown_function(reducer.function)) for each in reducer.effects]
+    kinds = [_kind(each, effects, reducer.where) for each in reducer.effects]
     granted = _granted(app, reducer, effects)
     for kind in kinds:
         if effects[kind].limits.needs_grant and kind not in granted:
             raise Rejected(
                 "app.grant_missing", "{function} asks for {kind}, which needs a grant, and has none for it.",
-                function=shown_function(reducer.function), kind=kind,
+                function=reducer.where, kind=kind,
                 hint=f'Declare app.grant("name", effects=["{kind}"], ...) and give it to the reducer: '
                 'grants=["name"]; its requests then say slot="name".',
             )  # fmt: skip
     return [form_of(effects[kind]) for kind in dict.fromkeys(kinds)]
 
 
-def _granted(app: App, reducer: DeclaredReducer, effects: Mapping[str, EffectLike]) -> set[str]:
+def _granted(
+    app: App, reducer: DeclaredReducer | DeclaredModule, effects: Mapping[str, EffectLike]
+) -> set[str]:
     """All kinds that the grants of a reducer allow."""
-    where = shown_function(reducer.function)
+    where = reducer.where
     granted: set[str] = set()
-    for name in reducer.options.cap_slots.values():
+    for name in reducer.cap_slots.values():
         grant = app.effect_declarations.grants.get(name)
         if grant is None:
             hint = (

@@ -9,7 +9,7 @@ from cellule.app.built_app import Built
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.program import Program
-from cellule.modules.python import PythonPrograms
+from cellule.modules.kinds import CodeKinds
 from cellule.modules.python.runtime_guard import runtime_guard
 from cellule.values.cid import Cid
 
@@ -20,11 +20,11 @@ class AppPrograms:
     def __init__(self, *, guard: bool, limit_s: float | None) -> None:
         self._guard = guard
         self._limit_s = limit_s
-        self._known: dict[Cid, PythonPrograms] = {}
+        self._known: dict[Cid, CodeKinds] = {}
 
     def add(self, built: Built) -> None:
         """Make the code of a built app known."""
-        self._known[built.manifest.cid] = PythonPrograms(
+        self._known[built.manifest.cid] = CodeKinds(
             limit_s=self._limit_s, live=built.descriptions if built.live else (), guarded=self._guard
         )
 

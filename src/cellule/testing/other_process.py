@@ -29,7 +29,7 @@ from cellule.errors import StepFailed, Unavailable
 from cellule.kernel.need import drive
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.world import World
-from cellule.modules.python.programs import PythonPrograms
+from cellule.modules.kinds import CodeKinds
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import Cid
 
@@ -117,16 +117,16 @@ def main() -> None:
     """Verify worlds from standard input until it ends; what steps print goes nowhere."""
     given, taken = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr
-    programs, jobs = PythonPrograms(), 0
+    programs, jobs = CodeKinds(), 0
     while header := _read(given, at_end=b""):
         if jobs == _JOBS_PER_PROGRAMS:
             programs.close()
-            programs, jobs = PythonPrograms(), 0
+            programs, jobs = CodeKinds(), 0
         jobs += 1
         _write(taken, encode(_verified(decode_trusted(header), programs, given, taken)))
 
 
-def _verified(header: Any, programs: PythonPrograms, given: IO[bytes], taken: IO[bytes]) -> Any:
+def _verified(header: Any, programs: CodeKinds, given: IO[bytes], taken: IO[bytes]) -> Any:
     sys.path[:] = header["path"]
     frames = [_read(given) for _ in range(header["frames"])]
 

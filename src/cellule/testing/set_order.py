@@ -21,8 +21,8 @@ from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.program import Context as KernelContext
 from cellule.kernel.program import Program, StepFault
+from cellule.modules.kinds import CodeKinds
 from cellule.modules.python.describe import ModuleDescription, manifest_document
-from cellule.modules.python.programs import PythonPrograms
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import cid_of
 from cellule.values.names import Name
@@ -92,7 +92,7 @@ def _run(messages: Sequence[bytes], seed: int) -> list[Any]:
 def _answers(messages: Iterator[bytes]) -> Iterator[tuple[bytes, Any]]:
     """The answers to all calls, encoded and as values."""
     header: Any = decode_trusted(next(messages))
-    programs = PythonPrograms(limit_s=None)
+    programs = CodeKinds(limit_s=None)
     nodes = Nodes(0)
     manifest = load_manifest(header["manifest"])
     blocks = {cid: block for block in header["blocks"] for cid in (cid_of(block), cid_of(block, "raw"))}

@@ -149,7 +149,7 @@ def test_two_apps_do_not_know_of_each_other(app):
     other.event(key="order_id", version=5)(Placed)
     assert app.events[Placed].name == "shop/Placed@1"
     assert other.events[Placed].name == "other/Placed@5"
-    assert not other.reducers
+    assert not other.modules
 
 
 def test_the_same_app_built_twice_is_the_same_manifest():

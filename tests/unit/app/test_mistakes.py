@@ -398,12 +398,12 @@ def test_an_event_of_an_app_with_the_same_name_is_explained():
 
 def test_nothing_is_kept_of_a_refused_declaration():
     app = new_app()
-    before = (dict(app.events), dict(app.reducers))
+    before = (dict(app.events), dict(app.modules))
     for act, code, *_ in MISTAKES.values():
         if code in ("app.class", "app.not_frozen", "app.option", "app.function"):
             with pytest.raises(Rejected):
                 act(app)
-    assert (dict(app.events), dict(app.reducers)) == before
+    assert (dict(app.events), dict(app.modules)) == before
 
 
 def test_every_code_of_the_app_is_documented():

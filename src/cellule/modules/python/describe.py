@@ -67,6 +67,21 @@ class ModuleDescription(Description):
     receipts: Mapping[str, Any] = field(default_factory=dict)  # what comes of its effects: types by schema
     effects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # entries of the manifest by kind
 
+    @property
+    def handle(self) -> Callable[..., Any]:
+        """What callers name the module by."""
+        return self.function
+
+    @property
+    def state_type(self) -> Any:
+        """The type of its states."""
+        return read_signature(self.function).state
+
+    @property
+    def reply_type(self) -> Any:
+        """The type of its replies; None where it declares none."""
+        return read_signature(self.function).reply
+
 
 @dataclass(frozen=True, slots=True)
 class UpcasterDescription(Description):
@@ -180,7 +195,7 @@ def describe_upcaster(
 
 
 def manifest_document(
-    modules: Iterable[ModuleDescription], upcasters: Iterable[UpcasterDescription] = ()
+    modules: Iterable[Any], upcasters: Iterable[UpcasterDescription] = ()
 ) -> dict[str, Any]:
     """One document of several descriptions, in the form `load_manifest` takes."""
     modules, upcasters = list(modules), list(upcasters)
