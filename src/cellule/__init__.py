@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     from cellule.host.ingress.cell_handle import CellHandle
     from cellule.host.ingress.handles import WorldHandle
     from cellule.host.service import Cellule
+    from cellule.modules.aggregate import Aggregates, aggregate
     from cellule.store.store import StoreOptions
     from cellule.sync import open_sync
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Aggregates",
     "App",
     "Attempt",
     "Built",
@@ -82,6 +84,7 @@ __all__ = [
     "Unavailable",
     "VersionConflict",
     "WorldHandle",
+    "aggregate",
     "blob_get",
     "blob_put",
     "http",
@@ -107,6 +110,7 @@ _HOMES = {
     "cellule.host.ingress.cell_handle": ("CellHandle",),
     "cellule.host.ingress.handles": ("WorldHandle",),
     "cellule.host.service": ("Cellule",),
+    "cellule.modules.aggregate": ("Aggregates", "aggregate"),
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (

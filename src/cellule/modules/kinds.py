@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cellule.kernel.programs import ProgramKinds
+from cellule.modules.aggregate import AggregateKind
 from cellule.modules.python import PythonPrograms
 from cellule.modules.python.describe import Description
 from cellule.modules.python.watchdog import LIMIT_S
@@ -25,7 +26,7 @@ class CodeKinds(ProgramKinds):
         guarded: bool = False,
     ) -> None:  # fmt: skip
         self._python = PythonPrograms(limit_s=limit_s, live=live, any_version=any_version, guarded=guarded)
-        super().__init__(self._python)
+        super().__init__(self._python, AggregateKind())
 
     def close(self) -> None:
         """End the watchdog's thread."""

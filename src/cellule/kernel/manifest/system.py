@@ -13,6 +13,9 @@ Users subscribe to them like to their own. They are part of the format: a change
     sys/ReducerGaveUp@1    a retrying client ran out of attempts
     sys/Context@1          what a step may know beside its state and event; also sys/ReducerContext@1
     sys/Log@1              the state of a module that declares `"state": "log"`
+    sys/Aggregate@1        the state of an aggregate: its open windows, with results and what they are made of
+    sys/AggregationStarted@1, sys/BatchProcessed@1, sys/AggregationCompleted@1, sys/AggregationFailed@1
+                           what an aggregate tells of one window of one namespace
     sys/Value@1            any value: params and receipt of an effect that declares no schemas
 
 The receipts of every other effect have a schema that `receipt_schema` makes, named by `receipt_event`.
@@ -39,6 +42,11 @@ CONTEXT: Final = "sys/Context@1"
 REDUCER_CONTEXT: Final = "sys/ReducerContext@1"
 LOG: Final = "sys/Log@1"
 VALUE: Final = "sys/Value@1"
+AGGREGATE: Final = "sys/Aggregate@1"
+AGGREGATION_STARTED: Final = "sys/AggregationStarted@1"
+BATCH_PROCESSED: Final = "sys/BatchProcessed@1"
+AGGREGATION_COMPLETED: Final = "sys/AggregationCompleted@1"
+AGGREGATION_FAILED: Final = "sys/AggregationFailed@1"
 
 EFFECTS: Final = "effect."
 """Begins the namespaces of receipts, which nobody else declares."""
@@ -47,6 +55,15 @@ STATUSES: Final = ("abandoned", "cancelled", "denied", "failed", "ok", "timeout"
 
 _COUNT: Final = t.Int(min=0)
 _CELL: Final[dict[str, Schema]] = {"module": t.Text(), "key": t.Bytes()}
+_RESULTS: Final = t.Map(t.Text(), t.Option(t.Any()))
+_SPAN: Final[dict[str, Schema]] = {
+    "aggregation_id": t.Uuid(), "start_ns": t.Option(t.Time()), "end_ns": t.Option(t.Time()),
+}  # fmt: skip
+_AGGREGATION: Final[dict[str, Schema]] = {**_SPAN, "module": t.Text(), "namespace": t.Text()}
+_WINDOW: Final = t.record({
+    **_SPAN, "opened_ns": t.Time(), "items": _COUNT, "batches": _COUNT, "batched": _COUNT,
+    "failed": t.Option(t.Text()), "results": _RESULTS, "partials": _RESULTS,
+})  # fmt: skip
 
 
 def receipt_event(kind: str) -> str:
@@ -98,6 +115,20 @@ SYSTEM_SCHEMAS: Final = Schemas({
     REDUCER_CONTEXT: t.Ref(CONTEXT),
     LOG: t.List(t.Option(t.Any())),
     VALUE: t.Any(),
+    AGGREGATE: t.record({
+        "windows": t.List(_WINDOW), "ended": _COUNT, "latest_ns": t.Option(t.Time()),
+        "closed_ns": t.Option(t.Time()),
+    }),
+    AGGREGATION_STARTED: t.record({**_AGGREGATION, "started_ns": t.Time()}),
+    BATCH_PROCESSED: t.record({**_AGGREGATION, "batch": _COUNT, "items": _COUNT, "total_items": _COUNT}),
+    AGGREGATION_COMPLETED: t.record({
+        **_AGGREGATION, "total_items": _COUNT, "batches": _COUNT, "duration_ns": t.Duration(),
+        "results": _RESULTS,
+    }),
+    AGGREGATION_FAILED: t.record({
+        **_AGGREGATION, "total_items": _COUNT, "duration_ns": t.Duration(), "code": t.Text(),
+        "text": t.Text(),
+    }),
     receipt_event(TIMER_SET): receipt_schema(TIMER_FIRED),
 })  # fmt: skip
 
