@@ -40,7 +40,10 @@ class AggregateKind:
         return AggregateProgram(checked_spec(manifest, module))
 
     def upcaster(
-        self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
+        self,
+        manifest: Manifest,
+        upcaster: Upcaster,
+        nodes: Nodes,  # noqa: ARG002 - the contract's
     ) -> Generator[Need, None, Callable[[bytes], bytes]]:
         """See `Programs.upcaster`: an aggregate is none."""
         yield from ()

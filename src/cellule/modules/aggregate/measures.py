@@ -104,8 +104,8 @@ class Measure(NamedTuple):
             case _:
                 return partial
 
-    def _with(self, partial: frozenset[bytes], more: frozenset[bytes]) -> frozenset[bytes]:
-        whole = partial if more <= partial else partial | more
+    def _with(self, partial: frozenset[bytes], added: frozenset[bytes]) -> frozenset[bytes]:
+        whole = partial if added <= partial else partial | added
         if len(whole) > self.distinct_max:
             raise AggregateLimit(
                 "aggregate.distinct_full",

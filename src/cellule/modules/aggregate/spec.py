@@ -13,8 +13,8 @@
       fails: [shop/DayBroken@1]     events that end them as failed
 
 `grace_ns` keeps a window open for items that come late. An item more than `ahead_ns` (a day) ahead of world
-time is refused, so that one wrong clock closes no windows. Without `window.time` windows are of world time and
-end by a timer; without `window` there is one aggregation from the first item to the event that closes it.
+time is refused, so that one wrong clock closes no windows. Without `window.time` windows are of world time
+and end by a timer; without `window` there is one aggregation from the first item to the event that closes it.
 """
 
 from __future__ import annotations
