@@ -13,6 +13,7 @@ from cellule.modules.aggregate import AggregateKind
 from cellule.modules.python import PythonPrograms
 from cellule.modules.python.describe import Description
 from cellule.modules.python.watchdog import LIMIT_S
+from cellule.modules.wasm import WasmPrograms
 
 
 class CodeKinds(ProgramKinds):
@@ -26,7 +27,7 @@ class CodeKinds(ProgramKinds):
         guarded: bool = False,
     ) -> None:  # fmt: skip
         self._python = PythonPrograms(limit_s=limit_s, live=live, any_version=any_version, guarded=guarded)
-        super().__init__(self._python, AggregateKind())
+        super().__init__(self._python, AggregateKind(), WasmPrograms())
 
     def close(self) -> None:
         """End the watchdog's thread."""
