@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from cellule.app import builder as building
+from cellule.app.aggregate_module import AggregateTimes, DeclaredAggregate
 from cellule.app.built_app import Built
 from cellule.app.declarations import (
     DeclaredClass,
@@ -50,7 +51,7 @@ from cellule.app.effects_config import (
     check_listed,
 )
 from cellule.app.rules import Default, Part
-from cellule.app.styles import DeclaredModule
+from cellule.app.styles import DeclaredModule, ModuleHandle
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
@@ -224,6 +225,28 @@ class App:
         self._check_free(declared, f"{self.namespace}/{declared.local}")
         self._built.clear()
         self._modules[declared.local] = declared
+
+    def aggregate(
+        self, name: str, *events: type, measures: Mapping[str, str], by: str | None = None,
+        window: timedelta | None = None, at: str | None = None, grace: timedelta | None = None,
+        ahead: timedelta | None = None, closes: Iterable[type] = (), fails: Iterable[type] = (),
+        version: int | None = None, **limits: Any,
+    ) -> ModuleHandle[Any]:  # fmt: skip
+        """Declare an aggregate of these events: `measures` such as `{"revenue": "sum(amount)"}` by name.
+
+        `by` names the field of the namespace, where it is not the key of the events. Windows of the length
+        `window` go by the time in the field `at`, or by world time; `grace` and `ahead` are how late and how
+        early an item may come. `closes` and `fails` are events that end aggregations. `limits` are `batch`,
+        `distinct_max`, `windows_max`, `on_limit`, and `items`, the path of a list of items in the events.
+        """
+        full = Name(self.namespace, name, self.version if version is None else version)
+        times = AggregateTimes(window, at, grace, ahead)
+        handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
+        declared = DeclaredAggregate(
+            handle, full, events, dict(measures), by, times, tuple(closes), tuple(fails), limits
+        )
+        self.add_module(declared)
+        return handle
 
     def upcaster(self, function: F, /) -> F:
         """Declare `def up(old: OrderV1) -> Order`: how values of an older schema become newer ones."""

@@ -1,6 +1,6 @@
 """Aggregates of a batch of Python values: a pure function, usable in steps, scripts and projections.
 
-    sales = aggregate(items, {"orders": "count", "revenue": "sum(amount)"}, by="shop", window=HOUR, at="sold_at")
+    sales = aggregate(items, {"revenue": "sum(amount)"}, by="shop", window=HOUR, at="sold_at")
     sales["berlin", nine_o_clock]["revenue"]
     sales.merged(aggregate(later, ...)) == aggregate([*items, *later], ...)
 
@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 class Aggregates(Mapping[Any, dict[str, Any]]):
-    """The aggregates of a batch by namespace, or by namespace and start of the window where there are windows.
+    """The aggregates of a batch by namespace, or by namespace and start of the window.
 
     Two of the same measures can be merged, and are equal if they would give the same after every merge.
     """

@@ -28,20 +28,28 @@ class AggregateKind:
         read_spec(code, what)
 
     def pack(
-        self, code: Mapping[str, Any], folder: str | None, what: str
+        self,
+        code: Mapping[str, Any],
+        folder: str | None,  # noqa: ARG002 - the contract's
+        what: str,
     ) -> tuple[Mapping[str, Any], Mapping[Cid, bytes]]:
         """See `Programs.pack`: there are no files."""
         read_spec(code, what)
         return code, {}
 
-    def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
+    def program(
+        self,
+        manifest: Manifest,
+        module: Module,
+        nodes: Nodes,  # noqa: ARG002 - the contract's
+    ) -> Generator[Need, None, Program]:
         """See `Programs.program`; what does not fit the events of the module is refused here."""
         yield from ()
         return AggregateProgram(checked_spec(manifest, module))
 
     def upcaster(
         self,
-        manifest: Manifest,
+        manifest: Manifest,  # noqa: ARG002 - the contract's
         upcaster: Upcaster,
         nodes: Nodes,  # noqa: ARG002 - the contract's
     ) -> Generator[Need, None, Callable[[bytes], bytes]]:
