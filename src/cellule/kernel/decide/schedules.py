@@ -75,6 +75,25 @@ def next_due(schedule: Schedule, after_ns: int) -> int:
     return calendar.Every(schedule.every_ns, schedule.start_ns or 0).next_due(after_ns) or 0
 
 
+def last_due(schedule: Schedule, after_ns: int, until_ns: int) -> int:
+    """The newest due time up to `until_ns`, where at least one comes after `after_ns`.
+
+    Found by halving: a schedule that was away for long has too many times to count.
+    """
+    early, late = (
+        after_ns,
+        until_ns,
+    )  # something is due between the first and `until_ns`, nothing after the last
+    while late - early > 1:
+        middle = (early + late) // 2
+        following = next_due(schedule, middle)
+        if following and following <= until_ns:
+            early = middle
+        else:
+            late = middle
+    return next_due(schedule, early)
+
+
 def _next(context: BeatContext, schedule: Schedule) -> int:
     """When a schedule is due after now, with its jitter; 0 = never."""
     due_ns = next_due(schedule, context.ledger.now_ns)
@@ -124,7 +143,9 @@ def _times(
     following = next_due(schedule, due_ns)
     if not made_up and (not following or following > now_ns):
         return [due_ns], following, 0
-    times = [] if schedule.catch_up == "skip" else [due_ns]
+    if schedule.catch_up == "skip":
+        return [last_due(schedule, due_ns, now_ns)], next_due(schedule, now_ns), 0
+    times = [due_ns]
     most = schedule.limit - made_up if schedule.catch_up == "backfill" else 0
     while following and following <= now_ns and len(times) < most:
         if len(times) >= room:

@@ -12,6 +12,7 @@ Rejected: normalising stored bytes silently. An era would name a CID that nobody
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
@@ -41,6 +42,8 @@ _SECTIONS: Final = (
     KIND_FIELD, "format", "schemas", "modules", "routing", "upcasters", "triggers", "effects", "capabilities",
     "policy", "schedules", *EXTRA_SECTIONS,
 )  # fmt: skip
+STORED_MANIFESTS_KEPT: Final = 64
+"""Manifests read from the CAS that a process keeps: ten thousand worlds of one app read it once."""
 _ROUTING: Final = ("subscriptions", "inboxes")
 _ALIASES: Final = {"caps": "capabilities", "policies": "policy", "module_bindings": "bindings"}
 
@@ -52,7 +55,12 @@ def load_manifest(document: Mapping[str, object] | bytes) -> Manifest:
     """
     if not isinstance(document, bytes | bytearray | memoryview):
         return _load(document)
-    data = bytes(document)
+    return _load_stored(bytes(document))
+
+
+@lru_cache(maxsize=STORED_MANIFESTS_KEPT)
+def _load_stored(data: bytes) -> Manifest:
+    """A manifest by its stored bytes: worlds that share one share what was made of it; nobody changes it."""
     manifest = _load(decode(data))
     if manifest.data != data:
         raise Rejected(

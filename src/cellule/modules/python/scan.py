@@ -60,7 +60,7 @@ class Scan:
         if isinstance(node, ast.Name):
             for scope in reversed(self._scopes):
                 if node.id in scope.imports:
-                    return self._symbols.follow(scope.imports[node.id])
+                    return self._imported(scope.imports[node.id])
                 if node.id in scope.names:
                     return None
             return self._symbols.lookup(self._file, node.id)
@@ -80,6 +80,18 @@ class Scan:
     def _add(self, node: ast.AST, rule: str, what: str) -> None:
         line = getattr(node, "lineno", 1)
         self.findings.append(Finding(self._file.path, line, rule, what, getattr(node, "end_lineno", line)))
+
+    def _imported(self, targets: list[str]) -> App | str:
+        """What a name means that imports of one function bind: the last, but any of them may be what runs."""
+        *others, found = [self._symbols.follow(each) for each in targets]
+        for other in others:
+            if isinstance(other, App) and other.symbol:
+                self.reached.add(other)
+            elif isinstance(other, App):  # a whole module: which of its names is meant, the last one decides
+                self.reached.update(
+                    App(other.module, name) for name in self._symbols.files[other.module].definitions
+                )
+        return found
 
     def _attribute(self, node: ast.Attribute) -> None:
         self._refer(node)

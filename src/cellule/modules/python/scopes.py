@@ -26,7 +26,7 @@ class Scope:
         self._is_set_call = is_set_call
         self.sequences: set[str] = set()  # texts, byte strings and lists
         self.names: set[str] = set()
-        self.imports: dict[str, str] = {}
+        self.imports: dict[str, list[str]] = {}  # one name may be bound by several imports
         self.globals: set[str] = set()
         self.sets: set[str] = set()
         self.shared_defaults: set[str] = set()
@@ -74,7 +74,8 @@ class Scope:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 self.names.add(name)
             case ast.Import() | ast.ImportFrom():
-                self.imports.update(imported_names(node, self.package))
+                for name, dotted in imported_names(node, self.package).items():
+                    self.imports.setdefault(name, []).append(dotted)
             case ast.Global(names=names):
                 self.globals.update(names)
             case (

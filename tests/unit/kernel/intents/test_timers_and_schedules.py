@@ -124,7 +124,7 @@ def test_a_cron_schedule_follows_its_zone(make_bank):
 
 @pytest.mark.parametrize(
     ("catch_up", "events"),
-    [({"catch_up": "skip"}, 0), ({"catch_up": "once"}, 1), ({"catch_up": "backfill", "limit": 4}, 4)],
+    [({"catch_up": "skip"}, 1), ({"catch_up": "once"}, 1), ({"catch_up": "backfill", "limit": 4}, 4)],
 )
 def test_what_was_missed_is_caught_up_as_the_schedule_says(make_bank, catch_up, events):
     bank = make_bank(schedules=every(MINUTE, **catch_up))
@@ -135,12 +135,36 @@ def test_what_was_missed_is_caught_up_as_the_schedule_says(make_bank, catch_up, 
     assert len(bank.heard("s")) == events + 1
 
 
-@pytest.mark.parametrize(("early_ns", "events"), [(1, 1), (0, 0)])
-def test_a_run_is_missed_at_the_very_time_of_the_next(make_bank, early_ns, events):
+def _due_times(bank):
+    ids = [
+        record.id for record in bank.records() if isinstance(record, EventRecord) and record.id is not None
+    ]
+    return [int(each.rpartition(":")[2]) for each in ids]
+
+
+@pytest.mark.parametrize(("early_ns", "late"), [(1, 0), (0, 1)])
+def test_a_run_is_missed_at_the_very_time_of_the_next(make_bank, early_ns, late):
     bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
-    bank.world.now_ns += MINUTE - START_NS % MINUTE + MINUTE - early_ns
+    first = START_NS + MINUTE - START_NS % MINUTE
+    bank.world.now_ns = first + MINUTE - early_ns
     bank.world.settle()
-    assert len(bank.heard("s")) == events
+    assert _due_times(bank) == [first + late * MINUTE]
+
+
+def test_skip_leaves_out_missed_runs_and_sends_the_one_that_is_due_now(make_bank):
+    """It sent nothing at all when earlier runs were missed: not even the run that was due now."""
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    first = START_NS + MINUTE - START_NS % MINUTE
+    bank.world.now_ns = first + 10 * MINUTE + 5 * SECOND
+    bank.world.settle()
+    assert _due_times(bank) == [first + 10 * MINUTE]
+
+
+def test_skip_after_years_away_looks_at_few_due_times(make_bank):
+    bank = make_bank(schedules=every(SECOND, catch_up="skip"))
+    bank.world.now_ns = START_NS + 10 * 365 * 86_400 * SECOND
+    bank.world.settle()
+    assert _due_times(bank) == [bank.world.now_ns - bank.world.now_ns % SECOND]
 
 
 def test_overlap_skip_sends_nothing_while_the_target_is_busy(make_bank):

@@ -135,6 +135,11 @@ REACHED = {
     "at the top level": ("def later():\n    import other\nX = [later] and 1\n", "0"),
     "a class body": ("class K:\n    import other\n", "0"),
     "through an import": ("def later():\n    from middle import run\n    run()\n", "later()"),
+    "the first of two imports of a name": (
+        "def later():\n    try:\n        from middle import run\n    except ImportError:\n"
+        "        from other_way import run\n    run()\n",
+        "later()",
+    ),
 }
 
 
@@ -144,6 +149,7 @@ def test_whatever_may_run_with_the_entry_is_bundled(import_app, name):
     files = {
         "app.py": above + PLAIN.replace("state or 0", f"state or {expression} or 0"),
         "other.py": "", "middle.py": "def run():\n    import other\ndef no():\n    import not_there\n",
+        "other_way.py": "def run(): pass\n",
     }  # fmt: skip
     found = bundle(import_app(files, "app").count)
     assert "other.py" in found.plan.files
