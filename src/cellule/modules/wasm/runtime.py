@@ -273,5 +273,5 @@ def _where(trap: wasmtime.Trap) -> str:
 def _refuse(what: str, problem: str) -> NoReturn:
     raise Rejected(
         "modules.wasm_invalid", "the WASM module of {what}: {problem}", what=what, problem=problem,
-        hint="See what it exports: cellule module check FILE.",
+        hint="docs/guides/wasm.md lists what a module exports.",
     )  # fmt: skip
