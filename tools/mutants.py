@@ -1,12 +1,14 @@
 """Plant defects in the kernel, one at a time, and see whether a test fails.
 
     python tools/mutants.py [--count 300] [--seed 1] [--jobs 2] [--only decide/timers.py] [--json FILE]
+    python tools/mutants.py --keep --json FILE --again survived    those that survived, once more
 
 A defect is one small change of the source: another comparison, a constant off by one, a statement left out.
 The sample is drawn by the seed from all places of the rooms below, so a run can be repeated. Each defect is
 put into a copy of the package, and the tests that execute its line run against that copy until one fails;
 which tests those are was recorded by a run with coverage first. A defect that no test executes counts as not
-caught, as does one that all of them pass. One that runs into the time limit is caught.
+caught, as does one that all of them pass. One that runs into the time limit is caught. Every outcome is
+written to FILE as it comes, and a run that finds one there does not try that defect again.
 
 `tools/mutants.toml` lists the survivors that change nothing anybody can see, with the reason.
 """
@@ -43,6 +45,7 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--h
 TESTS_S_MAX = 60  # of those that execute a line, the quickest that take so long together
 LIMIT_S = 300
 CAUGHT_MIN = 0.95
+_OUTCOMES = {0: "survived", 1: "caught", 2: "caught"}  # pytest's: all passed, one failed, none could be read
 
 _COMPARED = {
     ast.Lt: ("<", "<="),
@@ -283,7 +286,9 @@ class Place:
             )
         except subprocess.TimeoutExpired:
             return "timeout"
-        return "survived" if done.returncode == 0 else "caught"
+        if done.returncode not in _OUTCOMES:  # a test that is not there, say: nothing was tried
+            raise SystemExit(done.stdout.decode() + done.stderr.decode())
+        return _OUTCOMES[done.returncode]
 
 
 def main() -> int:
@@ -293,12 +298,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", help="files whose names hold this")
-    parser.add_argument("--json", type=Path, help="write every outcome there")
+    parser.add_argument("--json", type=Path, help="write every outcome there; outcomes found there stand")
+    parser.add_argument("--again", help="try those again that have this outcome there")
     parser.add_argument("--keep", action="store_true", help="use the coverage that an earlier run recorded")
     given = parser.parse_args()
     if not given.keep or not DATA.exists():
         record()
-    return report(run(draw(given.count, given.seed, given.only), given.jobs), given.json)
+    chosen = draw(given.count, given.seed, given.only)
+    return report(run(chosen, given.jobs, Outcomes(given.json, given.again)))
 
 
 def draw(count: int, seed: int, only: str | None = None) -> list[Mutant]:
@@ -307,8 +314,29 @@ def draw(count: int, seed: int, only: str | None = None) -> list[Mutant]:
     return random.Random(seed).sample(found, min(count, len(found)))  # noqa: S311 - no secret
 
 
-def run(chosen: list[Mutant], jobs: int) -> list[tuple[Mutant, str]]:
-    """Try all of them, some at once."""
+class Outcomes:
+    """What became of the defects tried so far, kept in a file so that a run which was cut off goes on."""
+
+    def __init__(self, file: Path | None, again: str | None) -> None:
+        self._file = file
+        self._rows: list[list[Any]] = []
+        if file is not None and file.exists():
+            self._rows = [row for row in json.loads(file.read_text()) if row[-1] != again]
+        self._known = {(name, line): outcome for name, line, outcome in self._rows}
+
+    def of(self, mutant: Mutant) -> str | None:
+        """What is known of one, as long as its line is where it was."""
+        return self._known.get((mutant.name, mutant.line))
+
+    def add(self, mutant: Mutant, outcome: str) -> None:
+        """Keep one; from several threads."""
+        self._rows.append([mutant.name, mutant.line, outcome])
+        if self._file is not None:
+            self._file.write_text(json.dumps(self._rows, indent=1) + "\n")
+
+
+def run(chosen: list[Mutant], jobs: int, outcomes: Outcomes) -> list[tuple[Mutant, str]]:
+    """Try all of them that have no outcome yet, some at once."""
     known = tests_by_line()
     places: SimpleQueue[Place] = SimpleQueue()
     began = time.monotonic()
@@ -317,6 +345,8 @@ def run(chosen: list[Mutant], jobs: int) -> list[tuple[Mutant, str]]:
             places.put(Place(Path(folder) / str(number)))
 
         def try_one(mutant: Mutant) -> str:
+            if (found := outcomes.of(mutant)) is not None:
+                return found
             place = places.get()
             try:
                 outcome = place.try_one(mutant, tests_of(mutant, known))
@@ -325,20 +355,19 @@ def run(chosen: list[Mutant], jobs: int) -> list[tuple[Mutant, str]]:
             print(
                 f"{time.monotonic() - began:7.1f} s  {outcome:12} {mutant.line:4} {mutant.name}", flush=True
             )
+            outcomes.add(mutant, outcome)
             return outcome
 
         return list(zip(chosen, pool.map(try_one, chosen), strict=True))
 
 
-def report(outcomes: list[tuple[Mutant, str]], file: Path | None) -> int:
+def report(outcomes: list[tuple[Mutant, str]]) -> int:
     """Say how many were caught, and list the others with their reasons."""
     explained = tomllib.loads(EXPLAINED.read_text())["same"] if EXPLAINED.exists() else {}
     left = [(mutant.name, outcome) for mutant, outcome in outcomes if outcome in ("survived", "not executed")]
     same = [name for name, _ in left if name in explained]
     counted = len(outcomes) - len(same)
     rate = 1 - (len(left) - len(same)) / counted if counted else 1.0
-    if file is not None:
-        file.write_text(json.dumps([[mutant.name, outcome] for mutant, outcome in outcomes], indent=1) + "\n")
     for name, outcome in left:
         print(f"{outcome:12} {name}  {explained.get(name, '')}")
     for name in sorted(set(explained) - {mutant.name for mutant in all_mutants()}):
