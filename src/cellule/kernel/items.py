@@ -120,7 +120,7 @@ def record_id(given: str | bytes | UUID | None) -> str | bytes | None:
 class Opening(NamedTuple):
     """An intent that the host may dispatch once its frame is durable.
 
-    `intent` is the 32-byte id (`kernel.intents.identity.intent_cid` gives its text form); `key` is what the
+    `intent` is the 32-byte id (`intent_text` gives its text form); `key` is what the
     outside is told as idempotency key, the same for every attempt; `grant` is what the adapter must keep to.
     """
 

@@ -57,11 +57,11 @@ class RecordedIntents:
     def __init__(self, ledger: Ledger, world: bytes) -> None:
         self._ledger = ledger
         self._world = world
-        self._frame: Frame
-        self._intent: applying.Intent | None = None  # an Intent record, until its Decision
-        self._asked = (0, 0)  # the step or retry that asks, and how many intents it has so far
-        self._letter: DeadLetter | None = None  # the dead letter that the last retry took
         self._owed: set[int] = set()  # intents that need a receipt before the frame ends
+        self._frame: Frame  # this and what follows is set by `begin`
+        self._intent: applying.Intent | None  # an Intent record, until its Decision
+        self._asked: tuple[int, int]  # the step or retry that asks, and how many intents it has so far
+        self._letter: DeadLetter | None  # the dead letter that the last retry took
 
     def begin(self, frame: Frame) -> None:
         """The next records are of this frame."""

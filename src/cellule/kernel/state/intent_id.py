@@ -37,14 +37,9 @@ def intent_digest(
     return sha256(encode_flat(origin)).digest()
 
 
-def intent_cid(digest: bytes) -> Cid:
-    """The CID of an intent; `str` of it is how people and adapters see the id."""
-    return Cid.of_bytes(_CID_HEAD + digest)
-
-
 @lru_cache(maxsize=4_096)
 def intent_text(digest: bytes) -> str:
-    """The id of an intent as text; asked several times while one is under way."""
+    """The id of an intent as people and adapters see it; asked several times while one is under way."""
     return str(Cid(_CID_HEAD + digest))
 
 

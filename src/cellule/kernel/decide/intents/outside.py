@@ -44,5 +44,5 @@ def _until_ns(item: ReceiptItem, now_ns: int) -> int:
         after_ns: Any = decode(item.value or b"")
     except CelluleError:
         after_ns = None
-    wait_ns: int = after_ns if type(after_ns) is int and after_ns > 0 else 0
-    return now_ns + min(wait_ns, OUTSIDE_NS_MAX)
+    wait_ns: int = after_ns if type(after_ns) is int else 0
+    return now_ns + max(0, min(wait_ns, OUTSIDE_NS_MAX))
