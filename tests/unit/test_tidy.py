@@ -33,6 +33,7 @@ LONG_FILES = {
     "kernel/manifest/compare.py": "one comparison for each section",
     "kernel/manifest/fields.py": "one reader of document fields",
     "kernel/prove/replay.py": "one function for each record kind",
+    "modules/python/scan.py": "what a function can reach: one walk over its code",
     "kernel/state/ledger.py": "the only functions that change a world",
     "store/engines/sqlite/writer.py": "one thread with its connection",
     "store/keys.py": "one function for each key",

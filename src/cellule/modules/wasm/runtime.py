@@ -155,7 +155,7 @@ class _Instance:
         return found.of
 
     def _run(self, name: str, function: Any, count: int) -> None:
-        error = c_api.wasmtime_func_call_unchecked(
+        error: Any = c_api.wasmtime_func_call_unchecked(
             self._context, function, self._raw, count, byref(self._trap)
         )
         if error or self._trap:

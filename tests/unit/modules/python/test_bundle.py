@@ -136,8 +136,10 @@ REACHED = {
     "a class body": ("class K:\n    import other\n", "0"),
     "through an import": ("def later():\n    from middle import run\n    run()\n", "later()"),
     "the first of two imports of a name": (
-        "def later():\n    try:\n        from middle import run\n    except ImportError:\n"
-        "        from other_way import run\n    run()\n",
+        (
+            "def later():\n    try:\n        from middle import run\n    except ImportError:\n"
+            "        from other_way import run\n    run()\n"
+        ),
         "later()",
     ),
 }
