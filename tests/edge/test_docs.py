@@ -1,7 +1,7 @@
 """The pages run: every `python` block of the start page and the guides is executed as it stands.
 
-A block that begins with a comment like `# shop.py` is that file; all others of a page are one script, in
-order. Files named `test_*.py` are run by pytest, other files as modules. Fragments that cannot run alone are
+A block that begins with a comment like `# shop.py` is that file, also a `yaml` or `wat` block; all other `python`
+blocks of a page are one script, in order. Python files named `test_*.py` are run by pytest, other files as modules. Fragments that cannot run alone are
 marked `py`.
 """
 
@@ -25,6 +25,7 @@ GIVEN = {
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w/]+\.py)\n")
+_DATA = re.compile(r"^```(?:yaml|wat)\n((?:#|;;) ([\w/]+\.(?:yaml|wat))\n.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def files_of(page: Path) -> dict[str, str]:
@@ -36,11 +37,12 @@ def files_of(page: Path) -> dict[str, str]:
         named = _FILE.match(block)
         name = named[1] if named else "page.py"
         files[name] = files.get(name, "") + block
-    return files
+    return files | {name: text for text, name in _DATA.findall(page.read_text())}
 
 
 def run(folder: Path, *command: str) -> str:
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(folder)}
+    places = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": places}
     command = (sys.executable, "-W", "error", *command)
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=250
@@ -57,7 +59,7 @@ def test_the_code_of_a_page_runs(page, tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    modules = [name for name in files if not re.match(r"(test_.*|conftest|page)\.py", name)]
+    modules = [name for name in files if name.endswith(".py") and not re.match(r"(test_.*|conftest|page)\.py", name)]
     for name in modules:
         run(tmp_path, "-m", name.removesuffix(".py").replace("/", "."))
     if "page.py" in files:

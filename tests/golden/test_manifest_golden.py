@@ -163,5 +163,10 @@ def test_the_identities_of_the_system_schemas_are_frozen():
         "sys/ReducerContext@1": "bafyreicor3p4kadexhrrfcs76nc45yl3gv3vpowys7mf4wlbmfoaftwshq",
         "sys/Log@1": "bafyreihtif3qdtvslznsbyodfpjkhyhb3bmhyqy4hduydugef3ezxqvu4m",
         "sys/Value@1": "bafyreielw4hps7vztzvu5xtnpvg3zsnuto7632k2gjhnrbnum4b2qgtyui",
+        "sys/Aggregate@1": "bafyreia3xi63qwyq2hcvu4g7ayysgpjkxfaribj7pksuvkm4r3feoj55gu",
+        "sys/AggregationStarted@1": "bafyreichlf2obem43propgyhvudo7y6ue3n6yxzid4p5h2bh3sozc7gjzy",
+        "sys/BatchProcessed@1": "bafyreihgbed7hy7dp2oedxghjjvlgybfn3xgnk2g63je4uk5sgntjy5qca",
+        "sys/AggregationCompleted@1": "bafyreiecqigpj37blgkk6esygvfa276pgkniye62cvxcxssfagxgztnsui",
+        "sys/AggregationFailed@1": "bafyreicsywmukh4u76he4phhdcdfcic6dsf6tebes6svmlthbi2neha2ky",
         "effect.timer/set@1": "bafyreiezat5bfqpl6b5t3ibrgrgl373dlagy34wybwivoc6eduiszzavrm",
     }

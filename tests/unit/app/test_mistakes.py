@@ -414,6 +414,7 @@ def test_every_code_of_the_app_is_documented():
     codes = set()
     for file in (root / "src/cellule/app").glob("*.py"):
         codes |= {part.partition('"')[0] for part in file.read_text().split('"app.')[1:]}
+    codes -= set(dir(App))  # `app.schedule` names the call, in a message
     assert codes
     assert {code for code in codes if f"## app.{code}" not in text} == set()
 
