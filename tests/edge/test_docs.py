@@ -59,7 +59,9 @@ def test_the_code_of_a_page_runs(page, tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    modules = [name for name in files if name.endswith(".py") and not re.match(r"(test_.*|conftest|page)\.py", name)]
+    modules = [
+        name for name in files if name.endswith(".py") and not re.match(r"(test_.*|conftest|page)\.py", name)
+    ]
     for name in modules:
         run(tmp_path, "-m", name.removesuffix(".py").replace("/", "."))
     if "page.py" in files:
