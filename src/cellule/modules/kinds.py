@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from cellule.kernel.programs import ProgramKinds
 from cellule.modules.aggregate import AggregateKind
+from cellule.modules.plan import PlanPrograms
 from cellule.modules.python import PythonPrograms
 from cellule.modules.python.describe import Description
 from cellule.modules.python.watchdog import LIMIT_S
@@ -27,7 +28,7 @@ class CodeKinds(ProgramKinds):
         guarded: bool = False,
     ) -> None:  # fmt: skip
         self._python = PythonPrograms(limit_s=limit_s, live=live, any_version=any_version, guarded=guarded)
-        super().__init__(self._python, AggregateKind(), WasmPrograms())
+        super().__init__(self._python, AggregateKind(), PlanPrograms(), WasmPrograms())
 
     def close(self) -> None:
         """End the watchdog's thread."""

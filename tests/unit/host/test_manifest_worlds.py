@@ -15,6 +15,7 @@ from cellule.host.manifest_document import read_document
 from cellule.host.service import Cellule
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.programs import ProgramKinds
+from cellule.modules.plan import PlanPrograms
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.values import cid_of, decode, encode
@@ -44,9 +45,9 @@ async def opened(
     disk: MemoryDisk, *, with_templates: bool = True, owner: bool = True
 ) -> AsyncIterator[Cellule]:
     python = PythonPrograms(limit_s=None)
-    whole = ProgramKinds(python, TemplateKind())
+    whole = ProgramKinds(python, PlanPrograms(), TemplateKind())
     try:
-        programs = whole if with_templates else ProgramKinds(python)
+        programs = whole if with_templates else ProgramKinds(python, PlanPrograms())
         async with open_node(MemoryEngine(disk), None, programs, owner=owner) as found:
             yield found
         await check_store(MemoryEngine(disk), whole)
@@ -123,16 +124,13 @@ async def test_a_node_that_lacks_a_kind_reads_a_world_and_does_not_open_it(disk,
         world = await node.world("n")
         assert await world.cell("note", "a").state() == {"title": "x", "open": True}
     async with opened(disk, with_templates=False) as node:
-        with pytest.raises(Rejected, match="kind 'template'; this node runs: python, python-live"):
+        with pytest.raises(Rejected, match="kind 'template'; this node runs: plan, python, python-live"):
             await node.world("n")
 
 
 @pytest.mark.parametrize("name", ["keyed_reducers.json", "keyed_workflows.json"])
 async def test_the_documents_of_the_design_make_worlds_as_they_are_written(node, name):
     written = json.loads((FIXTURES / name).read_text())
-    if written.pop("triggers", None):
-        with pytest.raises(Rejected, match="runs no plans, so the trigger would do nothing"):
-            await node.create_world("w", manifest=FIXTURES / name)
     await node.create_world("w", manifest=written)
     world = await node.world("w")
     event = {
@@ -245,7 +243,11 @@ async def test_a_file_that_is_missing_and_one_that_is_too_long_are_refused(node,
 @pytest.mark.parametrize(
     ("code", "folder", "problem"),
     [
-        ({"kind": "wasm", "hash": "00"}, CODE, r"kind 'wasm'; this node runs: python, python-live, template"),
+        (
+            {"kind": "wasm", "hash": "00"},
+            CODE,
+            r"kind 'wasm'; this node runs: plan, python, python-live, template",
+        ),
         ({"kind": "python", "entry": "notes:note", "namespace": "notes"}, None, "in which folder"),
         ({"kind": "python", "entry": "gone:note", "namespace": "notes"}, CODE, "gone"),
         ({"kind": "python", "entry": "notes:gone", "namespace": "notes"}, CODE, "gone"),

@@ -13,6 +13,7 @@ from cellule.errors import CelluleError
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_CANCELS_MAX, STEP_EFFECTS_MAX
 from cellule.kernel.manifest.effect_limits import limited, limits_problem
+from cellule.kernel.manifest.effects import KIND_ALIASES
 from cellule.kernel.manifest.model import EffectKind, Module
 from cellule.kernel.program import CheckedRequest, StepFault
 from cellule.kernel.state.cells import Slot
@@ -91,6 +92,7 @@ def _is_request(effect: Any) -> bool:
 def _checked(era: Compiled, module: Module, at: int, request: Any) -> EffectRequest:
     kind, params, slot, key, *own_limits = request
     limits = own_limits[0] if own_limits else None
+    kind = KIND_ALIASES.get(kind, kind)
     effect = era.manifest.effects.get(kind)
     if effect is None or kind not in module.effects_emitted:
         known = ", ".join(module.effects_emitted) or "none"

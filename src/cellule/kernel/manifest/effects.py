@@ -57,6 +57,9 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 _is_kind = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", re.ASCII).fullmatch
 _FORM: Final = "It is lower-case and has at least two parts, such as payments.charge."
 
+KIND_ALIASES: Final = {"fs.blob.put": "blob.put", "fs.blob.get": "blob.get"}
+"""Kinds by the names that older documents have for them."""
+
 TIMER: Final = EffectKind(
     TIMER_SET, TIMER_SET_PARAMS, TIMER_FIRED, receipt_event(TIMER_SET), TIMEOUT_NS_DEFAULT, 1,
     PRIORITY_DEFAULT,
@@ -66,7 +69,8 @@ TIMER: Final = EffectKind(
 def load_effects(scope: f.Scope, path: str, section: object) -> dict[str, EffectKind]:
     """The declared kinds, with `timer.set`; None as the section declares nothing."""
     kinds = {TIMER_SET: TIMER}
-    for kind, place, body in f.named_of(scope.problems, path, section, "kind"):
+    for given, place, body in f.named_of(scope.problems, path, section, "kind"):
+        kind = KIND_ALIASES.get(given, given)
         if not check_kind_name(scope.problems, place, kind):
             continue
         fields, found = f.read_entry(_EFFECT, scope, place, {} if body is None else body)

@@ -23,6 +23,7 @@ from cellule.kernel.manifest.grants import load_grants
 from cellule.kernel.manifest.limits import FORMAT_VERSION
 from cellule.kernel.manifest.model import Grant, Manifest, Policy, Route, Schedule, plain
 from cellule.kernel.manifest.modules import ModuleDraft, check_slots, load_modules
+from cellule.kernel.manifest.plans import with_plans
 from cellule.kernel.manifest.policies import load_policy, normal_policy
 from cellule.kernel.manifest.problems import Problems
 from cellule.kernel.manifest.schedules import check_routes, load_schedules, normal_schedule
@@ -37,10 +38,10 @@ from cellule.values.schema.fault import shown
 from cellule.values.schema.registry import NO_SCHEMAS, Schemas, identity
 from cellule.values.schema.types import Ref
 
-EXTRA_SECTIONS: Final = ("bindings", "plans")
+EXTRA_SECTIONS: Final = ("bindings",)
 _SECTIONS: Final = (
-    KIND_FIELD, "format", "schemas", "modules", "routing", "upcasters", "triggers", "effects", "capabilities",
-    "policy", "schedules", *EXTRA_SECTIONS,
+    KIND_FIELD, "format", "schemas", "modules", "routing", "upcasters", "plans", "triggers", "effects",
+    "capabilities", "policy", "schedules", *EXTRA_SECTIONS,
 )  # fmt: skip
 STORED_MANIFESTS_KEPT: Final = 64
 """Manifests read from the CAS that a process keeps: ten thousand worlds of one app read it once."""
@@ -72,6 +73,7 @@ def _load_stored(data: bytes) -> Manifest:
 
 def _load(document: object) -> Manifest:
     problems = Problems()
+    document = with_plans(problems, document)
     root = Fields(Scope(problems, NO_SCHEMAS), "$", document, _SECTIONS, _ALIASES)
     check_kind(root, "manifest")
     _check_format(root)
@@ -93,7 +95,7 @@ def _load(document: object) -> Manifest:
     )
     subscriptions, inboxes = wiring.subscriptions(routing), wiring.inboxes(routing)
     upcasters = wiring.upcasters(root)
-    extra = {"triggers": wiring.triggers(root), **{name: _extra(root, name) for name in EXTRA_SECTIONS}}
+    extra = {name: _extra(root, name) for name in EXTRA_SECTIONS}
     if is_sound:
         Fitting(problems, scope.schemas, upcasters).fit(
             modules.values(), subscriptions, list(inboxes.values())
@@ -138,7 +140,7 @@ def _extra(root: Fields, name: str) -> Any:
     found = opaque(root, name)
     if found:
         root.note(
-            name, "no_plans", f"this version of Cellule runs no plans, so `{name}` would do nothing",
+            name, "unused", f"nothing reads `{name}`, so it would do nothing",
             "Take the section out.",
         )  # fmt: skip
     return found

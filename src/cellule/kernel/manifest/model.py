@@ -174,7 +174,7 @@ class Manifest:
     routes: Mapping[str, tuple[Route, ...]]  # by event schema, in manifest order
     inboxes: Mapping[str, Route]  # by source
     upcasters: Mapping[str, tuple[Upcaster, ...]]  # by old schema
-    extra: Mapping[str, Any]  # triggers, bindings, plans as given
+    extra: Mapping[str, Any]  # bindings as given
     effects: Mapping[str, EffectKind] = field(default_factory=dict)  # by kind, with `timer.set`
     grants: Mapping[str, Grant] = field(default_factory=dict)  # by name
     policy: Policy = field(default_factory=Policy)

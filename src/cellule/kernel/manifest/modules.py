@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from cellule.errors import Rejected
 from cellule.kernel.manifest import fields as f
-from cellule.kernel.manifest.effects import check_kind_name
+from cellule.kernel.manifest.effects import KIND_ALIASES, check_kind_name
 from cellule.kernel.manifest.limits import OPEN_MAX_DEFAULT, OPEN_MAX_MAX
 from cellule.kernel.manifest.model import Failure, Kind, Module, Retention, Style, Upgrade, plain
 from cellule.kernel.manifest.problems import Problems, below, near
@@ -186,7 +186,8 @@ def _context(fields: f.Fields, field: str) -> bool:
     return found is not None
 
 
-def _emitted(fields: f.Fields, path: str, kind: str) -> str | None:
+def _emitted(fields: f.Fields, path: str, given: str) -> str | None:
+    kind = KIND_ALIASES.get(given, given)
     kinds = fields.scope.kinds
     if kinds is None:
         return kind if check_kind_name(fields.problems, path, kind) else None

@@ -1,4 +1,4 @@
-"""The sections `routing`, `upcasters` and `triggers`: what goes where, as read.
+"""The sections `routing` and `upcasters`: what goes where, as read.
 
 Here is checked that what an entry names exists; whether events and keys fit their modules is in `fitting.py`.
 """
@@ -24,7 +24,6 @@ from cellule.values.schema.types import Schema
 _KEY_FIELDS: Final = ("module", "key_field", "key_only")
 _ALIASES: Final = {"reducer": "module"}
 _UPCASTER: Final[f.Table] = {"from": f.schema, "to": f.schema, "code": f.opaque_map}
-_TRIGGER: Final[f.Table] = {"event": f.schema, "plan": f.name, "correlate_by": f.text}
 
 
 @dataclass(slots=True)
@@ -133,21 +132,6 @@ class WiringReader:
             root.note("upcasters", "upcast_cycle", problem)
             return {}
         return grouped
-
-    def triggers(self, root: f.Fields) -> list[dict[str, str]]:
-        """The triggers in their order: checked, and refused as long as nothing runs plans."""
-        triggers: list[dict[str, str]] = []
-        for path, item in root.items("triggers"):
-            fields, found = f.read_entry(_TRIGGER, self.scope, path, item, required=("event", "plan"))
-            by = found["correlate_by"]
-            if found["event"] and by:
-                key_at(self.problems, fields.at("correlate_by"), found["event"], by, self.scope.schemas)
-            triggers.append({name: part for name, part in found.items() if part})
-            self.problems.add(
-                path, "no_plans", "this version of Cellule runs no plans, so the trigger would do nothing",
-                "Take it out; a module that subscribes to the event can start the work.",
-            )  # fmt: skip
-        return triggers
 
 
 def key_at(problems: Problems, place: str, event: str, path: str, schemas: Schemas) -> Schema | None:

@@ -80,10 +80,10 @@ def test_effects_may_be_a_list_of_nodes(paying):
 def test_kinds_that_are_only_listed_take_and_give_any_value(shop):
     shop["modules"]["shop/Orders@1"]["effects_emitted"] = ["fs.blob.put", "timer.set"]
     manifest = load_manifest(shop)
-    assert set(manifest.effects) == {"fs.blob.put", "timer.set"}
-    listed = manifest.effects["fs.blob.put"]
+    assert set(manifest.effects) == {"blob.put", "timer.set"}
+    listed = manifest.effects["blob.put"]
     assert (listed.params, listed.receipt, listed.external) == ("sys/Value@1", "sys/Value@1", True)
-    assert listed.event == "effect.fs.blob/put@1"
+    assert listed.event == "effect.blob/put@1"
     assert load_manifest(manifest.data) == manifest
 
 

@@ -238,13 +238,8 @@ CASES = {
          **module(event=["shop/Placed@2", "shop/Placed@3", "shop/Paid@1"])},
         f"{SUBSCRIPTIONS}[0]", "upcast_ambiguous"),
     "trigger without plan": ({"triggers": [{"event": "shop/Paid@1"}]}, "$.triggers[0]", "missing_field"),
-    "trigger of an unknown event": (
-        {"triggers": [{"event": "shop/Pay@1", "plan": "shop/f@1"}]}, "$.triggers[0].event", "schema_unknown"),
     "trigger with a malformed plan": (
         {"triggers": [{"event": "shop/Paid@1", "plan": "flow"}]}, "$.triggers[0].plan", "name"),
-    "trigger that correlates by nothing": (
-        {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1", "correlate_by": "x"}]},
-        "$.triggers[0].correlate_by", "key_field"),
     "unknown field of a trigger": (
         {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1", "by": "x"}]},
         "$.triggers[0].by", "unknown_field"),
@@ -260,13 +255,18 @@ CASES = {
         {"modules": {"shop/F@1": {"state": "shop/Audit@1", "key": {"text": {}}}},
          **more({"event": "sys/CascadeStopped@1", "module": "shop/F@1", "key_only": True})},
         f"{SUBSCRIPTIONS}[3]", "system_key"),
-    "trigger as long as nothing runs plans": (
-        {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1"}]}, "$.triggers[0]", "no_plans"),
-    "plans that nothing runs": ({"plans": {"shop/flow@1": {"steps": []}}}, "$.plans", "no_plans"),
+    "trigger for a plan that is not there": (
+        {"triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1"}]}, "$.triggers[0].plan", "plan_unknown"),
+    "plan that nothing starts": (
+        {"plans": {"shop/flow@1": {"steps": []}}}, '$.plans["shop/flow@1"]', "plan_trigger"),
+    "trigger that tells no runs apart": (
+        {"plans": {"shop/f@1": {"steps": []}}, "triggers": [{"event": "shop/Paid@1", "plan": "shop/f@1"}]},
+        "$.triggers[0]", "correlate_by"),
     "bindings that nothing reads": (
-        {"bindings": {"shop/Orders@1": {"http": "net"}}}, "$.bindings", "no_plans"),
-    "section of others of the wrong type": ({"plans": 3}, "$.plans", "type"),
-    "section of others that is no value": ({"plans": {"x": object()}}, "$.plans", "value"),
+        {"bindings": {"shop/Orders@1": {"http": "net"}}}, "$.bindings", "unused"),
+    "section of others of the wrong type": ({"bindings": 3}, "$.bindings", "type"),
+    "section of others that is no value": ({"bindings": {"x": object()}}, "$.bindings", "value"),
+    "plans that are no map": ({"plans": 3}, "$.plans", "type"),
     "effects that are no map": ({"effects": 3}, "$.effects", "type"),
     "malformed kind": ({"effects": {"charge": {}}}, "$.effects.charge", "effect_kind"),
     "params of an unknown schema": (
@@ -404,7 +404,8 @@ def test_all_problems_are_listed_at_once(shop, problems):
         })
     )  # fmt: skip
     assert [each[1].removeprefix("manifest.") for each in found] == [
-        "schema", "schema", "state_missing", "choice", "schema_unknown", "module_unknown", "type", "no_plans",
+        "type", "missing_field", "schema", "schema", "state_missing", "choice", "schema_unknown",
+        "module_unknown",
     ]  # fmt: skip
 
 

@@ -26,15 +26,26 @@ def document(name: str) -> dict[str, Any]:
 
 def test_keyed_reducers_load_verbatim():
     written = document("keyed_reducers.json")
-    with pytest.raises(Rejected, match=r"triggers\[0\].*runs no plans, so the trigger would do nothing"):
-        load_manifest(written)
-    del written["triggers"]
     manifest = load_manifest(written)
     module = manifest.modules["com.acme/OrderSM"]
     assert (module.name, module.kind, module.key) == ("com.acme/OrderSM@2", "workflow", t.Text())
-    assert module.effects_emitted == ("fs.blob.put", "timer.set")
-    assert manifest.routes == {"com.acme/ChargeRequested@1": (Route("com.acme/OrderSM", ("key",), False),)}
-    assert manifest.extra == {}
+    assert module.effects_emitted == ("blob.put", "timer.set")
+    assert manifest.routes["com.acme/ChargeRequested@1"] == (
+        Route("com.acme/OrderSM", ("key",), False),
+        Route("com.acme/charge_flow", ("key",), False),
+    )
+    plan = manifest.modules["com.acme/charge_flow"]
+    assert (plan.name, plan.style, plan.upgrade, plan.key) == (
+        "com.acme/charge_flow@3", "plan", "pin", t.Text(),
+    )  # fmt: skip
+    assert load_manifest(manifest.data) == manifest
+
+
+def test_a_trigger_for_a_plan_that_is_not_there_is_refused():
+    written = document("keyed_reducers.json")
+    del written["plans"]
+    with pytest.raises(Rejected, match=r"triggers\[0\].plan: there is no plan com.acme/charge_flow@3"):
+        load_manifest(written)
 
 
 def test_keyed_workflows_load_verbatim():
