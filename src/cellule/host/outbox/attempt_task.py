@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 
 from cellule.host.outbox.attempts import Again, Outcome, Waiting
 from cellule.host.outbox.kind_queue import RUNNING, Entry
-from cellule.host.outbox.limits import STUBBORN_S
+from cellule.host.outbox.limits import PROGRESS_SAVE_S, STUBBORN_S
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
 from cellule.values.link import Link
@@ -35,6 +35,9 @@ class Starter(Protocol):
     def ended(self, attempt: AttemptTask, outcome: Outcome | None) -> None:
         """An attempt ended; None where nothing came of it."""
 
+    def progressed(self, attempt: AttemptTask, progress: bytes) -> None:
+        """What an attempt reported should outlive this process."""
+
     def failed(self, attempt: AttemptTask, error: Exception) -> None:
         """An attempt could not be brought to its end, and no adapter is to blame."""
 
@@ -42,7 +45,9 @@ class Starter(Protocol):
 class AttemptTask:
     """One attempt, from its first step to its outcome; `ended` is heard once."""
 
-    __slots__ = ("_is_over", "_progress", "_reason", "_silence", "_starter", "_timer", "entry", "task")
+    __slots__ = (
+        "_is_over", "_progress", "_reason", "_saver", "_silence", "_starter", "_timer", "entry", "task",
+    )  # fmt: skip
 
     def __init__(
         self, entry: Entry, starter: Starter, loop: asyncio.AbstractEventLoop, context: Context
@@ -53,6 +58,7 @@ class AttemptTask:
         self._reason: Reason | None = None
         self._silence: asyncio.TimerHandle | None = None
         self._progress: bytes | None = None
+        self._saver: asyncio.TimerHandle | None = None
         self._is_over = False
         self.task = loop.create_task(self._run(), context=context)
 
@@ -134,8 +140,17 @@ class AttemptTask:
     def _on_progress(self, progress: bytes) -> None:
         if not self._is_over:
             self._progress = progress
+            if self._saver is None:
+                self._saver = self.task.get_loop().call_later(PROGRESS_SAVE_S, self._save)
             if self._silence is not None and self._reason is None:
                 self._listen()
+
+    def _save(self) -> None:
+        """Let the last report be kept, also if nothing else comes of this attempt."""
+        if self._saver is not None and self._progress is not None:
+            self._saver.cancel()
+            self._saver = None
+            self._starter.progressed(self, self._progress)
 
     def _listen(self) -> None:
         """Wait for the next report of progress, if the adapter promises any."""
@@ -161,6 +176,10 @@ class AttemptTask:
             self._is_over = True
             if self._timer is not None or self._silence is not None:
                 self._quiet()
+            if outcome is None:  # cut off
+                self._save()
+            elif self._saver is not None:
+                self._saver.cancel()
             if self._progress is not None and isinstance(outcome, Again):
                 outcome = outcome._replace(progress=self._progress)
             self._starter.ended(self, outcome)
@@ -168,4 +187,6 @@ class AttemptTask:
     def _fail(self, error: Exception) -> None:
         if not self._is_over:
             self._is_over = True
+            if self._saver is not None:
+                self._saver.cancel()
             self._starter.failed(self, error)

@@ -8,6 +8,7 @@ lane holds is the window's business.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Literal, Protocol
 
@@ -33,10 +34,11 @@ class Entry:
     """One row in memory.
 
     `known` tells that this process wrote the row, so nobody can have changed it; `closed` that its intent was
-    settled by the world and has a marker.
+    settled by the world and has a marker. While `saving`, its row is about to hold the progress of its attempt;
+    `after` is what waits for that.
     """
 
-    __slots__ = ("attempt", "closed", "known", "lane", "state", "stored")
+    __slots__ = ("after", "attempt", "closed", "known", "lane", "saving", "state", "stored")
 
     def __init__(self, stored: Stored, lane: KindQueue, *, known: bool = False) -> None:
         self.stored = stored
@@ -45,6 +47,8 @@ class Entry:
         self.state = SETTLING
         self.attempt: Stoppable | None = None
         self.closed = False
+        self.saving = False
+        self.after: Callable[[], None] | None = None
 
 
 class KindQueue:

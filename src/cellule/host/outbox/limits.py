@@ -25,6 +25,7 @@ BURST_S = 0.1  # a rate limit lets through at once what gathers in this time
 # Writing
 CHANGES_MAX = 500  # receipts and moves of one world in one batch
 CHANGES_BYTES_MAX = 4_000_000
+PROGRESS_SAVE_S = 1.0  # how long reported progress may be in memory only
 GATHER_TURNS = 32  # of the loop, in which outcomes join a batch as long as more of them come
 
 # Notes

@@ -3,7 +3,7 @@
 Rows come by `offer`, once the frame that wrote them is durable, and by searching the store, so nothing
 depends on this process having been there. An intent is performed at least once, always with the same key, and
 leaves one receipt. A row moves to its next time in the batch that notes the failure, so pauses survive a
-crash; attempts that a crash or a close cuts off do not count. A kind without adapter waits, and is listed.
+crash; attempts that a crash or a close cuts off do not count, but the progress they reported is kept. A kind without adapter waits, and is listed.
 
 Rejected: counting an attempt before it begins. It would double the writes, to bound what only an adapter that
 kills its process can do.
@@ -197,6 +197,9 @@ class Pool:
 
     def finish(self, entry: Entry, outcome: Receipt | Again) -> None:
         """See `running.Owner`."""
+        if entry.saving:
+            entry.after = lambda: self.finish(entry, outcome)
+            return
         row = entry.stored.row
         if isinstance(outcome, Again):
             moved = self._moved(entry, outcome)
@@ -234,6 +237,26 @@ class Pool:
             error=again.reason, until_ns=until_ns, progress=again.progress or row.progress,
         )  # fmt: skip
 
+    def progressed(self, entry: Entry, progress: bytes) -> None:
+        """See `running.Owner`: the row moves by a nanosecond, so its bytes never come back.
+
+        What comes of the attempt meanwhile waits, for it changes the row that is being written.
+        """
+        row = entry.stored.row
+        if not entry.saving and row.progress != progress and self._tasks is not None:
+            entry.saving = True
+            moved = store_row(row._replace(ready_ns=row.ready_ns + 1, progress=progress))
+            self._settler.put(Change(row.intent, entry.stored, entry, moved=moved), self._tasks)
+
+    def _saved(self, entry: Entry, stored: Stored | None) -> None:
+        """Progress is written, or the row was not there any more, which the end of the attempt finds too."""
+        entry.saving = False
+        if stored is not None:
+            self._window.replace(entry, stored)
+        after, entry.after = entry.after, None
+        if after is not None:
+            after()
+
     def _stop(self, entry: Entry) -> None:
         """End what is done about a settled intent; one that is being written is looked after when it is."""
         if entry.state is WAITING:
@@ -244,6 +267,9 @@ class Pool:
 
     def drop(self, entry: Entry) -> None:
         """See `running.Owner`."""
+        if entry.saving:
+            entry.after = lambda: self.drop(entry)
+            return
         self._settle(Change(entry.stored.row.intent, entry.stored, entry, unmark=True))
 
     def _settle(self, change: Change) -> None:
@@ -255,6 +281,9 @@ class Pool:
     def _on_settled(self, change: Change, written: bool) -> None:
         entry = change.entry
         if entry is None:
+            return
+        if entry.saving:
+            self._saved(entry, change.moved if written else None)
             return
         if change.moved is not None and written:
             self._window.keep(entry, change.moved, self._searcher.until_ns)

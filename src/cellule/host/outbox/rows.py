@@ -4,8 +4,8 @@
     effects/at/<intent>                              the key of that row
     effects/cancel/<intent>                          <universe, world>: settled elsewhere, not to be performed
 
-Row and `at` change in the same batches. Every change of a row counts an attempt and moves it to a later
-`ready_ns`, or makes one that is not due yet due now (a person did that), so a row's bytes never come back and
+Row and `at` change in the same batches. Every change of a row moves it to a later `ready_ns` (it counts an
+attempt, or keeps the progress of one that runs), or makes one that is not due yet due now (a person did that), so a row's bytes never come back and
 whoever expects them cannot be mistaken. `docs/formats/outbox.md` draws the values.
 When rows are performed belongs to the pool; what a receipt looks like to `receipts.py`.
 

@@ -34,6 +34,9 @@ class Owner(Protocol):
     def finish(self, entry: Entry, outcome: Receipt | Again) -> None:
         """An attempt ended."""
 
+    def progressed(self, entry: Entry, progress: bytes) -> None:
+        """A running attempt reported how far it is."""
+
     def drop(self, entry: Entry) -> None:
         """The intent was settled by its world."""
 
@@ -154,6 +157,11 @@ class Runner:
                 self._go_on(entry.lane)
         except Exception as error:  # noqa: BLE001 - raised by `run`
             self._fail(error)
+
+    def progressed(self, attempt: AttemptTask, progress: bytes) -> None:
+        """See `attempt_task.Starter`."""
+        if not attempt.entry.closed:
+            self._owner.progressed(attempt.entry, progress)
 
     def _go_on(self, lane: KindQueue) -> None:
         """Begin another attempt in the place of one that ended, if that needs no look at the store."""

@@ -53,14 +53,18 @@ class Window:
 
     def keep(self, entry: Entry, moved: Stored, far_ns: int) -> None:
         """A row has moved: let it wait again; one that waits long is left to the store if many are here."""
-        self._bytes += len(moved.value) - len(entry.stored.value)
-        entry.stored = moved
+        self.replace(entry, moved)
         is_far = moved.row.ready_ns > far_ns and not entry.closed
         if is_far and entry.lane.count > WINDOW_ROWS // 2:
             self.due_later(moved.row.ready_ns)
             self.forget(entry)
         else:
             entry.lane.push(entry)
+
+    def replace(self, entry: Entry, stored: Stored) -> None:
+        """A row has other bytes now."""
+        self._bytes += len(stored.value) - len(entry.stored.value)
+        entry.stored = stored
 
     def forget(self, entry: Entry) -> None:
         """A row is no longer ours to perform."""

@@ -7,7 +7,10 @@ import threading
 
 from cellule.effects.adapter import Adapters, Attempt, Retry, adapter
 from cellule.host.outbox.pool import Pool
+from cellule.host.outbox.rows import read_row
 from cellule.sources import SystemClock
+from cellule.store import keys
+from cellule.values.cbor import decode
 from tests.support.outbox import check_left_nothing, opening
 from tests.unit.host.outbox.conftest import Bench, Work, Worked
 
@@ -138,3 +141,115 @@ async def test_a_plain_function_that_takes_too_long_is_not_waited_for():
     gate.set()
     assert (late.status, late.text) == ("timeout", "it took longer than 0.01 s")
     assert other.status == "ok"
+
+
+# Attempts that are cut off
+
+
+def test_an_attempt_that_a_crash_cuts_off_hands_its_progress_on(play, work_types):
+    """Progress was kept only when an attempt failed: after a crash the work began from its start."""
+
+    async def main(bench):
+        found = []
+
+        async def pages(params, attempt):
+            found.append(attempt.last_progress)
+            for page in range(attempt.last_progress or 0, 5):
+                if page == 3 and len(found) == 1:
+                    await asyncio.Event().wait()
+                await asyncio.sleep(2)
+                attempt.progress(page + 1)
+            return work_types[1](params.number)
+
+        async with bench.pool(bench.worker(pages, timeout_s=1_000), grace_s=0) as dying:
+            [intent] = await bench.opened(dying, opening(1, timeout_ns=0))
+            await asyncio.sleep(60)
+            stored = await _progress(bench, intent)
+        assert stored == 3
+        async with bench.pool(bench.worker(pages, timeout_s=1_000)) as pool:
+            await bench.attempts(2)
+            await pool.wait_idle()
+        assert found == [None, 3]
+        assert (await check_left_nothing(bench.world, [intent]))[intent].attempts == 1
+
+    play(main)
+
+
+def test_an_attempt_that_the_end_of_its_node_cuts_off_hands_its_last_progress_on(play, work_types):
+    async def main(bench):
+        found = []
+
+        async def pages(params, attempt):
+            found.append(attempt.last_progress)
+            attempt.progress("half")
+            await asyncio.sleep(0 if attempt.last_progress else 1_000)
+            return work_types[1](params.number)
+
+        worker = bench.worker(pages)
+        async with bench.pool(worker, grace_s=0) as pool:
+            [intent] = await bench.opened(pool, opening(1))
+            await bench.attempts(1)
+        async with bench.pool(worker) as pool:
+            await bench.attempts(2)
+            await pool.wait_idle()
+        assert found == [None, "half"]
+        await check_left_nothing(bench.world, [intent])
+
+    play(main)
+
+
+def test_progress_is_written_once_a_second_however_often_it_is_reported(play, work_types):
+    async def main(bench):
+        writes = []
+
+        async def talks(params, attempt):
+            for page in range(1_000):
+                attempt.progress(page)
+                await asyncio.sleep(0.01)
+            return work_types[1](params.number)
+
+        counting = _counted(bench.engine, writes)
+        async with bench.pool(bench.worker(talks, timeout_s=1_000), engine=counting) as pool:
+            [intent] = await bench.opened(pool, opening(1, timeout_ns=0))
+            await pool.wait_idle()
+        assert len(writes) == 10  # nine or ten reports and the receipt
+        await check_left_nothing(bench.world, [intent])
+
+    play(main)
+
+
+def test_an_intent_that_its_world_closes_while_progress_is_written_leaves_nothing(play):
+    async def main(bench):
+        async def hangs(params, attempt):
+            attempt.progress("far")
+            await asyncio.Event().wait()
+
+        async with bench.pool(bench.worker(hangs)) as pool:
+            [intent] = await bench.opened(pool, opening(1))
+            await bench.attempts(1)
+            await asyncio.sleep(0.9999)
+            await bench.world.close([intent])
+            pool.closed([intent])
+            await pool.wait_idle()
+        await check_left_nothing(bench.world, [])
+
+    for seed in range(20):
+        play(main, seed)
+
+
+def _counted(engine, writes):
+    class Counted:
+        def __getattr__(self, name):
+            return getattr(engine, name)
+
+        async def commit(self, batch):
+            writes.append(batch)
+            return await engine.commit(batch)
+
+    return Counted()
+
+
+async def _progress(bench, intent):
+    [at] = await bench.engine.read([keys.effect_at(intent)])
+    [value] = await bench.engine.read([at])
+    return decode(read_row(at, value).row.progress)
