@@ -34,8 +34,8 @@ class Entry:
     """One row in memory.
 
     `known` tells that this process wrote the row, so nobody can have changed it; `closed` that its intent was
-    settled by the world and has a marker. While `saving`, its row is about to hold the progress of its attempt;
-    `after` is what waits for that.
+    settled by the world and has a marker. While `saving`, its row is about to hold the progress of its
+    attempt; `after` is what waits for that.
     """
 
     __slots__ = ("after", "attempt", "closed", "known", "lane", "saving", "state", "stored")

@@ -3,7 +3,8 @@
 Rows come by `offer`, once the frame that wrote them is durable, and by searching the store, so nothing
 depends on this process having been there. An intent is performed at least once, always with the same key, and
 leaves one receipt. A row moves to its next time in the batch that notes the failure, so pauses survive a
-crash; attempts that a crash or a close cuts off do not count, but the progress they reported is kept. A kind without adapter waits, and is listed.
+crash; attempts that a crash or a close cuts off do not count, but the progress they reported is kept. A kind
+without adapter waits, and is listed.
 
 Rejected: counting an attempt before it begins. It would double the writes, to bound what only an adapter that
 kills its process can do.
@@ -30,6 +31,7 @@ from cellule.host.outbox.notes import Notes
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
 from cellule.host.outbox.rows import Row, Stored, read_row, store_row
 from cellule.host.outbox.runner import Runner
+from cellule.host.outbox.saved_progress import is_after_save, progress_change, saved
 from cellule.host.outbox.search import Searcher
 from cellule.host.outbox.settlement import Arrived, Change, Settler
 from cellule.host.outbox.signatures import NodeKey
@@ -197,8 +199,7 @@ class Pool:
 
     def finish(self, entry: Entry, outcome: Receipt | Again) -> None:
         """See `running.Owner`."""
-        if entry.saving:
-            entry.after = lambda: self.finish(entry, outcome)
+        if is_after_save(entry, lambda: self.finish(entry, outcome)):
             return
         row = entry.stored.row
         if isinstance(outcome, Again):
@@ -238,24 +239,10 @@ class Pool:
         )  # fmt: skip
 
     def progressed(self, entry: Entry, progress: bytes) -> None:
-        """See `running.Owner`: the row moves by a nanosecond, so its bytes never come back.
-
-        What comes of the attempt meanwhile waits, for it changes the row that is being written.
-        """
-        row = entry.stored.row
-        if not entry.saving and row.progress != progress and self._tasks is not None:
-            entry.saving = True
-            moved = store_row(row._replace(ready_ns=row.ready_ns + 1, progress=progress))
-            self._settler.put(Change(row.intent, entry.stored, entry, moved=moved), self._tasks)
-
-    def _saved(self, entry: Entry, stored: Stored | None) -> None:
-        """Progress is written, or the row was not there any more, which the end of the attempt finds too."""
-        entry.saving = False
-        if stored is not None:
-            self._window.replace(entry, stored)
-        after, entry.after = entry.after, None
-        if after is not None:
-            after()
+        """See `running.Owner`."""
+        change = None if self._tasks is None else progress_change(entry, progress)
+        if change is not None and self._tasks is not None:
+            self._settler.put(change, self._tasks)
 
     def _stop(self, entry: Entry) -> None:
         """End what is done about a settled intent; one that is being written is looked after when it is."""
@@ -267,8 +254,7 @@ class Pool:
 
     def drop(self, entry: Entry) -> None:
         """See `running.Owner`."""
-        if entry.saving:
-            entry.after = lambda: self.drop(entry)
+        if is_after_save(entry, lambda: self.drop(entry)):
             return
         self._settle(Change(entry.stored.row.intent, entry.stored, entry, unmark=True))
 
@@ -283,7 +269,7 @@ class Pool:
         if entry is None:
             return
         if entry.saving:
-            self._saved(entry, change.moved if written else None)
+            saved(entry, change.moved if written else None, self._window)
             return
         if change.moved is not None and written:
             self._window.keep(entry, change.moved, self._searcher.until_ns)
