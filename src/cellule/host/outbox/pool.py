@@ -24,12 +24,13 @@ from cellule.errors import CelluleError, Corrupted, Fenced
 from cellule.host.limits import STALL_S
 from cellule.host.outbox.attempt_log import log_failure
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
-from cellule.host.outbox.backoff import SECOND_NS, asked_ns, jitter_ns
+from cellule.host.outbox.backoff import SECOND_NS
 from cellule.host.outbox.kind_queue import SETTLING, WAITING, Entry, KindQueue
 from cellule.host.outbox.limits import CLOSE_MAX, GRACE_S, SCAN_S
+from cellule.host.outbox.next_try import next_try
 from cellule.host.outbox.notes import Notes
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
-from cellule.host.outbox.rows import Row, Stored, read_row, store_row
+from cellule.host.outbox.rows import Stored, read_row, store_row
 from cellule.host.outbox.runner import Runner
 from cellule.host.outbox.saved_progress import is_after_save, progress_change, saved
 from cellule.host.outbox.search import Searcher
@@ -203,7 +204,7 @@ class Pool:
             return
         row = entry.stored.row
         if isinstance(outcome, Again):
-            moved = self._moved(entry, outcome)
+            moved = next_try(row, entry.lane.limits, outcome, self._clock.now_ns(), self._entropy)
             if moved is not None:
                 pause_s = max(0, moved.ready_ns - self._clock.now_ns()) / SECOND_NS
                 log_failure(row, outcome, pause_s)
@@ -217,31 +218,13 @@ class Pool:
         )
         self._settle(Change(row.intent, entry.stored, entry, item=item, receipt=receipt))
 
-    def _moved(self, entry: Entry, again: Again) -> Row | None:
-        """The row at its next time, None if there is none; a later one always: its bytes never come back.
-
-        Its deadline is written down with the first failure where nobody but the adapter says one.
-        """
-        row, limits, now_ns = entry.stored.row, entry.lane.limits, self._clock.now_ns()
-        most = row.attempts or limits.attempts
-        until_ns = row.until_ns
-        if until_ns is None:
-            until_ns = (row.ready_ns if row.tried == 0 else now_ns) + int(limits.deadline_s * SECOND_NS)
-        if again.is_last or (most is not None and row.tried + 1 >= most) or now_ns >= until_ns:
-            return None
-        first_ns = limits.backoff_s * SECOND_NS if row.backoff_ns is None else row.backoff_ns
-        longest_ns = limits.backoff_max_s * SECOND_NS if row.backoff_max_ns is None else row.backoff_max_ns
-        drawn_ns = jitter_ns(int(first_ns), int(longest_ns), row.delay_ns, self._entropy.bytes(8))
-        delay_ns = drawn_ns if again.after_s is None else asked_ns(again.after_s)
-        return row._replace(
-            ready_ns=max(now_ns + delay_ns, row.ready_ns + 1), tried=row.tried + 1, delay_ns=drawn_ns,
-            error=again.reason, until_ns=until_ns, progress=again.progress or row.progress,
-        )  # fmt: skip
-
     def progressed(self, entry: Entry, progress: bytes) -> None:
         """See `running.Owner`."""
-        change = None if self._tasks is None else progress_change(entry, progress)
+        if is_after_save(entry, lambda: self.progressed(entry, progress)):
+            return
+        change = progress_change(entry, progress)
         if change is not None and self._tasks is not None:
+            entry.saving = True
             self._settler.put(change, self._tasks)
 
     def _stop(self, entry: Entry) -> None:

@@ -5,8 +5,9 @@
     effects/cancel/<intent>                          <universe, world>: settled elsewhere, not to be performed
 
 Row and `at` change in the same batches. Every change of a row moves it to a later `ready_ns` (it counts an
-attempt, or keeps the progress of one that runs), or makes one that is not due yet due now (a person did that), so a row's bytes never come back and
-whoever expects them cannot be mistaken. `docs/formats/outbox.md` draws the values.
+attempt, or keeps the progress of one that runs), or makes one that is not due yet due now (a person did
+that), so a row's bytes never come back and whoever expects them cannot be mistaken.
+`docs/formats/outbox.md` draws the values.
 When rows are performed belongs to the pool; what a receipt looks like to `receipts.py`.
 
 Rejected: the intent's id in the value too. A row is always found by its key, and both share one checksum.

@@ -17,11 +17,10 @@ from cellule.host.outbox.window import Window
 
 
 def progress_change(entry: Entry, progress: bytes) -> Change | None:
-    """What keeps progress in a row, which is `saving` until `saved`; None where there is nothing to write."""
+    """What keeps progress in a row; None where it does already."""
     row = entry.stored.row
-    if entry.saving or row.progress == progress:
+    if row.progress == progress:
         return None
-    entry.saving = True
     moved = store_row(row._replace(ready_ns=row.ready_ns + 1, progress=progress))
     return Change(row.intent, entry.stored, entry, moved=moved)
 
@@ -34,7 +33,7 @@ def is_after_save(entry: Entry, act: Callable[[], None]) -> bool:
 
 
 def saved(entry: Entry, stored: Stored | None, window: Window) -> None:
-    """Progress is written; None where the row was not there any more, which the end of the attempt finds too."""
+    """Progress is written; None where the row was gone, which the end of the attempt finds too."""
     entry.saving = False
     if stored is not None:
         window.replace(entry, stored)

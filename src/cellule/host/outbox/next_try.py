@@ -1,0 +1,34 @@
+"""When a row whose attempt failed is tried again, if ever.
+
+As its request says, else as its adapter does. A row that moves stands at a later time always, so its bytes
+never come back. Pure given chance; how long pauses are is `backoff.py`'s.
+"""
+
+from __future__ import annotations
+
+from cellule.effects.adapter_limits import AdapterLimits
+from cellule.host.outbox.attempts import Again
+from cellule.host.outbox.backoff import SECOND_NS, asked_ns, jitter_ns
+from cellule.host.outbox.rows import Row
+from cellule.sources import Entropy
+
+
+def next_try(row: Row, limits: AdapterLimits, again: Again, now_ns: int, entropy: Entropy) -> Row | None:
+    """The row at its next time, None if there is none.
+
+    Its deadline is written down with the first failure where nobody but the adapter says one.
+    """
+    most = row.attempts or limits.attempts
+    until_ns = row.until_ns
+    if until_ns is None:
+        until_ns = (row.ready_ns if row.tried == 0 else now_ns) + int(limits.deadline_s * SECOND_NS)
+    if again.is_last or (most is not None and row.tried + 1 >= most) or now_ns >= until_ns:
+        return None
+    first_ns = limits.backoff_s * SECOND_NS if row.backoff_ns is None else row.backoff_ns
+    longest_ns = limits.backoff_max_s * SECOND_NS if row.backoff_max_ns is None else row.backoff_max_ns
+    drawn_ns = jitter_ns(int(first_ns), int(longest_ns), row.delay_ns, entropy.bytes(8))
+    delay_ns = drawn_ns if again.after_s is None else asked_ns(again.after_s)
+    return row._replace(
+        ready_ns=max(now_ns + delay_ns, row.ready_ns + 1), tried=row.tried + 1, delay_ns=drawn_ns,
+        error=again.reason, until_ns=until_ns, progress=again.progress or row.progress,
+    )  # fmt: skip
