@@ -1,15 +1,27 @@
-"""What snapshots hold of intents and keys has its shape: one wrong field is enough to tell."""
+"""What snapshots hold has its shape: one wrong field is enough to tell."""
 
 from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.state.snapshot_schema import is_intent, is_remembered_key, wrong_part
+from cellule.kernel.state.snapshot_schema import (
+    is_dead_letter,
+    is_failed_intent,
+    is_intent,
+    is_message,
+    is_remembered_key,
+    wrong_part,
+)
 from cellule.values.cbor import decode
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
 
 MORE = {"params": [b"x"], "since_ns": 1}
 INTENT = [bytes(32), "bank/Order", b"o1", 4, "bank.charge", "open", MORE]
 KEY = [4, 1, None, [5, 9], bytes(16)]
+MESSAGE = [4, 0, "bank/Ask@1", [b"x"], 0, None]
+FAILED = {"born": 1, "height": 4, "kind": "bank.charge", "params": [b"x"]}
+LETTER = ["bank/Order", b"o1", "bank.down", "503", MESSAGE]
 RECEIPT = [0, "effect.bank/charge@1", [b"x"]]
 
 
@@ -52,6 +64,64 @@ def test_a_remembered_key_with_one_wrong_field_is_none(position, value):
 @pytest.mark.parametrize("row", [KEY[:-1], [*KEY, 1], None])
 def test_a_remembered_key_is_a_list_of_five(row):
     assert not is_remembered_key(row)
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, -1), (0, "4"), (1, -1), (1, None), (2, b"bank/Ask@1"), (3, b"x"), (3, 7), (4, -1), (4, "0"),
+        (5, -1), (5, [1]), (5, [1, None, bytes(15)]), (5, [-1, None, None]), (5, [1, -1, None]),
+        (5, [1, None, "x" * 16]), (5, (1, None, None)),
+    ],
+)  # fmt: skip
+def test_a_message_with_one_wrong_field_is_none(position, value):
+    assert is_message(MESSAGE)
+    assert is_message(with_field(MESSAGE, 5, 3))
+    assert is_message(with_field(MESSAGE, 5, [3, 1, bytes(16)]))
+    assert not is_message(with_field(MESSAGE, position, value))
+
+
+@pytest.mark.parametrize(
+    ("position", "value"), [(0, b"x"), (1, "o1"), (2, None), (3, b"503"), (4, MESSAGE[:-1]), (4, {})]
+)
+def test_a_dead_letter_with_one_wrong_field_is_none(position, value):
+    assert is_dead_letter(LETTER)
+    assert is_dead_letter(with_field(LETTER, 4, FAILED))
+    assert not is_dead_letter(with_field(LETTER, position, value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("born", -1), ("height", -1), ("height", None), ("kind", b"x"), ("params", b"x"), ("key", 1),
+        ("slot", 1), ("limits", 1), ("limits", {"attempts": -1}), ("unknown", 1),
+    ],
+)  # fmt: skip
+def test_a_failed_intent_with_one_wrong_field_is_none(name, value):
+    assert is_failed_intent({**FAILED, "key": "k", "slot": "pay", "limits": {"attempts": 1}})
+    assert not is_failed_intent({**FAILED, name: value})
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_a_failed_intent_has_all_its_fields(name):
+    assert not is_failed_intent({each: FAILED[each] for each in FAILED if each != name})
+
+
+@pytest.mark.parametrize("row", [LETTER[:-1], [*LETTER, 1], tuple(LETTER), None])
+def test_a_dead_letter_is_a_list_of_five(row):
+    assert not is_dead_letter(row)
+
+
+@pytest.mark.parametrize("row", [MESSAGE[:-1], [*MESSAGE, 1], tuple(MESSAGE), None])
+def test_a_message_is_a_list_of_six(row):
+    assert not is_message(row)
+
+
+def test_an_index_without_rows_is_none_and_not_one_of_no_rows(world):
+    saved = decode(world.cas[world.snapshot()])
+    link = Link(cid_of(b"x"))
+    assert wrong_part({**saved, "timers": [link, 1]}) is None
+    assert wrong_part({**saved, "timers": [link, 0]}) == "timers"
 
 
 @pytest.mark.parametrize(
