@@ -25,7 +25,7 @@ def ping(to):
 def test_a_cell_at_rest_waits_for_an_event(world):
     world.beat([ping("a")])
     assert waiting(world) == {}
-    assert reason_of(world.entry("shop/Pinger", b"a"), is_ready=False, paused=False) == Reason(EVENT)
+    assert reason_of(world.entry("shop/Pinger", b"a"), is_ready=False, paused=False, is_held=False) == Reason(EVENT)
 
 
 def test_a_cell_with_messages_waits_for_its_turn(make_world):
@@ -43,7 +43,7 @@ def test_in_a_paused_world_cells_wait_for_the_world(world):
 def test_a_halted_cell_says_since_when_and_why(world):
     beat = world.send("shop/Failed@1", {"order": "o1", "why": "no money"})
     assert waiting(world) == {b"o1": ("halted", 1)}
-    reason = reason_of(world.entry("shop/Order", b"o1"), is_ready=False, paused=False)
+    reason = reason_of(world.entry("shop/Order", b"o1"), is_ready=False, paused=False, is_held=False)
     assert reason == Reason("halted", beat.steps[0].height, "shop.failed", "no money")
 
 

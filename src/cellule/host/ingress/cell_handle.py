@@ -57,7 +57,7 @@ class CellHandle(Generic[S]):
         if at is None:
             reason = await self._world.wait_reason(self.module, self.key)
         else:
-            stopped = reason_of(entry, is_ready=True, paused=False)
+            stopped = reason_of(entry, is_ready=True, paused=False, is_held=False)
             reason = "" if stopped is None else stopped.beside_status
         return CellView(
             state, entry.version, entry.born, entry.era, entry.active_ns, entry.last,

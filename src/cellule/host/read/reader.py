@@ -193,7 +193,7 @@ class Reader:
             entry = await self.entry(base, key)
             if entry is None or all(message.height != height for message in entry.get("queue", ())):
                 continue
-            reason = reason_of(entry, is_ready=False, paused=paused)
+            reason = reason_of(entry, is_ready=False, paused=paused, is_held=False)
             if reason is not None:
                 return base, key, str(reason)
         return None

@@ -114,16 +114,13 @@ def fire(context: BeatContext, fired: bytes, timer: TimerRow, room: int) -> Due 
     now_ns, schedule = context.ledger.now_ns, context.eras.current.manifest.schedules.get(name)
     due_ns, cause = pair_of(fired)
     if schedule is None or fingerprint(schedule) != stamp:  # a deploy in the same beat aligns it
-        _write(context, cause, fired, 0, name, b"", paused=False)
+        _write(context, cause, fired, 0, name, b"")
         return None
     waiting_ns = context.ledger.book.schedules[name].waiting_ns
     times, following, made_up = _times(schedule, due_ns, now_ns, timer.number, room // event_bytes(schedule))
     if following > now_ns:
         following += _jitter_ns(context, schedule, following)
-    at = _write(
-        context, cause, fired, following, name, stamp,
-        paused=False, made_up=made_up, waiting_ns=waiting_ns,
-    )  # fmt: skip
+    at = _write(context, cause, fired, following, name, stamp, made_up=made_up, waiting_ns=waiting_ns)
     return Due(at, schedule, times)
 
 
@@ -299,7 +296,7 @@ def _write(
     name: str,
     stamp: bytes,
     *,
-    paused: bool,
+    paused: bool = False,
     made_up: int = 0,
     waiting_ns: int = 0,
 ) -> int:

@@ -26,7 +26,6 @@ from cellule.kernel.journal.codes import (
 )  # fmt: skip
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
-    ControlRecord,
     DecisionExtras,
     DecisionRecord,
     IntentRecord,
@@ -130,7 +129,7 @@ class RecordedIntents:
                 raise Contradiction("the intent is not of the cell that steps")
             return
         letter, self._letter = self._letter, None
-        if not isinstance(origin, ControlRecord) or letter is None:
+        if letter is None:
             raise Contradiction("the intent follows neither a step nor a retry")
         asked = letter.letter
         kept = {name: asked[name] for name in applying.REQUEST_EXTRAS if name in asked}

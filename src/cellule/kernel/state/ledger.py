@@ -293,9 +293,7 @@ class Ledger:
         base = slot.cells.base
         if base in self.book.over and slot.queue[0].kind == EVENT_MESSAGE:
             self.held.setdefault(base, {})[slot.key] = None
-            if not slot.active:  # it leaves memory when the beat ends
-                slot.active = True
-                self.active.append(slot)
+            self._look_at(slot)  # it leaves memory when the beat ends
         else:
             self.ring.append(slot)
 
@@ -336,9 +334,9 @@ class Ledger:
                 if slot.queue[-1] is not emitted:
                     self.dead_letters.remove(letter_key(emitted, place))
                     continue
-                message = slot.queue.pop()
+                slot.queue.pop()
                 if not slot.queue and not slot.stopped:
-                    is_held = base in self.book.over and message.kind == EVENT_MESSAGE
+                    is_held = self.is_held(slot)
                     last = self.held[base].popitem()[0] if is_held else self.ring.pop().key
                     ensure(last == key, "kernel.ring_order", "the ring's last is not {key}", key=key)
                     if is_held and not self.held[base]:
@@ -389,6 +387,9 @@ class Ledger:
     def touch(self, slot: Slot) -> None:
         """Have the slot written back at the end of the beat."""
         slot.dirty = True
+        self._look_at(slot)
+
+    def _look_at(self, slot: Slot) -> None:
         if not slot.active:
             slot.active = True
             self.active.append(slot)
@@ -442,18 +443,17 @@ class Ledger:
             slot.entry = entry.with_extras({**(entry.extras or {}), "intents": waits})
             self.touch(slot)
 
-    def detach(self, slot: Slot, born: int, height: int) -> bool:
-        """A cell no longer waits for a receipt; False if this incarnation of it is gone."""
+    def detach(self, slot: Slot, born: int, height: int) -> None:
+        """A cell no longer waits for a receipt; nothing changes if this incarnation of it is gone."""
         entry = slot.entry
         if entry is None or not entry.is_life(born):
-            return False
+            return
         heights = [each for each in entry.get("intents", []) if each != height]
         if heights:
             slot.entry = entry.with_extras({**(entry.extras or {}), "intents": heights})
         else:
             slot.entry = entry.without("intents")
         self.touch(slot)
-        return True
 
     # The end of a beat
 

@@ -100,7 +100,7 @@ class WaitingCell:
         return self.reasons[0] if self.reasons else None
 
 
-def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool = False) -> Reason | None:
+def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool) -> Reason | None:
     """What a cell waits for, its open intents aside; None where only those could tell.
 
     `is_ready`: the world's ring holds it; `is_held`: its module is over budget.
