@@ -25,7 +25,9 @@ def ping(to):
 def test_a_cell_at_rest_waits_for_an_event(world):
     world.beat([ping("a")])
     assert waiting(world) == {}
-    assert reason_of(world.entry("shop/Pinger", b"a"), is_ready=False, paused=False, is_held=False) == Reason(EVENT)
+    assert reason_of(world.entry("shop/Pinger", b"a"), is_ready=False, paused=False, is_held=False) == Reason(
+        EVENT
+    )
 
 
 def test_a_cell_with_messages_waits_for_its_turn(make_world):
