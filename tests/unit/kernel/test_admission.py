@@ -157,3 +157,21 @@ def test_snapshots_can_be_noted_in_the_journal(world):
     beat = world.control("snapshot", height=world.world.ledger.height, snapshot=Link(root))
     assert isinstance(beat.outcomes[0], Admitted)
     assert isinstance(world.control("baseline", height=1, snapshot=Link(root)).outcomes[0], Admitted)
+
+
+def test_what_is_no_item_is_refused_and_those_behind_it_are_admitted(world):
+    outcomes = world.beat([object(), paid("o1"), None, paid("o2")]).outcomes
+    assert [type(outcome) for outcome in outcomes] == [RefusedItem, Admitted, RefusedItem, Admitted]
+    assert outcomes[0].error.code == "kernel.item_unknown"
+
+
+@pytest.mark.parametrize(("before_ns", "is_new"), [(0, True), (5, True), (6, False)])
+def test_when_an_event_was_issued_is_measured_by_the_clock_of_its_sender(world, before_ns, is_new):
+    """The world's time may be ahead of the clock: by as much the oldest remembered id is ahead, too."""
+    world.beat([paid()])
+    world.world.ledger.dedupe.floor_ns = floor_ns = world.now_ns
+    world.now_ns -= 5
+    [outcome] = world.beat([paid(id="a", explicit=True, issued_ns=floor_ns - before_ns)]).outcomes
+    assert isinstance(outcome, Admitted) is is_new
+    assert is_new or isinstance(outcome.error, TooOld)
+    world.world.ledger.dedupe.floor_ns = 0

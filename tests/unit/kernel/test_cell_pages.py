@@ -81,3 +81,10 @@ def test_a_page_ends_with_the_cell_that_fills_it(world, monkeypatch, room, pages
         following = page.next
     assert [len(keys) for keys in found] == pages
     assert [key for keys in found for key in keys] == [f"o{number}".encode() for number in range(5)]
+
+
+def test_cells_that_wait_for_their_first_step_count(make_world):
+    world = make_world(pace=Pace(quota=1, burst=1))
+    world.beat([EventItem("shop/Paid@1", encode({"order": f"o{number}"})) for number in range(5)])
+    walk = count_cells(world.world.ledger, "shop/Order")
+    assert drive(walk, world.world.ledger.nodes, world.fetch) == 5

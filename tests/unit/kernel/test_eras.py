@@ -170,6 +170,18 @@ def test_all_cells_of_older_eras_are_moved_at_once(following, monkeypatch):
     assert written(following, following.control("cell.migrate", all=True, module="shop/Cart"))["cells"] == []
 
 
+def test_a_migration_looks_at_as_many_cells_as_it_may_and_at_no_more(following, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_SCAN_MAX", 3)
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_SCAN_PAGE", 1)
+    for cart in "abcd":
+        add(following, cart=cart)
+    following.deploy(v2())
+    done = written(following, following.control("cell.migrate", all=True))
+    assert done["cells"] == [["shop/Cart", b"a"], ["shop/Cart", b"b"], ["shop/Cart", b"c"]]
+    assert done["next"][0] == "shop/Cart"
+    assert b"c" < done["next"][1] <= b"d"
+
+
 def test_a_cell_that_cannot_be_moved_holds_up_no_other(pinned):
     add(pinned, cart="a")
     pinned.deploy(v2(upgrade="pin", upcasters=()))

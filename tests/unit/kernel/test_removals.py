@@ -266,3 +266,26 @@ def test_a_journal_that_names_a_cell_that_cannot_be_is_corrupted(world, cell):
 
     with pytest.raises(Corrupted, match="is not a name and a key"):
         world.restored(frames=[*world.frames[:-1], with_change(world.frames[-1], 0, lie)])
+
+
+LIES = {
+    "a drop that follows another step": ("cell.drop", "prev", 1, "not of the cell as it is"),
+    "a drop of another life": ("cell.drop", "born", 1, "not of the cell as it is"),
+    "a deletion that follows another step": ("cell.delete", "prev", 1, "not of the cell as it is"),
+    "a deletion of another life": ("cell.delete", "born", 1, "not of the cell as it is"),
+    "a drop that deletes": ("cell.drop", "status", DELETED, "cell.drop does not end a step"),
+    "a deletion that drops": ("cell.delete", "status", DROPPED, "cell.delete does not end a step"),
+    "a drop that goes well": ("cell.drop", "status", OK, "cell.drop does not end a step"),
+}
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_a_journal_that_lies_about_what_a_person_ended_is_corrupted(world, case):
+    verb, field, value, what = LIES[case]
+    halted(world)
+    done(world, verb, **O1)
+    records = decode_frame(world.frames[-1]).records
+    at = next(at for at, record in enumerate(records) if isinstance(record, StepRecord))
+    frame = with_change(world.frames[-1], at, lambda fields: fields.update({field: value}))
+    with pytest.raises(Corrupted, match=what):
+        world.restored(frames=[*world.frames[:-1], frame])

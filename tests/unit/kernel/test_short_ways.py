@@ -218,6 +218,24 @@ def test_requests_that_a_program_has_checked_are_opened_or_refused_alike(make_wo
 
 
 @pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(("size", "code"), [(100, ""), (101, "kernel.effect_size")])
+def test_params_may_have_as_many_bytes_as_the_limit_says(make_world, monkeypatch, size, code, fast):
+    for module in ("decide.requests", "fast.intents"):
+        monkeypatch.setattr(f"cellule.kernel.{module}.OUTPUT_BYTES_MAX", 100)
+    params = encode("x" * (size - 2))  # a text of 24 to 255 bytes has a head of two
+    assert len(params) == size
+
+    def step(state, schema, event, ctx):
+        asked = [CheckedRequest("dock.lift", params)] if event.get("ask") else []
+        return Did({"by": "", "cargo": 1}, effects=asked)
+
+    world = make_world(document(effects_emitted=["dock.lift"]), FunctionPrograms({BOX: step}), fast=fast)
+    world.beat([put("a")])
+    [done] = world.beat([put("a", ask=1)]).steps
+    assert done.code == code
+
+
+@pytest.mark.parametrize("fast", [True, False])
 def test_a_pure_module_may_ask_for_nothing_even_if_its_program_has_checked_it(make_world, fast):
     def step(state, schema, event, ctx):
         asked = [CheckedRequest("dock.lift", encode(1))] if event.get("ask") else []

@@ -7,7 +7,7 @@ from cellule.kernel.need import Need, Pause, drive
 from cellule.kernel.state import snapshot
 from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import decode, encode
-from cellule.values.cid import cid_of
+from cellule.values.cid import Cid, cid_of
 from tests.support.kernel_world import START_NS
 
 
@@ -181,3 +181,19 @@ def test_idle_cells_cost_a_snapshot_nothing(make_world):
 def test_the_world_starts_at_its_creation(world):
     assert world.world.ledger.now_ns == START_NS
     assert decode(world.cas[world.baseline])["height"] == 0
+
+
+def test_a_snapshot_has_the_blocks_of_those_before_it_that_are_not_saved(world):
+    """What one wrote is linked by the next, and need not be durable yet."""
+    jobs = []
+    for turn in range(3):
+        world.beat(events(50, f"turn{turn}-"))
+        jobs.append(world.world.snapshot())
+        while not isinstance(answer := world.world.snapshot_slice(), Cid):
+            assert isinstance(answer, Pause)
+        if turn == 1:
+            world.cas.update(jobs[0].blocks)
+            jobs[0].saved()
+    assert jobs[1].blocks.keys() <= jobs[2].blocks.keys()
+    world.cas.update(jobs[2].blocks)
+    jobs[2].saved()

@@ -10,12 +10,13 @@ from cellule.kernel.journal.codes import DROPPED
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import StepRecord
 from cellule.kernel.need import drive
+from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.prove.check import Position, check_frames
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.world import World
 from cellule.values.cbor import decode, encode
 from tests.support.frames import with_change, with_header, with_row
-from tests.support.kernel_world import Did
+from tests.support.kernel_world import Did, FunctionPrograms, KernelWorld
 
 
 def paid(order: str = "o1") -> EventItem:
@@ -74,6 +75,43 @@ def drive_restore(world, verifier):
     opened = drive(restoring.open(verifier.witness), restoring.nodes, world.fetch)
     for frame in world.frames:
         drive(opened.apply(frame), restoring.nodes, world.fetch)
+
+
+@pytest.mark.parametrize("extras", [{"timed_out": True}, {"code": CODE_UNAVAILABLE}])
+def test_a_step_that_says_something_about_a_machine_is_not_run_again(world, extras):
+    world.send("shop/Failed@1", {"order": "o1", "why": "no"})
+    failed = world.frames[-1]
+    position = next(
+        at for at, record in enumerate(decode_frame(failed).records) if isinstance(record, StepRecord)
+    )
+    changed = with_change(failed, position, lambda fields: fields["extras"].update(extras))
+    verifier = Verifier()
+    world._restore(0, [*world.frames[:-1], changed], verifier.witness)
+    assert (verifier.steps, verifier.skipped) == (0, 1)
+
+
+class Leaking(FunctionPrograms):
+    """A program whose steps see what an earlier one left in memory."""
+
+    def program(self, manifest, module, nodes):
+        made = yield from super().program(manifest, module, nodes)
+        left = []
+
+        def step(state, schema, event, ctx):
+            left.append(event)
+            return {"total": len(left), "paid": True, "seen": 1}
+
+        made._step, made.forget = step, left.clear
+        return made
+
+
+def test_what_a_program_kept_in_memory_is_seen(shop):
+    world = KernelWorld(shop(), Leaking({"shop/Order": None}))
+    for _ in range(2):
+        world.beat([paid()])
+    assert world.state("shop/Order", b"o1")["total"] == 2
+    difference = world.verify()
+    assert (difference.field, difference.recorded, difference.computed) == ("state.total", 2, 1)
 
 
 CASES = {

@@ -7,8 +7,8 @@ import pytest
 from cellule.kernel.decide.intents.gate import text_fits
 from cellule.kernel.journal.codes import VerdictCode
 from cellule.kernel.journal.records import DecisionRecord
-from tests.support.kernel_bank import PROGRAMS, Bank, document
-from tests.support.kernel_world import KernelWorld
+from tests.support.kernel_bank import PROGRAMS, SCHEMAS, Bank, document
+from tests.support.kernel_world import START_NS, KernelWorld
 
 HOUR = 3_600 * 1_000_000_000
 GRANTED = {"cap_slots": {"pay": "stripe"}}
@@ -41,7 +41,7 @@ def denied(bank, **ask):
         ({"allow": {"pad": ["abc*"]}}, {"pad": "xabc"}, "kernel.grant_param"),
         ({"allow": {"pad": ["abc*"]}}, {}, "kernel.grant_param"),
         ({"bytes_max": 20}, {"pad": "x" * 50}, "kernel.grant_size"),
-        ({"expires_ns": 1_000}, {}, "kernel.grant_expired"),
+        ({"expires_ns": START_NS}, {}, "kernel.grant_expired"),
     ],
 )
 def test_what_a_grant_does_not_give_is_denied(make_bank, limits, params, code):
@@ -59,7 +59,7 @@ def test_what_a_grant_does_not_give_is_denied(make_bank, limits, params, code):
         ({"hosts": ["api.stripe.com:443"]}, {"url": "https://api.stripe.com/"}),
         ({"methods": ["POST"]}, {"method": "POST"}),
         ({"allow": {"pad": ["abc*"]}}, {"pad": "abcdef"}),
-        ({"expires_ns": 1 << 62}, {}),
+        ({"expires_ns": START_NS + 1}, {}),
     ],
 )
 def test_what_a_grant_gives_is_dispatched_with_it(make_bank, limits, params):
@@ -207,3 +207,34 @@ def test_every_decision_is_a_record_with_its_rule(make_bank):
 )
 def test_texts_fit_patterns(text, pattern, fits):
     assert text_fits(text, pattern) is fits
+
+
+CARGO = {"record": {"amount": {"int": {}}, "cargo": {"any": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "cargo", "is_given"),
+    [
+        ("cargo.1", ["x", "ok"], True),
+        ("cargo.1", ["ok", "x"], False),
+        ("cargo.2", ["ok", "ok"], False),  # there is no third
+        ("cargo.2", {"2": "ok"}, True),
+        ("cargo.2", {"2": "x"}, False),
+        ("cargo.2", {}, False),
+        ("cargo.2", "ok ok", False),
+        ("cargo.to", ["ok"], False),
+        ("cargo.to", {"to": "ok"}, True),
+        ("cargo.0.to", [{"to": "ok"}], True),
+    ],
+)
+def test_a_path_of_a_grant_leads_through_lists_by_number_and_through_maps_by_name(
+    make_bank, path, cargo, is_given
+):
+    bank = make_bank(
+        order=GRANTED, capabilities=grant(allow={path: ["ok"]}),
+        schemas={**SCHEMAS, "bank/Charge@1": CARGO},
+    )  # fmt: skip
+    if is_given:
+        assert bank.charge(cargo=cargo).opened
+    else:
+        assert denied(bank, cargo=cargo) == "kernel.grant_param"

@@ -7,6 +7,7 @@ import pytest
 from cellule.errors import Rejected
 from cellule.kernel.journal.records import ControlRecord, EventRecord
 from cellule.kernel.manifest.load import load_manifest
+from cellule.values.calendar import DUE_NS_MAX
 from tests.support.kernel_bank import HOUR, MINUTE, every
 
 
@@ -75,8 +76,25 @@ def test_jitter_puts_each_time_off_by_what_the_journal_says(make_bank):
         bank.world.settle()
         bank.restore_in_place()
     assert all(0 <= offset <= 10 * MINUTE for offset in offsets)
-    assert len(set(offsets)) > 1
+    assert len(set(offsets)) == 12
     assert len(ticks(bank)) == 12
+
+
+def test_a_time_is_put_off_by_no_more_than_its_jitter_and_by_all_of_it(make_bank):
+    bank = make_bank(schedules=every(MINUTE, jitter_ns=1))
+    offsets = set()
+    for _ in range(40):
+        offsets.add(bank.book.schedules["tick"].due_ns % MINUTE)
+        bank.world.advance(MINUTE)
+    assert offsets == {0, 1}
+
+
+def test_a_schedule_that_is_never_due_again_has_no_timer(make_bank, bank_document):
+    bank = make_bank()
+    bank.world.now_ns = DUE_NS_MAX
+    bank.world.deploy(bank_document(schedules=every(MINUTE)))
+    assert bank.book.schedules["tick"].due_ns == 0
+    assert bank.world.beat().wake is None
 
 
 def test_a_jitter_as_long_as_the_interval_is_refused(bank_document):
