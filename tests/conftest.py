@@ -13,7 +13,8 @@ from tests.support.servers.postgres import PostgresServer, missing_reason
 from tests.support.servers.s3 import S3Server
 
 # Processes that tests start import `tests.support` too.
-os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+_ROOT = Path(__file__).parents[1]
+os.environ["PYTHONPATH"] = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
 
 
 # A shell starts what it runs in the background with SIGINT and SIGQUIT ignored, `nohup` with SIGHUP, and

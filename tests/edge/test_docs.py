@@ -1,8 +1,8 @@
 """The pages run: every `python` block of the start page and the guides is executed as it stands.
 
-A block that begins with a comment like `# shop.py` is that file, also a `yaml` or `wat` block; all other `python`
-blocks of a page are one script, in order. Python files named `test_*.py` are run by pytest, other files as modules. Fragments that cannot run alone are
-marked `py`.
+A block that begins with a comment like `# shop.py` is that file, also a `yaml` or `wat` block; all other
+`python` blocks of a page are one script, in order. Files named `test_*.py` are run by pytest, other Python
+files as modules. Fragments that cannot run alone are marked `py`.
 """
 
 from __future__ import annotations
