@@ -169,9 +169,4 @@ def test_the_identities_of_the_system_schemas_are_frozen():
         "sys/AggregationCompleted@1": "bafyreiecqigpj37blgkk6esygvfa276pgkniye62cvxcxssfagxgztnsui",
         "sys/AggregationFailed@1": "bafyreicsywmukh4u76he4phhdcdfcic6dsf6tebes6svmlthbi2neha2ky",
         "effect.timer/set@1": "bafyreiezat5bfqpl6b5t3ibrgrgl373dlagy34wybwivoc6eduiszzavrm",
-        "sys/Aggregate@1": "bafyreia3xi63qwyq2hcvu4g7ayysgpjkxfaribj7pksuvkm4r3feoj55gu",
-        "sys/AggregationCompleted@1": "bafyreiecqigpj37blgkk6esygvfa276pgkniye62cvxcxssfagxgztnsui",
-        "sys/AggregationFailed@1": "bafyreicsywmukh4u76he4phhdcdfcic6dsf6tebes6svmlthbi2neha2ky",
-        "sys/AggregationStarted@1": "bafyreichlf2obem43propgyhvudo7y6ue3n6yxzid4p5h2bh3sozc7gjzy",
-        "sys/BatchProcessed@1": "bafyreihgbed7hy7dp2oedxghjjvlgybfn3xgnk2g63je4uk5sgntjy5qca",
     }
