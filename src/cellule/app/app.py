@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from cellule.app import builder as building
@@ -32,6 +33,7 @@ from cellule.app.declarations import (
     check_choice,
     check_frozen,
     check_function,
+    check_open_max,
     check_record,
     check_retention,
     duration_ns,
@@ -52,6 +54,7 @@ from cellule.app.effects_config import (
 )
 from cellule.app.rules import Default, Part
 from cellule.app.styles import DeclaredModule, ModuleHandle
+from cellule.app.wasm_module import WasmOptions, beside_caller, declare_wasm
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=type)
 P = TypeVar("P")
 R = TypeVar("R")
+S = TypeVar("S")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FAILURES: Final = ("halt", "skip")
@@ -200,8 +204,7 @@ class App:
         check_choice("upgrade", upgrade, _UPGRADES)
         check_retention(retention)
         listed = check_listed("@app.reducer", effects)
-        if open_max is not None and (type(open_max) is not int or open_max < 1):
-            raise bad_option("@app.reducer", "open_max", open_max, "a number above zero")
+        check_open_max(open_max)
         options = ModuleOptions(
             failure=failure, upgrade=upgrade, retention=retention or Retention(),
             cap_slots=check_grants(grants), open_max=open_max,
@@ -247,6 +250,21 @@ class App:
         )
         self.add_module(declared)
         return handle
+
+    def wasm(
+        self, name: str, file: str | Path, *events: type, state: type[S], **options: Unpack[WasmOptions]
+    ) -> ModuleHandle[S]:
+        """Declare a module in WebAssembly that takes these events and keeps states of the class `state`.
+
+        `file` is a .wasm or .wat file; a relative path counts from the file that this call stands in. `fuel`
+        and `memory_bytes` limit a step; `context=True` gives it the context. The other options are those of
+        reducers: `key`, `keyed`, `reply`, `emits`, `effects`, `grants`, `failure`, `upgrade`, `retention`,
+        `open_max`, `version`.
+        """
+        full = Name(self.namespace, name, options.get("version", self.version))
+        declared = declare_wasm(full, beside_caller(file), events, state, options)
+        self.add_module(declared)
+        return declared.handle
 
     def upcaster(self, function: F, /) -> F:
         """Declare `def up(old: OrderV1) -> Order`: how values of an older schema become newer ones."""

@@ -185,17 +185,23 @@ def check_function(function: object, decorator: str) -> None:
         )  # fmt: skip
 
 
-def check_choice(option: str, given: object, choices: tuple[str, ...]) -> None:
-    """Refuse an option of a reducer that is none of a few texts."""
+def check_choice(option: str, given: object, choices: tuple[str, ...], where: str = "@app.reducer") -> None:
+    """Refuse an option that is none of a few texts."""
     if given not in choices:
-        raise bad_option("@app.reducer", option, given, " or ".join(map(repr, choices)))
+        raise bad_option(where, option, given, " or ".join(map(repr, choices)))
 
 
-def check_retention(given: object) -> None:
+def check_retention(given: object, where: str = "@app.reducer") -> None:
     """Refuse a retention that is none."""
     if given is not None and not isinstance(given, Retention):
         form = "Retention(ttl=timedelta(...), idle=timedelta(...))"
-        raise bad_option("@app.reducer", "retention", given, form)
+        raise bad_option(where, "retention", given, form)
+
+
+def check_open_max(given: object, where: str = "@app.reducer") -> None:
+    """Refuse a limit of open intents that is no count."""
+    if given is not None and (type(given) is not int or given < 1):
+        raise bad_option(where, "open_max", given, "a number above zero")
 
 
 def field_names(python: type) -> list[str]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from cellule.app.declarations import DeclaredEvent, DeclaredReducer, field_names, is_path, shown_value
+from cellule.app.declarations import DeclaredEvent, KeyChoice, field_names, is_path, shown_value
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.manifest.fit import is_same_kind
 from cellule.kernel.manifest.keys import KeyForm
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.signature import shown_function
 from cellule.modules.python.system import SYSTEM_NAMES
 from cellule.values.cbor import decode
 from cellule.values.json_view import from_json, to_json
@@ -29,8 +28,24 @@ from cellule.values.schema.keys import check_key_path
 Paths = Mapping[Any, str | None]
 
 
+class KeyOwner(Protocol):
+    """A declared module that chooses keys: a reducer, or one of another style."""
+
+    @property
+    def where(self) -> str:
+        """The place of the declaration, for messages."""
+
+    @property
+    def key(self) -> KeyChoice:
+        """Its own choice of keys."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it has a cell for each key."""
+
+
 def key_paths(
-    reducer: DeclaredReducer, events: Iterable[Any], declared: Mapping[type, DeclaredEvent]
+    reducer: KeyOwner, events: Iterable[Any], declared: Mapping[type, DeclaredEvent]
 ) -> Paths | None:
     """By event, where its key stands (None = the sender gives it); nothing for a reducer without keys."""
     events = tuple(events)
@@ -55,25 +70,25 @@ def key_paths(
     if not any(paths.values()):
         raise Rejected(
             "app.key_by_sender", "{function}: all keys come from the sender, so nothing says their type.",
-            function=shown_function(reducer.function), hint="Name the key's field for at least one event.",
+            function=reducer.where, hint="Name the key's field for at least one event.",
         )  # fmt: skip
     return paths
 
 
-def _say_one_cell(reducer: DeclaredReducer, events: list[Any]) -> None:
+def _say_one_cell(reducer: KeyOwner, events: list[Any]) -> None:
     """Say aloud that a reducer has one cell for everything, unless it says so itself: a forgotten key."""
     names = [shown_type(event) for event in events if event not in SYSTEM_NAMES and field_names(event)]
     if not names:
         return  # there is nothing that could be a key
     warnings.warn(
-        f"{shown_function(reducer.function)} has one cell for all events: {' and '.join(names)} "
+        f"{reducer.where} has one cell for all events: {' and '.join(names)} "
         f"{'names' if len(names) == 1 else 'name'} no key. If that is meant, write "
         '@app.reducer(keyed=False); else name the field: @app.event(key="...").',
         stacklevel=2,
     )
 
 
-def check_paths(reducer: DeclaredReducer, paths: Paths, naming: Naming) -> None:
+def check_paths(reducer: KeyOwner, paths: Paths, naming: Naming) -> None:
     """Refuse paths that lead nowhere, and keys of different types: a reducer has one key."""
     first: tuple[Any, t.Schema, str] | None = None
     for event, path in paths.items():
@@ -85,14 +100,14 @@ def check_paths(reducer: DeclaredReducer, paths: Paths, naming: Naming) -> None:
         except Rejected as error:
             raise Rejected(
                 "app.key_path", "{function}: the key {path!r} of {event} {problem}.",
-                function=shown_function(reducer.function), path=path, event=shown_type(event),
+                function=reducer.where, path=path, event=shown_type(event),
                 problem=error.fields.get("problem", error),
                 hint=f"Name a field that is always there: {', '.join(field_names(event)) or 'it has none'}.",
             ) from error  # fmt: skip
         if first is not None and not is_same_kind(first[1], found, derived.schemas):
             raise Rejected(
                 "app.key_types", "{function}: {one}.{one_path} and {other}.{other_path} differ in type.",
-                function=shown_function(reducer.function), one=shown_type(first[0]), one_path=first[2],
+                function=reducer.where, one=shown_type(first[0]), one_path=first[2],
                 other=shown_type(event), other_path=path,
                 hint="A reducer has one key: give both fields one type, or write two reducers.",
             )  # fmt: skip
@@ -186,7 +201,7 @@ class TypedKey:
         )  # fmt: skip
 
 
-def _own_choice(reducer: DeclaredReducer, events: tuple[Any, ...]) -> Mapping[Any, str | None]:
+def _own_choice(reducer: KeyOwner, events: tuple[Any, ...]) -> Mapping[Any, str | None]:
     """What the reducer's decorator says about keys, by event."""
     key = reducer.key
     if key is not None and not reducer.keyed:
@@ -214,18 +229,18 @@ def _own_choice(reducer: DeclaredReducer, events: tuple[Any, ...]) -> Mapping[An
     return key
 
 
-def _unexpected(reducer: DeclaredReducer, problem: str, hint: str) -> Rejected:
+def _unexpected(reducer: KeyOwner, problem: str, hint: str) -> Rejected:
     return Rejected(
         "app.key_choice", "{function}: {problem}.",
-        function=shown_function(reducer.function), problem=problem, hint=hint,
+        function=reducer.where, problem=problem, hint=hint,
     )  # fmt: skip
 
 
-def _key_missing(reducer: DeclaredReducer, missing: list[Any]) -> Rejected:
+def _key_missing(reducer: KeyOwner, missing: list[Any]) -> Rejected:
     shown = [shown_type(event) for event in missing]
     return Rejected(
         "app.key_missing", "{function} has a cell for each key, but {events} {names} no key.",
-        function=shown_function(reducer.function), events=" and ".join(shown),
+        function=reducer.where, events=" and ".join(shown),
         names="name" if len(shown) > 1 else "names",
         hint=f'Say where it stands: @app.event(key="...") on {shown[0]}, or key={{{shown[0]}: "..."}} at the'
         " reducer; `keyed=False` makes it one cell for all events.",

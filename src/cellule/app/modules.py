@@ -50,8 +50,8 @@ def describe_reducer(
 ) -> ModuleDescription:
     """Describe a reducer; raises `Rejected` naming it and what to write instead."""
     signature = read_signature(declared.function)
-    _check_events(app, declared.function, signature.events, "takes")
-    _check_events(app, declared.function, signature.emits, "emits")
+    check_events(app, declared.where, signature.events, "takes")
+    check_events(app, declared.where, signature.emits, "emits")
     paths = key_paths(declared, signature.events, app.events)
     if paths is not None:
         check_paths(declared, paths, naming)
@@ -95,13 +95,14 @@ def revised(description: D, revision: int) -> D:
     return replace(description, code=code, entry={**description.entry, "code": code.document()})
 
 
-def _check_events(app: App, function: Callable[..., Any], events: Iterable[Any], verb: str) -> None:
+def check_events(app: App, where: str, events: Iterable[Any], verb: str) -> None:
+    """Refuse events that the app does not have."""
     for event in events:
         if event in app.events or (verb == "takes" and event in SYSTEM_NAMES):
             continue
         raise Rejected(
             "app.event_unknown", "{function} {verb} {event}, which is no event of {app}.",
-            function=shown_function(function), verb=verb, event=shown_type(event), app=app,
+            function=where, verb=verb, event=shown_type(event), app=app,
             hint=_unknown_hint(app, event),
         )  # fmt: skip
 
