@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -52,9 +53,10 @@ from cellule.app.effects_config import (
     check_grants,
     check_listed,
 )
+from cellule.app.plan_module import DeclaredPlan
 from cellule.app.rules import Default, Part
-from cellule.app.styles import DeclaredModule, ModuleHandle
-from cellule.app.wasm_module import WasmOptions, beside_caller, declare_wasm
+from cellule.app.styles import DeclaredModule, ModuleHandle, beside_caller
+from cellule.app.wasm_module import WasmOptions, declare_wasm
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
@@ -265,6 +267,21 @@ class App:
         declared = declare_wasm(full, beside_caller(file), events, state, options)
         self.add_module(declared)
         return declared.handle
+
+    def plan(
+        self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],
+        grants: Grants = (), version: int | None = None,
+    ) -> ModuleHandle[Any]:  # fmt: skip
+        """Declare a plan: a file of JSON or YAML beside the file that calls this, or the map in it.
+
+        `triggers` are the events that start a run, each with the field whose value is the run's correlation:
+        there is one run for each. A run is a cell with that key; `grants` are those its effects may use.
+        """
+        full = Name(self.namespace, name, self.version if version is None else version)
+        handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
+        source = plan if isinstance(plan, Mapping) else beside_caller(plan)
+        self.add_module(DeclaredPlan(handle, full, source, dict(triggers), check_grants(grants)))
+        return handle
 
     def upcaster(self, function: F, /) -> F:
         """Declare `def up(old: OrderV1) -> Order`: how values of an older schema become newer ones."""

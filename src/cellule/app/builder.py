@@ -14,7 +14,7 @@ from cellule.app.declarations import DeclaredReducer
 from cellule.app.effects import form_of
 from cellule.app.modules import describe_app_upcaster, describe_reducer, naming_of, revised
 from cellule.app.sections import adapters_of, effects_of, forms_of, sections_of
-from cellule.app.styles import BuildScope, DeclaredModule, DescribedModule
+from cellule.app.styles import BuildScope, ChecksManifest, DeclaredModule, DescribedModule
 from cellule.errors import Rejected
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
@@ -59,6 +59,9 @@ def build(app: App, *, live: bool) -> Built:
     forms = Forms(naming, dict(app.events), schemas, {kind: form_of(each) for kind, each in effects.items()})
     effects_config = EffectsConfig(sections_of(app, effects, naming), adapters_of(app, effects))
     built = _assembled(forms, modules, upcasters, effects_config, live=live)
+    for each in app.modules.values():
+        if isinstance(each, ChecksManifest):
+            each.check_in(built.manifest)
     if not live:
         _check_loads(built)
     return built

@@ -9,11 +9,15 @@ style brings of its own stands in `app/<style>_module.py`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from cellule.app.effects_config import Listed
+from cellule.kernel.manifest.model import Manifest
 from cellule.modules.python import EffectForm
 from cellule.modules.python.module_names import Naming
 from cellule.values.cid import Cid
@@ -68,6 +72,14 @@ class DeclaredModule(Protocol):
 
     def described(self, scope: BuildScope) -> DescribedModule:
         """The module as the manifest needs it."""
+
+
+@runtime_checkable
+class ChecksManifest(Protocol):
+    """A declared module that has more to check once the whole manifest is there."""
+
+    def check_in(self, manifest: Manifest) -> None:
+        """Raise `Rejected` with the place of what is wrong."""
 
 
 class DescribedModule(Protocol):
@@ -126,3 +138,9 @@ class StyleDescription:
     blocks: Mapping[Cid, bytes] = field(default_factory=dict)
     state_type: Any = None
     reply_type: Any = None
+
+
+def beside_caller(path: str | PathLike[str], depth: int = 2) -> Path:
+    """A path that counts from the folder of the file that calls an app; from here, if it is none."""
+    caller = Path(sys._getframe(depth).f_code.co_filename)  # noqa: SLF001 - the only way to know it
+    return caller.parent / path if caller.is_file() else Path(path)

@@ -6,7 +6,6 @@ module exports and may use is checked by `modules/wasm`. It gets the receipts of
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,12 +159,6 @@ def declare_wasm(
     return DeclaredWasm(
         ModuleHandle(str(full.base)), full, path, events, state, options, given, tuple(listed)
     )
-
-
-def beside_caller(path: str | Path, depth: int = 2) -> Path:
-    """A path that counts from the folder of the file that calls `app.wasm`; from here, if that is no file."""
-    caller = Path(sys._getframe(depth).f_code.co_filename)  # noqa: SLF001 - the only way to know it
-    return caller.parent / path if caller.is_file() else Path(path)
 
 
 def _key(path: str | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Nodes
 from cellule.kernel.program import Programs
 from cellule.kernel.programs import load_all
+from cellule.modules.plan.source import PlanFile
 from cellule.store.cas import Cas
 from cellule.values.cid import Cid
 from cellule.values.json_view import from_json
@@ -54,6 +55,10 @@ async def load_document(
             "host.code_missing", "the code that the manifest links is not in the store: {why}", why=error,
             hint="Give the folder with its files: code=..., or --code DIR.",
         ) from error  # fmt: skip
+    except Rejected as error:
+        if error.code != "plan.invalid" or isinstance(document, Mapping):
+            raise
+        raise PlanFile(Path(document), ("plans", str(error.fields["plan"]))).located(error) from None
     return manifest, {**blocks, manifest.cid: manifest.data}
 
 

@@ -10,3 +10,4 @@ PROBLEMS_MAX = 100  # problems listed for one plan; the rest is found when these
 EARLY_MAX = 100  # awaited events that a run keeps until it comes to their step; further ones are refused
 VALUE_BYTES_MAX = 100_000  # encoded bytes of one local, and characters of one text that an operator makes
 ADVANCE_MAX = 10_000  # steps of a plan that one event lets a run take
+FILE_BYTES_MAX = 1_000_000  # bytes of a file that holds a plan
