@@ -13,6 +13,7 @@ from cellule.kernel.state.rows import KnownKey, KnownReceipt, OpenIntent, Schedu
 
 ORDER = "bank/Order"
 PARAMS = [b"\xa0"]
+DIGEST = params_digest(PARAMS)
 PLACE = idempotency_hash(ORDER, "bank.charge", "k")
 DUE = pair_key(5, 1)
 DUE_LATER = pair_key(7, 1)
@@ -27,7 +28,7 @@ def timer(what, number=1):
     return TimerRow(what, ORDER, b"o1", number)
 
 
-def known(height=1, receipt=None, waiters=(), params=params_digest(PARAMS), since_ns=9):
+def known(height=1, receipt=None, waiters=(), params=DIGEST, since_ns=9):
     return KnownKey(height, since_ns, receipt, list(waiters), params)
 
 
