@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cellule.errors import CelluleError, InvariantBroken, Parked, Unavailable
+from cellule.host.inbox.inbox import enqueue
 from cellule.host.run import world_runner
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.steps import Stepper
@@ -22,7 +23,6 @@ from cellule.kernel.journal.records import EventRecord, RefusedRecord
 from cellule.kernel.need import Nodes, drive
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
-from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Faults, Simulation, simulate
 from cellule.values.cbor import encode
@@ -144,14 +144,14 @@ class Hostility:
         self.odd = self.odd[len(odd) :]
 
     async def _write_odd(self, node, names) -> None:
-        shard, info = keys.shard_of(self.info.id), self.info
+        """Rows as an enqueuer puts them; what is hostile is what they hold."""
+        info = self.info
         rows = [{**ODD_ROWS[self.chance.below(len(ODD_ROWS))], "id": name} for name in names]
-        prefix = keys.inbox_prefix(info.universe, info.id)
-        batch = Batch(
-            set={keys.ready(shard, info.universe, info.id): self.chance.bytes(17)},
-            add={keys.bell(shard): 1}, ordered=[(prefix, encode(row)) for row in rows],
-        )  # fmt: skip
-        await until_told(lambda: node.node.engine.commit(batch))
+        if rows:
+            told = await until_told(
+                lambda: enqueue(node.node.engine, info.universe, info.id, rows, self.chance.bytes(16))
+            )
+            assert isinstance(told, list), told
 
 
 @asynccontextmanager

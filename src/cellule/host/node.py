@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -305,7 +305,8 @@ class Node:
             await self.delete_world(leaving)
             info = await self.directory.create_world(universe, name, root)
         hosted = await self.hosted(info)
-        await hosted.wait_durable(1)
+        with unless_lost(info, hint="It was made all the same: open it by its name."):
+            await hosted.wait_durable(1)
         return info
 
     async def hosted(self, info: WorldInfo, progress: Progress | None = None) -> WorldRunner:
@@ -459,12 +460,21 @@ class Node:
                 await self._close(place)
 
 
-def lost_world(info: WorldInfo, why: Fenced) -> Unavailable:
-    """What callers are told when a world was lost before they got it."""
+def lost_world(info: WorldInfo, why: Fenced, hint: str = "Nothing was changed: try again.") -> Unavailable:
+    """What callers are told when a world was lost before they got it, or while they waited."""
     return Unavailable(
         "host.world_lost", "world {world} is not this node's any more: {why}", world=info.name, why=why,
-        hint="Nothing was changed: try again.",
+        hint=hint,
     )  # fmt: skip
+
+
+@contextmanager
+def unless_lost(info: WorldInfo, hint: str = "Try again.") -> Iterator[None]:
+    """Wait for a world at work; `Fenced` is for the node, callers are told what they can do."""
+    try:
+        yield
+    except Fenced as error:
+        raise lost_world(info, error, hint) from error
 
 
 async def _none() -> Wanted:

@@ -21,7 +21,7 @@ from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.manifest_document import Document, Folder, load_document
-from cellule.host.node import DEFAULT_UNIVERSE, Node
+from cellule.host.node import DEFAULT_UNIVERSE, Node, unless_lost
 from cellule.host.own.directory import UniverseInfo, WorldInfo, id_of
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
@@ -174,7 +174,8 @@ class Cellule:
         if not modules or not self.is_owner:
             return []
         hosted = await self.node.hosted(info)
-        return [base for base in modules if await hosted.count(base)]
+        with unless_lost(info):
+            return [base for base in modules if await hosted.count(base)]
 
     async def _deployed(self, info: WorldInfo, stored: Manifest, built: Built) -> None:
         """Bring the app's manifest into the world, as far as `deploy` allows."""

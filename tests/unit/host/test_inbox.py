@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from cellule.errors import Conflict, OutcomeUnknown
 from cellule.host.inbox.inbox import Inbox, enqueue, event_row
 from cellule.host.limits import LOOK_PASSES
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
 from cellule.host.outbox.signatures import NodeKey
+from cellule.host.own.ready_row import is_shared, unshared
 from cellule.kernel.items import EventItem, ReceiptItem, RefusalItem
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -231,3 +233,60 @@ async def test_a_receipt_that_a_look_took_before_it_was_brought_is_taken_once(po
     await post.clear(taken)
     post.inbox.bring(rows, ready)
     assert intents(await post.inbox.take(10)) == [2]
+
+
+class LosesOneAnswer:
+    """An engine whose first commit is applied and not answered; `meanwhile` happens before the next."""
+
+    def __init__(self, engine, meanwhile):
+        self.engine, self.meanwhile = engine, [meanwhile]
+
+    async def read(self, wanted):
+        return await self.engine.read(wanted)
+
+    async def commit(self, batch):
+        stamps = await self.engine.commit(batch)
+        if not self.meanwhile:
+            return stamps
+        await self.meanwhile.pop()()
+        raise OutcomeUnknown("store.commit_unknown", "the answer was lost")
+
+
+@pytest.mark.parametrize("cleared", ["before the second", "after the second"])
+async def test_an_item_put_again_after_an_unknown_outcome_is_not_left_behind(post, cleared):
+    """A value of `ready` that comes back would be cleared by an owner that saw it the first time."""
+    row = await event_row(EventItem("a/B@1", encode({}), id="twice"), post.cas)
+    await post.engine.commit(Batch(set={keys.universe_world(UNIVERSE, WORLD): b"listed"}))
+    found, looks = [], []
+
+    async def look():
+        post.inbox.ring()
+        taken = await post.inbox.take(10)
+        found.extend(taken.rows)
+        if cleared == "before the second":
+            await commit(post, taken)
+            taken = await post.inbox.take(10)
+        looks.append(taken)
+
+    await enqueue(LosesOneAnswer(post.engine, look), UNIVERSE, WORLD, [row], b"bell")
+    await commit(post, looks[0])
+    while post.inbox.has_items or (await post.engine.read([READY]))[0] is not None:
+        post.inbox.ring()
+        taken = await post.inbox.take(10)
+        found.extend(taken.rows)
+        await commit(post, taken)
+    assert [each.sent.item.id for each in found] == ["twice", "twice"]
+
+
+async def commit(post, taken):
+    """What the committer of a world does about these rows and `ready`."""
+    rows = [row.key for row in taken.rows]
+    expect = {} if taken.ready is None else {READY: taken.ready}
+    kept = {key: unshared(value) for key, value in expect.items() if is_shared(value)}
+    try:
+        await post.engine.commit(
+            Batch(expect=expect, set=kept, clear=[*rows, *(key for key in expect if key not in kept)])
+        )
+    except Conflict:
+        await post.engine.commit(Batch(clear=rows))
+    post.inbox.forget(rows)

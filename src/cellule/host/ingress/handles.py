@@ -28,7 +28,7 @@ from cellule.host.ingress.waits import idle_timed_out, send_timed_out, within
 from cellule.host.ingress.world_effects import WorldEffects
 from cellule.host.journal import Head, Progress
 from cellule.host.limits import EVENT_INLINE_MAX, SEND_SLICE
-from cellule.host.node import Node
+from cellule.host.node import Node, unless_lost
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.host.read.cell_list import CellPage, KeyRange, read_cells
@@ -283,7 +283,8 @@ class WorldHandle:
         """
         who, why = check_who_and_why(who, why)
         if self._node.is_owner:
-            return await (await self._hosted()).snapshot_now()
+            with unless_lost(self.info):
+                return await (await self._hosted()).snapshot_now()
         return await self._remote.snapshot(who, why)
 
     # Effects

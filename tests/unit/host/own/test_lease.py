@@ -10,6 +10,7 @@ import pytest
 
 from cellule.errors import Fenced, OutcomeUnknown, Rejected, Unavailable
 from cellule.host.limits import SESSION_MARGIN
+from cellule.host.node import Node
 from cellule.host.own.lease import Lease
 from cellule.host.own.session import Sessions
 from cellule.store import keys
@@ -184,6 +185,72 @@ def test_an_owner_that_nobody_displaced_goes_on_when_the_store_is_back(on_node):
             assert [each.node for each in await one.sessions()] == [before.node]
 
     on_node(main)
+
+
+@pytest.fixture
+def cut_off_at_work(monkeypatch):
+    """`cut_off_at_work(node, cut)`: from now on the node is cut off as soon as it has a world at work."""
+
+    def begin(node, cut):
+        hosted = Node.hosted
+
+        async def hosted_then_cut(self, *given):
+            found = await hosted(self, *given)
+            if self is node.node:
+                cut.freeze()
+            return found
+
+        monkeypatch.setattr(Node, "hosted", hosted_then_cut)
+
+    return begin
+
+
+def test_whoever_makes_a_world_is_told_when_the_node_loses_it_before_its_first_beat(on_node, cut_off_at_work):
+    """They got `Fenced`, which is for the node: nothing that a caller can act on."""
+
+    async def main(opened):
+        async with nodes(opened, "one", "two") as [(cut, one), (_, two)]:
+            cut_off_at_work(one, cut)
+            with pytest.raises(Unavailable) as caught:
+                await one.world("w")
+            assert caught.value.code == "host.world_lost"
+            assert "made all the same" in str(caught.value)
+            cut.heal()
+            await two.wait_owner()
+            await (await one.world("w")).send(TALLY.Add("a", 1))
+
+    on_node(main)
+
+
+@pytest.mark.parametrize("wait", ["snapshot", "inhabited"])
+def test_whoever_waits_for_a_world_at_work_is_told_when_the_node_loses_it(on_node, cut_off_at_work, wait):
+    async def main(opened):
+        async with nodes(opened, "one", "two") as [(cut, one), (_, two)]:
+            world = await one.world("w")
+            await world.send(TALLY.Add("a", 1))
+            cut_off_at_work(one, cut)
+            slow = {"snapshot": world.snapshot, "inhabited": lambda: inhabited(one, world)}[wait]
+            with pytest.raises(Unavailable) as caught:
+                await slow()
+            assert caught.value.code == "host.world_lost"
+            cut.heal()
+            await two.wait_owner()
+            await world.send(TALLY.Add("a", 1))
+
+    on_node(main)
+
+
+async def inhabited(node, world):
+    """What a deployment asks, of a world whose last beat is not durable yet."""
+    hosted = await node.node.hosted(world.info)  # cut off from here on
+    sending = asyncio.ensure_future(world.send(TALLY.Add("a", 1)))
+    await asyncio.sleep(0.01)
+    try:
+        return await node._inhabited(world.info, [world.cell(TALLY.account, "a").module])
+    finally:
+        assert hosted.ended is not None
+        with pytest.raises(Unavailable):
+            await sending
 
 
 def test_two_nodes_that_start_at_once_have_one_owner(on_node):
