@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from cellule.errors import InvariantBroken, Parked, Rejected
+from cellule.host.inbox.inbox import enqueue
 from cellule.host.inbox.sends import Sent
 from cellule.kernel.decide import controls
 from cellule.kernel.decide.admission import Admission
@@ -180,6 +181,23 @@ async def test_an_item_that_the_kernel_falls_over_is_set_aside_among_all_others(
     totals = [(await world.cell(tally.account, f"k{number}").state()).total for number in range(7)]
     assert sum(totals) == 98
     assert len(defects) == 2
+
+
+@pytest.mark.parametrize("turns", range(8))
+@in_virtual_time
+async def test_an_inbox_that_a_failed_beat_found_empty_is_looked_at_again(node, tally, defect, told, turns):
+    """Its `ready` row stayed shared: items were put behind it, and nothing woke the owner for them."""
+    told()
+    world = await node.world("w")
+    for number in range(4):
+        row = event(id=f"i{number}")
+        await enqueue(node.node.engine, world.info.universe, world.id, [row], bytes(15) + bytes((number,)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        with pytest.raises(InvariantBroken):
+            await world.send(tally.Add("b", 1, "poison"), id="poison")
+    await asyncio.sleep(5)
+    assert await inbox_of(node, world) == []
 
 
 @in_virtual_time

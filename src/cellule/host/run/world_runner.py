@@ -300,10 +300,9 @@ class WorldRunner:
             usual = BEAT_ITEMS_MAX if self._flying or self._finished else BEAT_ITEMS_EARLY
             most = self._containment.items_max(usual)
             if most and self._inbox.has_items:
-                taken = await self._take_inbox(most)
-                ready = taken.ready
-                rows = {id(row.sent): row.key for row in taken.rows}
-                sents = [row.sent for row in taken.rows]
+                taken, ready = await self._take_inbox(most)
+                rows = {id(row.sent): row.key for row in taken}
+                sents = [row.sent for row in taken]
             direct = self._direct
             if len(direct) <= most - len(sents):
                 sents += direct
@@ -317,11 +316,12 @@ class WorldRunner:
         except Exception as error:
             if self._restore is None or not is_contained(error):
                 raise
+            if ready is not None:  # the look that found the inbox empty is lost with the beat
+                self._inbox.ring()
             await self._containment.failed(self, error, sents, rows)
-            self._beating = []
-            return
-        self._account(beat, sents, rows, ready)
-        self._containment.passed(len(sents))
+        else:
+            self._account(beat, sents, rows, ready)
+            self._containment.passed(len(sents))
         self._beating = []
 
     async def _decide(self, items: list[Any], *, quiet: bool = False) -> Beat:

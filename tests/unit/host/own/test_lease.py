@@ -189,15 +189,15 @@ def test_an_owner_that_nobody_displaced_goes_on_when_the_store_is_back(on_node):
 
 @pytest.fixture
 def cut_off_at_work(monkeypatch):
-    """`cut_off_at_work(node, cut)`: from now on the node is cut off as soon as it has a world at work."""
+    """`cut_off_at_work(node, cut)`: the node is cut off once, as soon as it has a world at work."""
 
     def begin(node, cut):
-        hosted = Node.hosted
+        hosted, cuts = Node.hosted, [cut]
 
         async def hosted_then_cut(self, *given):
             found = await hosted(self, *given)
-            if self is node.node:
-                cut.freeze()
+            if cuts and self is node.node:
+                cuts.pop().freeze()
             return found
 
         monkeypatch.setattr(Node, "hosted", hosted_then_cut)
@@ -215,8 +215,8 @@ def test_whoever_makes_a_world_is_told_when_the_node_loses_it_before_its_first_b
                 await one.world("w")
             assert caught.value.code == "host.world_lost"
             assert "made all the same" in str(caught.value)
-            cut.heal()
             await two.wait_owner()
+            cut.heal()
             await (await one.world("w")).send(TALLY.Add("a", 1))
 
     on_node(main)
@@ -233,8 +233,8 @@ def test_whoever_waits_for_a_world_at_work_is_told_when_the_node_loses_it(on_nod
             with pytest.raises(Unavailable) as caught:
                 await slow()
             assert caught.value.code == "host.world_lost"
-            cut.heal()
             await two.wait_owner()
+            cut.heal()
             await world.send(TALLY.Add("a", 1))
 
     on_node(main)
