@@ -34,6 +34,11 @@ def ratio(bench: str, case: str, metric: str, value: float, target: float | None
     return Row(bench, case, metric, _rounded(value), "x", target, ok)
 
 
+def at_most(bench: str, case: str, metric: str, value: float, unit: str, target: float) -> Row:
+    """A number that should not be above `target`."""
+    return Row(bench, case, metric, _rounded(value), unit, target, value <= target)
+
+
 def none_of(bench: str, case: str, metric: str, count: int) -> Row:
     """A count that should be 0."""
     return Row(bench, case, metric, count, "", 0, count == 0)

@@ -118,9 +118,9 @@ class KernelWorld:
     """One kernel world and its host, in memory and in one thread."""
 
     def __init__(
-        self, manifest: Mapping[str, Any], programs: Programs, *, seed: int = 0, pace: Pace | None = None,
-        budget: Budget | None = None, spill: Spill | None = None, world_id: UUID | None = None,
-        fast: bool = True,
+        self, manifest: Mapping[str, Any] | bytes, programs: Programs, *, seed: int = 0,
+        pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
+        world_id: UUID | None = None, fast: bool = True,
     ) -> None:  # fmt: skip
         self.programs = programs
         self.pace = pace
