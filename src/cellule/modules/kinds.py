@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from cellule.kernel.programs import ProgramKinds
 from cellule.modules.aggregate import AggregateKind
+from cellule.modules.fsm import FsmPrograms
 from cellule.modules.plan import PlanPrograms
 from cellule.modules.python import PythonPrograms
 from cellule.modules.python.describe import Description
@@ -28,7 +29,7 @@ class CodeKinds(ProgramKinds):
         guarded: bool = False,
     ) -> None:  # fmt: skip
         self._python = PythonPrograms(limit_s=limit_s, live=live, any_version=any_version, guarded=guarded)
-        super().__init__(self._python, AggregateKind(), PlanPrograms(), WasmPrograms())
+        super().__init__(self._python, AggregateKind(), FsmPrograms(), PlanPrograms(), WasmPrograms())
 
     def close(self) -> None:
         """End the watchdog's thread."""

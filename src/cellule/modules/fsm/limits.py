@@ -1,0 +1,35 @@
+"""Every limit of FSM contracts. They decide which contracts are accepted, so they only grow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONTRACT_BYTES_MAX: Final = 512 * 1024
+"""Longest contract, as UTF-8."""
+
+STATES_MAX: Final = 500
+"""States of one contract."""
+
+TRANSITIONS_MAX: Final = 5_000
+"""Transitions of one contract, each state of a list counted."""
+
+FIELDS_MAX: Final = 200
+"""Fields of a contract's data, or of one of its events."""
+
+REQUESTS_MAX: Final = 20
+"""Requests for effects in one list of a contract; a step runs three lists at most: exit, transition, entry."""
+
+PARTS_MAX: Final = 1_000
+"""Values in one template of params."""
+
+DEPTH_MAX: Final = 30
+"""How deep maps and lists nest in a contract."""
+
+PROBLEMS_MAX: Final = 50
+"""Problems that one refusal lists."""
+
+ALLOWED_SHOWN_MAX: Final = 20
+"""Triggers that a refused event is told of."""
+
+PATH_STEPS_MAX: Final = 20_000
+"""Steps of all generated paths together."""
