@@ -10,7 +10,8 @@ themselves, maps and lists for what their parts give.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, Final, NamedTuple
 
 from cellule.values.schema.types import Schema
@@ -73,13 +74,13 @@ class Transition:
     line: int
     field: str
     guard: Placed | None = None
-    sets: Mapping[str, Placed] = field(default_factory=dict)
+    sets: Mapping[str, Placed] = dataclass_field(default_factory=dict)
     effects: tuple[EffectTemplate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What an event is called: `schema` names it in full, `receipt` is a kind of effect, else it is derived."""
+    """What makes a transition: an event, named by `schema` or derived, or the `receipt` of an effect."""
 
     name: str
     line: int
@@ -106,7 +107,7 @@ class Start:
 
     trigger: str
     line: int
-    sets: Mapping[str, Placed] = field(default_factory=dict)
+    sets: Mapping[str, Placed] = dataclass_field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

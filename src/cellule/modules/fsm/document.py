@@ -1,4 +1,4 @@
-"""A contract's YAML with the line of everything in it, and the problems found, each with file, line and field.
+"""A contract's YAML with the line of everything in it, and its problems, each with file, line and field.
 
 Contracts are read as YAML nodes, not as plain values: a node knows its line, so that every complaint names
 one. All problems are collected and raised as one `Rejected`, because an author mends a file in one go.
@@ -16,7 +16,6 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
 from cellule.modules.fsm.limits import CONTRACT_BYTES_MAX, DEPTH_MAX, PARTS_MAX, PROBLEMS_MAX
 
-_INTEGER: Final = "tag:yaml.org,2002:int"
 _NULL: Final = "tag:yaml.org,2002:null"
 
 
@@ -88,7 +87,10 @@ class Part(NamedTuple):
             part = self.below(value, written)._replace(node=value)
             at = int(key.start_mark.line) + 1
             if not name:
-                hint = near(written, known or ()) or f"There are: {', '.join(dict.fromkeys((known or {}).values()))}."
+                hint = (
+                    near(written, known or ())
+                    or f"There are: {', '.join(dict.fromkeys((known or {}).values()))}."
+                )
                 self.problems.note("field", at, part.field, f"there is no field {written!r} here", hint)
             elif name in found:
                 self.problems.note("field", at, part.field, "it stands here twice", "Take one of them out.")
@@ -140,14 +142,16 @@ class Part(NamedTuple):
         left[0] -= 1
         if depth < 0 or left[0] < 0:
             if left[0] == -1 or depth < 0:
-                self.problems.add("field", self, f"it holds more than {PARTS_MAX} values, or nests too deeply")
+                self.problems.add(
+                    "field", self, f"it holds more than {PARTS_MAX} values, or nests too deeply"
+                )
             return None
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(each, depth - 1, left) for each in node.value]
         if isinstance(node, yaml.MappingNode):
             return {str(key.value): self._plain(each, depth - 1, left) for key, each in node.value}
         try:
-            return _Scalars("").construct_object(node, deep=True)  # type: ignore[no-untyped-call]
+            return _Scalars("").construct_object(node, deep=True)
         except (yaml.YAMLError, ValueError) as error:
             self.wrong(f"a plain value ({' '.join(str(error).split())})")
             return None

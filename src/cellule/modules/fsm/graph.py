@@ -58,7 +58,7 @@ def _check_ends(contract: Contract, problems: Problems) -> None:
             )  # fmt: skip
         if first is not None and state.name in contract.terminal:
             problems.note(
-                "dead_end", first.line, first.field, f"{state.name} is terminal, but {first.trigger} leads out of it",
+                "dead_end", first.line, first.field, f"{state.name} is terminal, but {first.trigger} leads on",
                 "Take the transition out, or the state out of terminal_states.",
             )  # fmt: skip
         if state.timeout is not None and state.name in contract.terminal:
@@ -81,7 +81,7 @@ def _check_guards(contract: Contract, problems: Problems) -> None:
                 why = "the same guard" if text and "" not in seen else "no guard"
                 problems.note(
                     "guards_overlap", each.line, each.field,
-                    f"it is never taken: the transition from {each.source} on {each.trigger} at line {first.line} has {why}",
+                    f"it is never taken: the transition on {each.trigger} at line {first.line} has {why}",
                     "The first transition whose guard holds is taken; put the one without a guard last.",
                 )  # fmt: skip
             seen.setdefault(text, each)
@@ -98,7 +98,9 @@ def _check_timeouts(contract: Contract, problems: Problems) -> None:
                 f"no transition leads out of {state.name} on {timeout.trigger}",
                 f"Add one: from_state: {state.name}, trigger: {timeout.trigger}.",
             )  # fmt: skip
-    used = {each.trigger for each in contract.transitions} | ({contract.start.trigger} if contract.start else set())
+    used = {each.trigger for each in contract.transitions} | (
+        {contract.start.trigger} if contract.start else set()
+    )
     for trigger in contract.triggers.values():
         if trigger.name not in used and not trigger.is_timer:
             problems.note(

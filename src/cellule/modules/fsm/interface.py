@@ -37,7 +37,7 @@ RECORDS: Final[Mapping[str, t.Record]] = {
         "at_ns": t.Option(t.Time()),
     }),
 }  # fmt: skip
-"""The two typed records of a machine; `key` and `at_ns` only where they are announced as events."""
+"""The typed records of a machine; `key` and `at_ns` only where they are announced as events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class MachineInterface:
 
 @dataclass(frozen=True, slots=True)
 class KnownEvent:
-    """An event that is declared elsewhere: its schema, and the path of its key (None: the sender gives it)."""
+    """An event that is declared elsewhere: its schema, and the path of its key, if the value holds it."""
 
     schema: str
     key: str | None
@@ -100,7 +100,8 @@ def interface_of(
     schemas[state] = state_schema(contract)
     source = cid_of(contract.source, "raw")
     entry = {
-        "kind": "workflow", "style": "fsm", "state": state, "event": sorted({*events.values(), manual, *_timers(contract)}),
+        "kind": "workflow", "style": "fsm", "state": state,
+        "event": sorted({*events.values(), manual, *_timers(contract)}),
         "key": to_document(key_type), "context": uses_now or contract.announce,
         "effects_emitted": list(contract.effect_kinds()),
         "code": {"kind": KIND, "contract": Link(source), "file": contract.file, "events": dict(events)},
@@ -122,7 +123,9 @@ def manual_event(name: Name) -> str:
 def derived_events(contract: Contract, namespace: str) -> dict[str, str]:
     """The schema of each trigger where nothing else is known."""
     return {
-        each.name: _event(each, namespace, {}).schema for each in contract.triggers.values() if not each.is_timer
+        each.name: _event(each, namespace, {}).schema
+        for each in contract.triggers.values()
+        if not each.is_timer
     }
 
 

@@ -17,7 +17,10 @@ FIELDS_MAX: Final = 200
 """Fields of a contract's data, or of one of its events."""
 
 REQUESTS_MAX: Final = 20
-"""Requests for effects in one list of a contract; a step runs three lists at most: exit, transition, entry."""
+"""Requests for effects in one list; a step runs three lists at most: exit, transition, entry."""
+
+AFTER_NS_MAX: Final = 100 * 365 * 86_400 * 10**9
+"""Longest timeout, in nanoseconds: a hundred years."""
 
 PARTS_MAX: Final = 1_000
 """Values in one template of params."""

@@ -60,7 +60,9 @@ class Machine:
         self._effects = effects
         self._templates = Templates(self.problems, schemas)
         self._own: Variables = {"data": state_schema(contract), "key": key, "now_ns": t.Time()}
-        self._checks = {each.name: wire_codec(t.Option(each.schema), schemas).check for each in contract.data.values()}
+        self._checks = {
+            each.name: wire_codec(t.Option(each.schema), schemas).check for each in contract.data.values()
+        }
         self.moves: dict[str, dict[str, tuple[Move, ...]]] = {}
         self.start: dict[str, tuple[Assignment, ...]] = {}
         self.entry = {name: self._makes(state.entry, self._own) for name, state in contract.states.items()}
@@ -137,7 +139,11 @@ class Machine:
         if schema is None:
             known = ", ".join(sorted(self._effects)) or "none"
             self.problems.note(
-                "effect_unknown", request.line, request.field, f"there is no effect {kind}", f"There are: {known}."
+                "effect_unknown",
+                request.line,
+                request.field,
+                f"there is no effect {kind}",
+                f"There are: {known}.",
             )
             schema = TIMER_SET_PARAMS
         write = wire_codec(t.Ref(schema), self._schemas).encode
@@ -149,7 +155,9 @@ class Machine:
             try:
                 written = write(params(arguments))
             except CelluleError as error:
-                raise StepFault("fsm.value_invalid", f"line {request.line}: params of {kind}: {error}") from error
+                raise StepFault(
+                    "fsm.value_invalid", f"line {request.line}: params of {kind}: {error}"
+                ) from error
             named = None if key is None else key(arguments)
             if named is not None and type(named) is not str:
                 raise StepFault("fsm.value_invalid", f"line {request.line}: the key of {kind} is no text")
@@ -199,6 +207,7 @@ def assigned(sets: Sequence[Assignment], arguments: Arguments, data: dict[str, A
 def unknown_state(contract: Contract, state: object) -> Rejected:
     """The refusal of a stored state that the contract does not have any more."""
     return Rejected(
-        "fsm.state_gone", "the cell is in {state}, which {file} does not have", state=state, file=contract.file,
+        "fsm.state_gone", "the cell is in {state}, which {file} does not have", state=state,
+        file=contract.file,
         hint="Keep the state in the contract until no cell is in it, or move the cell by an upcaster.",
     )  # fmt: skip

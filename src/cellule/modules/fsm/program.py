@@ -1,7 +1,7 @@
 """`FsmProgram`: a compiled contract as the kernel calls it, bytes in, bytes out.
 
-A cell is born in the initial state: its entry effects run, and unless the event is the contract's `start`, the
-event is then taken from there, in the same step. A refused event changes nothing: also no cell is born by it.
+A cell is born in the initial state: its entry effects run, and unless the event is the contract's `start`,
+the event is then taken from there, in the same step. A refused event changes nothing: also no cell is born by it.
 
 By hand: `<module>_transition` moves a machine along a transition of its contract, if it is in the state the
 sender believes it in. Guards, assignments and effects of the transition need an event of its trigger and are
@@ -11,12 +11,21 @@ left out; exit and entry effects and timers see only the state, and run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from cellule.errors import CelluleError
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.manifest.system import TIMER_FIRED
-from cellule.kernel.program import Context, Emit, Output, StepFault, StepFunction, StepRefusal, fault_of, recordable
+from cellule.kernel.program import (
+    Context,
+    Emit,
+    Output,
+    StepFault,
+    StepFunction,
+    StepRefusal,
+    fault_of,
+    recordable,
+)
 from cellule.modules.fsm.contract import Transition
 from cellule.modules.fsm.interface import MANUAL, RECORDS, manual_event, state_schema
 from cellule.modules.fsm.limits import ALLOWED_SHOWN_MAX
@@ -52,7 +61,9 @@ class FsmProgram:
         self._visits = bool(machine.timers)
         self._uses_key, self._uses_now = machine.uses_key, machine.uses_now
         self._announces = {tag: f"{name.namespace}/{tag}@1" for tag in RECORDS} if contract.announce else {}
-        self._defaults = {each.name: each.default for each in contract.data.values() if each.default is not None}
+        self._defaults = {
+            each.name: each.default for each in contract.data.values() if each.default is not None
+        }
         self._notes: dict[tuple[int, str], bytes] = {}
         self._functions: dict[str, StepFunction] = {}
 
@@ -86,10 +97,12 @@ class FsmProgram:
                 if manual:
                     return self._by_hand(state is None, arguments, key, context)
                 if state is None and start is not None:
-                    return self._begin(start, schema, arguments, key, context)
+                    return self._begin(start, arguments, key, context)
                 if timer:
                     self._check_timer(data, event)
-                return self._taken(state is None, by_state.get(data["state"], ()), schema, arguments, key, context)
+                return self._taken(
+                    state is None, by_state.get(data["state"], ()), schema, arguments, key, context
+                )
             except ExpressionFault as fault:
                 raise StepFault("fsm.expression_fault", recordable(str(fault))) from fault
             except CelluleError as error:
@@ -126,9 +139,8 @@ class FsmProgram:
         return arguments
 
     def _begin(
-        self, sets: tuple[Assignment, ...], schema: str, arguments: Arguments, key: bytes,
-        context: Context | None,
-    ) -> Output:  # fmt: skip
+        self, sets: tuple[Assignment, ...], arguments: Arguments, key: bytes, context: Context | None
+    ) -> Output:
         """A machine that `start` makes: in its initial state, with no transition."""
         assert self._contract.start is not None
         data = dict(arguments["data"])
@@ -152,23 +164,23 @@ class FsmProgram:
                 except ExpressionFault as fault:
                     faults.append(recordable(f"line {move.transition.line}: {fault}"))
                     continue
-            return self._moved(born, move.transition, move, move.transition.trigger, faults, arguments, key, context)
-        self._refuse(schema, arguments["data"]["state"], moves, faults)
+            return self._moved(
+                born, move.transition, move, move.transition.trigger, faults, arguments, key, context
+            )
+        raise self._refusal(schema, arguments["data"]["state"], moves, faults)
 
-    def _by_hand(
-        self, born: bool, arguments: Arguments, key: bytes, context: Context | None
-    ) -> Output:
+    def _by_hand(self, born: bool, arguments: Arguments, key: bytes, context: Context | None) -> Output:
         event, state = arguments["event"], arguments["data"]["state"]
         source, target = (str(event[name]).upper() for name in ("from_state", "to_state"))
         trigger = event.get("trigger") or MANUAL
         if source != state.upper():
-            self._refuse_by_hand(state, trigger, f"it is not in {event['from_state']}")
+            raise self._refusal_by_hand(state, trigger, f"it is not in {event['from_state']}")
         for each in self._contract.transitions:
             if each.source != state or each.target.upper() != target:
                 continue
             if trigger == MANUAL or trigger.upper() == each.trigger.upper():
                 return self._moved(born, each, None, trigger, [], arguments, key, context)
-        self._refuse_by_hand(state, trigger, f"no transition leads to {event['to_state']}")
+        raise self._refusal_by_hand(state, trigger, f"no transition leads to {event['to_state']}")
 
     def _moved(
         self, born: bool, transition: Transition, move: Move | None, trigger: str, faults: list[str],
@@ -231,18 +243,20 @@ class FsmProgram:
             text = f"the timeout {event.get('key')} is over: {self._title} is in {current}"
             raise StepRefusal(STALE, recordable(text))
 
-    def _refuse(self, schema: str, state: str, moves: tuple[Move, ...], faults: list[str]) -> NoReturn:
+    def _refusal(self, schema: str, state: str, moves: tuple[Move, ...], faults: list[str]) -> StepRefusal:
         if moves:
             guards = "; ".join(str(each.transition.guard.value) for each in moves if each.transition.guard)
             why = f"no guard of {moves[0].transition.trigger} holds ({guards})"
             why += f"; no answer: {'; '.join(faults)}" if faults else ""
         else:
             why = f"{Name.parse(schema).local} is not possible"
-        raise StepRefusal(REFUSED, recordable(f"{self._title} is in {state}, where {why}. {self._allowed(state)}"))
+        raise StepRefusal(
+            REFUSED, recordable(f"{self._title} is in {state}, where {why}. {self._allowed(state)}")
+        )
 
-    def _refuse_by_hand(self, state: str, trigger: str, why: str) -> NoReturn:
+    def _refusal_by_hand(self, state: str, trigger: str, why: str) -> StepRefusal:
         text = f"{self._title} is in {state}: {why} ({trigger}). {self._allowed(state)}"
-        raise StepRefusal(REFUSED, recordable(text))
+        return StepRefusal(REFUSED, recordable(text))
 
     def _allowed(self, state: str) -> str:
         found = [

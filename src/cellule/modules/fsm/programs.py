@@ -1,7 +1,7 @@
 """`FsmPrograms`: the `CodeKind` of FSM contracts.
 
     written   {kind: fsm, file: order.fsm.yaml}
-    stored    {kind: fsm, file: order.fsm.yaml, contract: <link to the file's bytes>, events?: {trigger: schema}}
+    stored    {kind: fsm, file: order.fsm.yaml, contract: <link to its bytes>, events?: {trigger: schema}}
 
 The file's own bytes are stored, so complaints of a later load still name its lines. Programs prove their
 output themselves (`machine.py`), so the kind is trusted.
@@ -84,7 +84,10 @@ class FsmPrograms:
         return made
 
     def upcaster(
-        self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
+        self,
+        manifest: Manifest,  # noqa: ARG002 - the contract's
+        upcaster: Upcaster,
+        nodes: Nodes,  # noqa: ARG002 - the contract's
     ) -> Generator[Need, None, Callable[[bytes], bytes]]:
         """See `Programs.upcaster`: a contract is none."""
         yield from ()
@@ -104,10 +107,10 @@ def read_file(path: Path) -> bytes:
 
 
 def _check_fits(machine: Machine, manifest: Manifest, module: Module, events: set[str]) -> None:
-    """Refuse a manifest whose entry does not fit the contract; `cellule fsm manifest FILE` writes one that does."""
+    """Refuse a manifest whose entry does not fit; `cellule fsm manifest FILE` writes one that does."""
     wanted, found = state_schema(machine.contract), manifest.schemas.resolve(t.Ref(module.state))
     if found != wanted:
-        _refuse(module.name, f"its state {module.state} is not the record of `state`, `visit` and the data fields")
+        _refuse(module.name, f"its state {module.state} is no record of `state`, `visit` and its data")
     missing = sorted(events - {manual_event(Name.parse(module.name))} - set(module.events))
     if missing:
         _refuse(module.name, f"it does not take {missing[0]}")

@@ -5,56 +5,31 @@ The contract may stand under `state_transitions`, beside nothing else, or be the
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from cellule.errors import CelluleError, Rejected
-from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.problems import near
-from cellule.modules.fsm.contract import (
-    ANY, Contract, DataField, EffectTemplate, Placed, Start, State, Timeout, Transition, Trigger,
-)  # fmt: skip
+from cellule.modules.fsm.contract import ANY, Contract, Placed, Start, State, Timeout, Transition, Trigger
 from cellule.modules.fsm.document import Part, read_yaml
+from cellule.modules.fsm.fields import NAME, data_fields, declared_trigger, duration, names, placed, requests
 from cellule.modules.fsm.graph import check_graph
-from cellule.modules.fsm.limits import FIELDS_MAX, REQUESTS_MAX, STATES_MAX, TRANSITIONS_MAX
-from cellule.values.names import Name
-from cellule.values.schema import types as t
-from cellule.values.schema.codec import wire_codec
-from cellule.values.schema.document import load
-
-RESERVED: Final = ("state", "visit")
-"""Fields of every state; data may not be called so."""
+from cellule.modules.fsm.limits import STATES_MAX, TRANSITIONS_MAX
 
 _WRAPPER: Final = "state_transitions"
-_NS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
-_DURATION: Final = re.compile(r"(?:\d+(?:ns|us|ms|s|m|h|d))+")
-_DURATION_PART: Final = re.compile(r"(\d+)(ns|us|ms|s|m|h|d)")
-_KIND: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-
-
-def _names(*plain: str, **aliases: str) -> dict[str, str]:
-    return {**{name: name for name in plain}, **aliases}
-
-
-_ROOT: Final = _names(
+_ROOT: Final = names(
     "description", "version", "initial_state", "key", "data", "triggers", "start", "states", "transitions",
     "terminal_states", "announce", state_machine_name="state_machine_name", name="state_machine_name",
     events="triggers", initial="initial_state",
 )  # fmt: skip
-_STATE: Final = _names(
+_STATE: Final = names(
     "description", "entry", "exit", "timeout", state_name="state_name", name="state_name",
     entry_effects="entry", on_entry="entry", exit_effects="exit", on_exit="exit",
 )  # fmt: skip
-_TRANSITION: Final = _names(
+_TRANSITION: Final = names(
     "from_state", "to_state", "trigger", "guard", "set", "effects", "description", assign="set",
     **{"from": "from_state", "to": "to_state", "when": "guard"},
 )  # fmt: skip
-_TRIGGER: Final = _names("event", "receipt", "fields", "key", "description", schema="event")
-_REQUEST: Final = _names("effect", "params", "key", "slot", kind="effect")
-_TIMEOUT: Final = _names("after", "at", "trigger")
-_START: Final = _names("trigger", "set", assign="set")
+_TIMEOUT: Final = names("after", "at", "trigger")
+_START: Final = names("trigger", "set", assign="set")
 
 
 def read_contract(data: bytes, file: str) -> Contract:
@@ -83,11 +58,14 @@ class _Reader:
         self.triggers: dict[str, Trigger] = {}
         self._state_names: dict[str, str] = {}
         self._trigger_names: dict[str, str] = {}
+        self._declared: set[str] = set()
+        self._data_names: tuple[str, ...] = ()
 
     def contract(self) -> Contract:
         """The contract; what is wrong is noted."""
         self._declare_states()
-        data = self._data()
+        data = data_fields(self.fields.get("data"))
+        self._data_names = tuple(data)
         self._declare_triggers()
         terminal = self._terminal()
         transitions = self._transitions(terminal)
@@ -124,8 +102,10 @@ class _Reader:
                 self.problems.add("field", each, "`state_name` is missing")
                 continue
             name = body["state_name"].text()
-            if not _NAME.fullmatch(name):
-                self.problems.add("field", body["state_name"], f"{name!r} is no name", "Use letters, digits, _ and -.")
+            if not NAME.fullmatch(name):
+                self.problems.add(
+                    "field", body["state_name"], f"{name!r} is no name", "Use letters, digits, _ and -."
+                )
             elif name.upper() in self._state_names:
                 self.problems.add(
                     "field", body["state_name"], f"the state {name} is there already; case does not count"
@@ -141,8 +121,8 @@ class _Reader:
     def _read_states(self) -> None:
         for name, body in self._state_parts.items():
             self.states[name] = State(
-                name, self.states[name].line, self.states[name].description, self._requests(body.get("entry")),
-                self._requests(body.get("exit")), self._timeout(body.get("timeout")),
+                name, self.states[name].line, self.states[name].description, requests(body.get("entry")),
+                requests(body.get("exit")), self._timeout(body.get("timeout")),
             )  # fmt: skip
 
     def _state(self, part: Part) -> str:
@@ -167,18 +147,9 @@ class _Reader:
         if "trigger" not in body or ("after" in body) == ("at" in body):
             self.problems.add("field", part, "a timeout has a `trigger`, and either `after` or `at`")
             return None
-        after = self._duration(body["after"]) if "after" in body else None
-        at = self._placed(body["at"]) if "at" in body else None
+        after = duration(body["after"]) if "after" in body else None
+        at = placed(body["at"]) if "at" in body else None
         return Timeout(self._trigger(body["trigger"], timer=True), part.line, part.field, after, at)
-
-    def _duration(self, part: Part) -> int:
-        text = part.text()
-        if _DURATION.fullmatch(text):
-            found = sum(int(count) * _NS[unit] for count, unit in _DURATION_PART.findall(text))
-            if 0 < found < 2**62:
-                return found
-        self.problems.add("field", part, f"{text!r} is no time", "Write 30s, 10m, 24h, 7d or 1h30m.")
-        return 1
 
     # Transitions
 
@@ -194,14 +165,15 @@ class _Reader:
                 self.problems.add("field", each, f"`{missing[0]}` is missing")
                 continue
             target, trigger = self._state(body["to_state"]), self._trigger(body["trigger"])
-            guard = self._placed(body["guard"]) if "guard" in body else None
-            sets, effects = self._sets(body.get("set")), self._requests(body.get("effects"))
-            for source in self._sources(body["from_state"], terminal):
-                found.append(
-                    Transition(source, target, trigger, number, each.line, each.field, guard, sets, effects)
-                )
-        if len(found) > TRANSITIONS_MAX:
-            self.problems.add("field", part, f"it has {len(found)} transitions; at most {TRANSITIONS_MAX}")
+            guard = placed(body["guard"]) if "guard" in body else None
+            sets, effects = self._sets(body.get("set")), requests(body.get("effects"))
+            found += [
+                Transition(source, target, trigger, number, each.line, each.field, guard, sets, effects)
+                for source in self._sources(body["from_state"], terminal)
+            ]
+            if len(found) > TRANSITIONS_MAX:
+                self.problems.add("field", part, f"it has more than {TRANSITIONS_MAX} transitions")
+                break
         return found
 
     def _sources(self, part: Part, terminal: frozenset[str]) -> list[str]:
@@ -220,65 +192,27 @@ class _Reader:
                 hint = near(name, self._data_names) or f"Declare it: data: {{{name}: int}}."
                 self.problems.add("field", each, f"there is no data field {name}", hint)
             else:
-                found[name] = self._placed(each)
+                found[name] = placed(each)
         return found
-
-    def _requests(self, part: Part | None) -> tuple[EffectTemplate, ...]:
-        if part is None:
-            return ()
-        found = []
-        for each in part.items(REQUESTS_MAX, "effects"):
-            body = each.map(_REQUEST) if each.is_map else {"effect": each}
-            if "effect" not in body:
-                self.problems.add("field", each, "`effect` is missing")
-                continue
-            kind = body["effect"].text()
-            if not _KIND.fullmatch(kind):
-                hint = "A kind is dotted lower-case text: payments.charge."
-                self.problems.add("field", body["effect"], f"{kind!r} is no kind of effect", hint)
-            params, key = (self._placed(body[name]) if name in body else None for name in ("params", "key"))
-            slot = body["slot"].text() if "slot" in body else None
-            found.append(EffectTemplate(kind, each.line, each.field, params, key, slot))
-        return tuple(found)
-
-    def _placed(self, part: Part) -> Placed:
-        return Placed(part.plain(), part.line, part.field)
 
     # Triggers
 
     def _declare_triggers(self) -> None:
         part = self.fields.get("triggers")
         for name, each in ({} if part is None else part.map()).items():
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 self.problems.add("field", each, f"{name!r} is no name", "Use letters, digits, _ and -.")
                 continue
             if name.upper() in self._trigger_names:
                 self.problems.add("field", each, f"the trigger {name} is there already; case does not count")
                 continue
             self._trigger_names[name.upper()] = name
-            self.triggers[name] = self._declared_trigger(name, each)
-
-    def _declared_trigger(self, name: str, part: Part) -> Trigger:
-        body = part.map(_TRIGGER) if part.is_map else {"event": part}
-        chosen = [each for each in ("event", "receipt", "fields") if each in body]
-        if len(chosen) > 1:
-            self.problems.add("field", part, f"it has {' and '.join(chosen)}; one of them is enough")
-        schema = body["event"].text() if "event" in body else None
-        if schema is not None and "/" in schema:
-            try:
-                Name.parse(schema)
-            except CelluleError as error:
-                self.problems.add("field", body["event"], str(error))
-        receipt = body["receipt"].text() if "receipt" in body else None
-        if receipt == TIMER_SET:
-            self.problems.add("field", body["receipt"], "timers of a machine are timeouts", "Use `timeout` at a state.")
-        fields = self._schemas(body["fields"]) if "fields" in body else None
-        key = body["key"].text() if "key" in body else None
-        return Trigger(name, part.line, schema, receipt, fields, key)
+            self.triggers[name] = declared_trigger(name, each)
+            self._declared.add(name)
 
     def _trigger(self, part: Part, *, timer: bool = False) -> str:
         name = part.text()
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             if name:
                 self.problems.add("field", part, f"{name!r} is no name", "Use letters, digits, _ and -.")
             return name
@@ -286,13 +220,9 @@ class _Reader:
         known = self.triggers.get(found)
         if known is None:
             self.triggers[found] = Trigger(found, part.line, is_timer=timer)
-        elif timer and known.line != part.line and not self._is_declared(found):
+        elif timer and found not in self._declared:
             self.triggers[found] = Trigger(found, known.line, is_timer=True)
         return found
-
-    def _is_declared(self, name: str) -> bool:
-        part = self.fields.get("triggers")
-        return part is not None and any(each.upper() == name.upper() for each in part.map())
 
     def _start(self) -> Start | None:
         part = self.fields.get("start")
@@ -303,46 +233,3 @@ class _Reader:
             self.problems.add("field", part, "`trigger` is missing")
             return None
         return Start(self._trigger(body["trigger"]), part.line, self._sets(body.get("set")))
-
-    # Data
-
-    def _data(self) -> dict[str, DataField]:
-        part = self.fields.get("data")
-        found: dict[str, DataField] = {}
-        for name, each in ({} if part is None else part.map()).items():
-            if name in RESERVED:
-                self.problems.add("field", each, f"a data field cannot be called {name}", "Every state has one.")
-                continue
-            body = each.map() if each.is_map else {}
-            typed = body["type"] if "type" in body else each
-            schema = self._schema(typed)
-            default = body["default"].plain() if "type" in body and "default" in body else None
-            if default is not None:
-                default = self._fitting(body["default"], schema, default)
-            found[name] = DataField(name, schema, default, each.line)
-        if len(found) > FIELDS_MAX and part is not None:
-            self.problems.add("field", part, f"it has {len(found)} fields; at most {FIELDS_MAX}")
-        self._data_names = tuple(found)
-        return found
-
-    def _fitting(self, part: Part, schema: t.Schema, value: Any) -> Any:
-        try:
-            return wire_codec(schema).check(value)
-        except CelluleError as error:
-            self.problems.add("field", part, f"it does not fit its type: {error}")
-            return None
-
-    def _schemas(self, part: Part) -> Mapping[str, t.Schema]:
-        fields = part.map()
-        if len(fields) > FIELDS_MAX:
-            self.problems.add("field", part, f"it has {len(fields)} fields; at most {FIELDS_MAX}")
-        return {name: self._schema(each) for name, each in fields.items()}
-
-    def _schema(self, part: Part) -> t.Schema:
-        """A schema as documents write it; a word alone means that type: `int` is `{int: {}}`."""
-        try:
-            return load({part.text(): {}} if not part.is_map else part.plain())
-        except Rejected as error:
-            hint = "Write a type: text, int, bool, {list: {text: {}}}, {ref: shop/Line@1}."
-            self.problems.add("field", part, str(error), hint)
-            return t.Any()

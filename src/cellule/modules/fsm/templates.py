@@ -21,7 +21,7 @@ Fill = Callable[[Arguments], Any]
 
 
 class Templates:
-    """Compiles the expressions of one contract, over one set of variables at a time; `roots` are those used."""
+    """Compiles the expressions of one contract; `roots` are the variables that they use."""
 
     def __init__(self, problems: Problems, schemas: Schemas) -> None:
         self._problems = problems
@@ -61,7 +61,12 @@ class Templates:
     def _compiled(
         self, placed: Placed, text: str, variables: Mapping[str, Schema | None], *, gives_bool: bool
     ) -> Expression | None:
-        place = (text, gives_bool, placed.line, hash(tuple(sorted((name, repr(each)) for name, each in variables.items()))))
+        place = (
+            text,
+            gives_bool,
+            placed.line,
+            hash(tuple(sorted((name, repr(each)) for name, each in variables.items()))),
+        )
         if place in self._known:
             return self._known[place]
         found: Expression | None = None
@@ -69,7 +74,10 @@ class Templates:
             found = compile_expression(text, variables, gives_bool=gives_bool, schemas=self._schemas)
             self.roots |= {path.root for path in found.paths}
         except CelluleError as error:
-            hint = str(error.fields.get("hint") or "A text here is CEL; a text itself needs quotes of its own: \"'paid'\".")
+            hint = str(
+                error.fields.get("hint")
+                or "A text here is CEL; a text itself needs quotes of its own: \"'paid'\"."
+            )
             self._problems.note("expression", placed.line, placed.field, f"{text!r}: {error}", hint)
         self._known[place] = found
         return found
