@@ -53,6 +53,7 @@ from cellule.app.effects_config import (
     check_grants,
     check_listed,
 )
+from cellule.app.fsm_module import DeclaredFsm, module_name
 from cellule.app.plan_module import DeclaredPlan
 from cellule.app.rules import Default, Part
 from cellule.app.styles import DeclaredModule, ModuleHandle, beside_caller
@@ -267,6 +268,25 @@ class App:
         declared = declare_wasm(full, beside_caller(file), events, state, options)
         self.add_module(declared)
         return declared.handle
+
+    def fsm(
+        self, file: str | Path, *, name: str | None = None, grants: Grants = (),
+        upgrade: Upgrade = "follow", failure: Failure = "halt", version: int | None = None,
+    ) -> ModuleHandle[Any]:  # fmt: skip
+        """Declare a machine by its contract, a YAML file beside the file that calls this.
+
+        The module is called as the file (`order.fsm.yaml` is `order`) unless `name` says otherwise. Triggers
+        are the app's events of the same name, or events that the contract brings. `grants` are those its
+        effects need, by slot.
+        """
+        path = beside_caller(file)
+        full = Name(self.namespace, name or module_name(path), self.version if version is None else version)
+        check_choice("upgrade", upgrade, _UPGRADES)
+        check_choice("failure", failure, _FAILURES)
+        handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
+        options = {"upgrade": upgrade, "failure": failure}
+        self.add_module(DeclaredFsm(handle, full, path, check_grants(grants), options))
+        return handle
 
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],

@@ -58,7 +58,8 @@ def _check_ends(contract: Contract, problems: Problems) -> None:
             )  # fmt: skip
         if first is not None and state.name in contract.terminal:
             problems.note(
-                "dead_end", first.line, first.field, f"{state.name} is terminal, but {first.trigger} leads on",
+                "dead_end", first.line, first.field,
+                f"{state.name} is terminal, but {first.trigger} leads on",
                 "Take the transition out, or the state out of terminal_states.",
             )  # fmt: skip
         if state.timeout is not None and state.name in contract.terminal:

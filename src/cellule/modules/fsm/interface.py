@@ -30,7 +30,8 @@ MANUAL: Final = "manual"
 _TEXT: Final = t.Option(t.Text())
 RECORDS: Final[Mapping[str, t.Record]] = {
     INITIALIZED: t.record({
-        "machine": t.Text(), "state": t.Text(), "trigger": t.Text(), "key": _TEXT, "at_ns": t.Option(t.Time()),
+        "machine": t.Text(), "state": t.Text(), "trigger": t.Text(), "key": _TEXT,
+        "at_ns": t.Option(t.Time()),
     }),
     TRANSITIONED: t.record({
         "machine": t.Text(), "from_state": t.Text(), "to_state": t.Text(), "trigger": t.Text(), "key": _TEXT,

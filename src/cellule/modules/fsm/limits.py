@@ -33,6 +33,3 @@ PROBLEMS_MAX: Final = 50
 
 ALLOWED_SHOWN_MAX: Final = 20
 """Triggers that a refused event is told of."""
-
-PATH_STEPS_MAX: Final = 20_000
-"""Steps of all generated paths together."""

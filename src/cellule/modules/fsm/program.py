@@ -1,7 +1,7 @@
 """`FsmProgram`: a compiled contract as the kernel calls it, bytes in, bytes out.
 
 A cell is born in the initial state: its entry effects run, and unless the event is the contract's `start`,
-the event is then taken from there, in the same step. A refused event changes nothing: also no cell is born by it.
+the event is then taken from there, in the same step. A refused event changes nothing and makes no cell.
 
 By hand: `<module>_transition` moves a machine along a transition of its contract, if it is in the state the
 sender believes it in. Guards, assignments and effects of the transition need an event of its trigger and are
@@ -153,7 +153,7 @@ class FsmProgram:
         self, born: bool, moves: tuple[Move, ...], schema: str, arguments: Arguments, key: bytes,
         context: Context | None,
     ) -> Output:  # fmt: skip
-        """The first of `moves` whose guard holds; a guard that gives no answer does not hold, and is noted."""
+        """The first of `moves` whose guard holds; one that gives no answer does not hold, and is noted."""
         faults: list[str] = []
         for move in moves:
             guard = move.guard

@@ -101,7 +101,8 @@ def read_file(path: Path) -> bytes:
             return file.read(CONTRACT_BYTES_MAX + 1)
     except OSError as error:
         raise Rejected(
-            "fsm.file", "the contract {file} cannot be read: {why}", file=str(path), why=error.strerror or error,
+            "fsm.file", "the contract {file} cannot be read: {why}", file=str(path),
+            why=error.strerror or error,
             hint="Name a YAML file, relative to the folder of the code.",
         ) from error  # fmt: skip
 

@@ -36,7 +36,9 @@ def transitioned(machine: str, source: str, target: str, trigger: str) -> dict[s
 
 def note_of(records: list[dict[str, Any]], faults: list[str]) -> bytes:
     """The bytes of a note."""
-    return encode([*records, *[{"guard_fault": each} for each in faults]])
+    written: list[Any] = [*records]
+    written += [{"guard_fault": each} for each in faults]
+    return encode(written)
 
 
 def changes(notes: Iterable[tuple[Any, int, int]]) -> list[Change]:
