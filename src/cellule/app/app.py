@@ -285,7 +285,9 @@ class App:
         check_choice("failure", failure, _FAILURES)
         handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
         options = {"upgrade": upgrade, "failure": failure}
-        self.add_module(DeclaredFsm(handle, full, path, check_grants(grants), options))
+        self.add_module(
+            DeclaredFsm(handle, full, path, check_grants(grants), options, self._effect_declarations.effects)
+        )
         return handle
 
     def plan(

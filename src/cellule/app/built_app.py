@@ -116,7 +116,16 @@ class Built:
     # Events
 
     def encode_event(self, event: object) -> tuple[str, bytes]:
-        """The schema and canonical bytes of an event; raises `Rejected` naming a field that does not fit."""
+        """The schema and canonical bytes of an event; raises `Rejected` naming a field that does not fit.
+
+        An event is an object of its class, or a pair of its name and its value as JSON data.
+        """
+        if event.__class__ is tuple and len(event) == 2 and isinstance(event[0], str):
+            name = self.event_name(event[0])
+            if name not in self.forms.names and name not in self.forms.receipts:
+                schemas = self.manifest.schemas
+                return name, wire_codec(t.Ref(name), schemas).encode(self.event_from_json(*event))
+            event = self.event_from_json(*event)
         name, write = self._encoders.get(event.__class__) or self._encoder(event)
         return name, write(event)
 
@@ -137,19 +146,25 @@ class Built:
 
     def event_name(self, name: str) -> str:
         """The full name of an event: `Placed` and `shop/Placed` mean the newest version."""
-        return _resolve(name, self.namespace, [*self.forms.names, *self.forms.receipts], "event")
+        known = {*self.forms.names, *self.forms.receipts, *self.manifest.routes}
+        return _resolve(name, self.namespace, known, "event")
 
     def event_class(self, name: str) -> type:
-        """The class of an event."""
-        return self.forms.names.get(self.event_name(name), Receipt)
+        """The class of an event; `dict` of one that a contract brings."""
+        full = self.event_name(name)
+        return self.forms.names.get(full, Receipt if full in self.forms.receipts else dict)
 
     def event_from_json(self, name: str, view: Any) -> Any:
-        """The object of an event given as JSON data; raises `Rejected` naming the field that does not fit."""
+        """The object of an event given as JSON data; raises `Rejected` naming the field that does not fit.
+
+        An event that a contract brings has no class: it is its plain value.
+        """
         full = self.event_name(name)
         wire = from_json(view, t.Ref(full), self.manifest.schemas)
         if full in self.forms.receipts:
             return self.forms.codec(self.forms.receipts[full], full).from_wire(wire)
-        return self.forms.codec(self.forms.names[full]).from_wire(wire)
+        python = self.forms.names.get(full)
+        return wire if python is None else self.forms.codec(python).from_wire(wire)
 
     def event_to_json(self, name: str, data: bytes) -> Any:
         """An event's bytes as JSON data."""

@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cellule.app import standard_effects
+from cellule.app.effects import EffectLike
 from cellule.app.effects_config import Listed
 from cellule.app.styles import BuildScope, ModuleHandle, StyleDescription
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET
+from cellule.kernel.manifest.problems import near
 from cellule.modules.fsm.contract import Contract
+from cellule.modules.fsm.document import Problems
 from cellule.modules.fsm.interface import KnownEvent, folded, interface_of
 from cellule.modules.fsm.programs import read_file
 from cellule.modules.fsm.read import read_contract
@@ -29,13 +33,14 @@ _SUFFIXES: Final = (".yaml", ".yml", ".fsm")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeclaredFsm:
-    """See `DeclaredModule`; `options` are fields of the module's entry."""
+    """See `DeclaredModule`; `options` are fields of the module's entry, `known` are the app's effects."""
 
     handle: ModuleHandle[Any]
     full: Name
     path: Path
     cap_slots: Mapping[str, str]
     options: Mapping[str, Any]
+    known: Mapping[str, EffectLike]
     _read: list[Contract] = field(default_factory=list)
 
     @property
@@ -50,8 +55,20 @@ class DeclaredFsm:
 
     @property
     def effects(self) -> tuple[Listed, ...]:
-        """See `DeclaredModule`: those that the contract asks for."""
-        return tuple(kind for kind in self._contract().effect_kinds() if kind != TIMER_SET)
+        """See `DeclaredModule`: those that the contract asks for, each declared or one of Cellule's own."""
+        contract = self._contract()
+        problems, kinds = Problems(contract.file), (*self.known, *standard_effects.KINDS)
+        for each in contract.requests():
+            if each.kind not in kinds:
+                hint = (
+                    near(each.kind, kinds)
+                    or f'Declare it: app.effect("{each.kind}", params=..., receipt=...).'
+                )
+                problems.note(
+                    "effect_unknown", each.line, each.field, f"nobody declares the effect {each.kind}", hint
+                )
+        problems.check_none()
+        return tuple(kind for kind in contract.effect_kinds() if kind != TIMER_SET)
 
     def described(self, scope: BuildScope) -> StyleDescription:
         """See `DeclaredModule`."""

@@ -70,8 +70,6 @@ class AppCodecs:
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `WorldCodecs.event`; a pair of name and JSON value will do too."""
-        if event.__class__ is tuple and len(event) == 2 and isinstance(event[0], str):
-            event = self.built.event_from_json(*event)
         return self.built.encode_event(event)
 
     def item(self, event: Any) -> BareEvent:

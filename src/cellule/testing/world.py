@@ -41,7 +41,7 @@ from cellule.testing.other_process import OTHER_PROCESS
 from cellule.testing.recordings import Recording
 from cellule.testing.waits import Waits
 from cellule.values.link import Link
-from cellule.values.records import RecordLike, StepOf
+from cellule.values.records import EventLike, StepOf
 
 Reducer = StepOf[Any] | str
 S = TypeVar("S")
@@ -92,7 +92,7 @@ class World:
     # Work
 
     def send(
-        self, event: RecordLike, *, key: Any = None, id: Any = None,
+        self, event: EventLike, *, key: Any = None, id: Any = None,
         expected_version: int | str | None = None, issued: datetime | None = None, settle: bool = True,
         check: bool = True,
     ) -> Sent:  # fmt: skip
@@ -111,7 +111,7 @@ class World:
             sent.check()
         return sent
 
-    def send_many(self, events: Iterable[RecordLike], *, settle: bool = True) -> list[Sent]:
+    def send_many(self, events: Iterable[EventLike], *, settle: bool = True) -> list[Sent]:
         """Send events together: in one beat, or as few as take them. As a node, it raises no outcome."""
         answers = self._admit([self.item(event) for event in events])
         if settle:
