@@ -50,14 +50,13 @@ class DeclaredPlan:
     @property
     def effects(self) -> tuple[Listed, ...]:
         """See `DeclaredModule`: the kinds that its steps emit."""
-        steps = self._plan().get("steps")
-        kinds = [
-            str(step.get("kind"))
-            for step in (steps if isinstance(steps, list) else ())
-            if isinstance(step, Mapping) and step.get("op") == "emit_effect"
-        ]
-        found = dict.fromkeys(KIND_ALIASES.get(kind, kind) for kind in kinds)
+        found = dict.fromkeys(kind for _, kind in self._kinds())
         return tuple(kind for kind in found if kind != TIMER_SET)
+
+    def place_of(self, kind: str) -> str:
+        """See `TellsPlaces`."""
+        path = next((f"steps[{at}].kind" for at, each in self._kinds() if each == kind), "steps")
+        return self._read[0].place(path) if self._read else f"{self.where}, {path},"
 
     def described(self, scope: BuildScope) -> StyleDescription:
         """See `DeclaredModule`."""
@@ -82,6 +81,15 @@ class DeclaredPlan:
             if not self._read or error.code != "plan.invalid":
                 raise
             raise self._read[0].located(error) from None
+
+    def _kinds(self) -> list[tuple[int, str]]:
+        """The steps that emit an effect, and its kind."""
+        steps = self._plan().get("steps")
+        return [
+            (at, KIND_ALIASES.get(str(step.get("kind")), str(step.get("kind"))))
+            for at, step in enumerate(steps if isinstance(steps, list) else ())
+            if isinstance(step, Mapping) and step.get("op") == "emit_effect"
+        ]
 
     def _plan(self) -> Mapping[str, Any]:
         if isinstance(self.source, Mapping):

@@ -14,7 +14,7 @@ from cellule.app import standard_effects
 from cellule.app.declarations import DeclaredReducer, taken
 from cellule.app.effects import EffectLike, form_of
 from cellule.app.effects_config import DeclaredSchedule, Listed
-from cellule.app.styles import DeclaredModule
+from cellule.app.styles import DeclaredModule, TellsPlaces
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
@@ -56,17 +56,23 @@ def forms_of(
     app: App, reducer: DeclaredReducer | DeclaredModule, effects: Mapping[str, EffectLike]
 ) -> list[EffectForm]:
     """The effects of a reducer, checked against the grants it has."""
-    kinds = [_kind(each, effects, reducer.where) for each in reducer.effects]
+    kinds = [_kind(each, effects, _place(reducer, each)) for each in reducer.effects]
     granted = _granted(app, reducer, effects)
     for kind in kinds:
         if effects[kind].limits.needs_grant and kind not in granted:
             raise Rejected(
                 "app.grant_missing", "{function} asks for {kind}, which needs a grant, and has none for it.",
-                function=reducer.where, kind=kind,
+                function=_place(reducer, kind), kind=kind,
                 hint=f'Declare app.grant("name", effects=["{kind}"], ...) and give it to the reducer: '
                 'grants=["name"]; its requests then say slot="name".',
             )  # fmt: skip
     return [form_of(effects[kind]) for kind in dict.fromkeys(kinds)]
+
+
+def _place(reducer: DeclaredReducer | DeclaredModule, listed: Listed) -> str:
+    if isinstance(listed, str) and isinstance(reducer, TellsPlaces):
+        return reducer.place_of(listed)
+    return reducer.where
 
 
 def _granted(

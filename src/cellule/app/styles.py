@@ -82,6 +82,14 @@ class ChecksManifest(Protocol):
         """Raise `Rejected` with the place of what is wrong."""
 
 
+@runtime_checkable
+class TellsPlaces(Protocol):
+    """A declared module that knows where in a file it names an effect."""
+
+    def place_of(self, kind: str) -> str:
+        """The file and line at which it names a kind, for messages."""
+
+
 class DescribedModule(Protocol):
     """A module of any style: its parts of the manifest, its code, and the types of what it keeps.
 

@@ -55,18 +55,18 @@ class PlanFile:
             line, node = found
         return line
 
+    def place(self, path: str) -> str:
+        """A place as messages name it."""
+        return f"{self.path.name}, line {self.line(path)}, {path}"
+
     def located(self, error: Rejected) -> Rejected:
         """The same problems, each with the file and its line."""
         found: Any = error.fields["problems"]
         problems = [(str(path), str(text)) for path, text in found]
-        lines = [self.line(path) for path, _ in problems]
-        told = [
-            f"{self.path.name}, line {line}, {path}: {text}"
-            for line, (path, text) in zip(lines, problems, strict=True)
-        ]
+        told = [f"{self.place(path)}: {text}" for path, text in problems]
         return Rejected(
             "plan.invalid", "plan {plan}: {told}", plan=error.fields["plan"], told="; ".join(told),
-            file=str(self.path), line=lines[0], path=problems[0][0], problems=problems,
+            file=str(self.path), line=self.line(problems[0][0]), path=problems[0][0], problems=problems,
             hint=str(error.fields.get("hint", "")),
         )  # fmt: skip
 
