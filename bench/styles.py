@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from itertools import count
 
 from bench.report import Row, at_most, measured, ratio
-from bench.styles_apps import STYLES, Ticked, reducer_app, style_world
+from bench.styles_apps import STYLES, Ticked, intent_app, reducer_app, style_world
 from bench.timing import Side, best_of
 from cellule import App, aggregate
 
@@ -26,6 +26,7 @@ STYLE_MIN = 0.2
 ITEMS_MIN = 1_000
 THOUSAND_MS_MAX = 100
 TRANSITION_MS_MAX = 1
+INTENT_MS_MAX = 5
 MEMORY_MAX = 2
 MEASURES = {"count": "count", "sum": "sum(amount)", "average": "avg(amount)", "most": "max(amount)"}
 
@@ -38,10 +39,11 @@ def run(*, quick: bool) -> Iterator[Row]:
 
 def _events(keys: int, rounds: int) -> Iterator[Row]:
     with ExitStack() as stack:
-        sides = [_side(stack, app, keys) for app in (reducer_app, *STYLES.values())]
+        sides = [_side(stack, app, keys) for app in (reducer_app, intent_app, *STYLES.values())]
         best_of(*sides, rounds=2)  # the cells are made
-        reducer_s, *others = best_of(*sides, rounds=rounds)
+        reducer_s, intent_s, *others = best_of(*sides, rounds=rounds)
     yield measured("styles", "reducer", "events", keys / reducer_s, "/s")
+    yield at_most("styles", "reducer", "an event with an intent", intent_s / keys * 1e3, "ms", INTENT_MS_MAX)
     for style, style_s in zip(STYLES, others, strict=True):
         target = STYLE_MIN if style in ("fsm", "plan") else None
         yield ratio("styles", style, "events vs reducer", reducer_s / style_s, target)

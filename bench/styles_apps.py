@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cellule import App
+from cellule import App, Step
 from cellule.app.built_app import Built
 from cellule.kernel.items import EventItem, Pace
 from cellule.modules.kinds import CodeKinds
@@ -46,6 +46,26 @@ def reducer_app() -> App:
     return app
 
 
+class Noted(msgspec.Struct, frozen=True):
+    """What the effect is asked for."""
+
+    amount: int
+
+
+def intent_app() -> App:
+    """A reducer that asks for an effect with every event."""
+    app = App("bench")
+    app.event(key="key")(Ticked)
+    note = app.effect("bench.note", params=Noted, receipt=Noted)
+
+    @app.reducer(effects=[note])
+    def asks(state: Total | None, event: Ticked) -> Step[Total]:
+        count = 0 if state is None else state.count
+        return Step(Total(True, count + 1, event.amount), effects=[note(Noted(event.amount))])
+
+    return app
+
+
 def aggregate_app() -> App:
     """Count, sum, average and greatest of each key."""
     app = App("bench")
@@ -55,6 +75,14 @@ def aggregate_app() -> App:
         Ticked,
         measures={"count": "count", "sum": "sum(amount)", "average": "avg(amount)", "max": "max(amount)"},
     )
+    return app
+
+
+def fsm_app() -> App:
+    """A machine of two states, with a guard and two assignments in each transition."""
+    app = App("bench")
+    app.event(key="key")(Ticked)
+    app.fsm("styles_toggle.fsm.yaml", name="toggle")
     return app
 
 
@@ -114,4 +142,4 @@ def style_world(app: App, keys: int) -> Iterator[StyleWorld]:
         programs.close()
 
 
-STYLES = {"aggregate": aggregate_app, "plan": plan_app}
+STYLES = {"fsm": fsm_app, "aggregate": aggregate_app, "plan": plan_app}
