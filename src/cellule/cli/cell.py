@@ -52,9 +52,10 @@ async def list_(
         str | None, typer.Option(help="Only cells of which this is true: CEL over state, key, status ...")
     ] = None,
     states: Annotated[bool, typer.Option("--states", help="With their states.")] = False,
+    correlation: Annotated[str | None, typer.Option(help="Only runs of plans with this id.")] = None,
 ) -> None:
     """List cells in the order of their keys, a page at a time, as of the newest durable beat."""
-    await list_cells(session, Wanted(module, prefix, start, end, where, states), limit, after)
+    await list_cells(session, Wanted(module, prefix, start, end, where, states, correlation), limit, after)
 
 
 @app.command()
@@ -102,7 +103,7 @@ async def history(
             versions, more = await read_versions(cell, limit + 1 if correlation is None else None, step)
         if not versions:
             raise await _no_cell(world, renderer, cell, None)
-        story = correlations(world, correlation)
+        story = await correlations(world, renderer, correlation)
         rows = [each for each in history_json(versions) if await story.has(each["height"])]
         shown = rows[:limit]
         name = {"module": cell.module, "key": await renderer.key(cell.module, cell.key)}
@@ -126,7 +127,7 @@ async def tail(
         left = count
         head = await world.head()
         session.output.note(f"following {cell.module} {name} in {world.name} from height {head.height}")
-        story = correlations(world, correlation)
+        story = await correlations(world, renderer, correlation)
         async for frame in world.tail(head.height):
             for told in await renderer.frame(frame, _steps_of(cell)):
                 if not await story.has(told.height):

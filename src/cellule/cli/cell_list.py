@@ -16,6 +16,7 @@ from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_filter import status_of
 from cellule.host.read.cell_list import START, KeyRange, list_world, scan_cells
+from cellule.host.read.correlation import runs_of
 from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.state.cells import Entry
@@ -38,10 +39,16 @@ class Wanted:
     end: str | None
     where: str | None = None
     states: bool = False
+    correlation: str | None = None  # only the runs of plans that have it
 
     def range(self, types: StoredCodecs, base: str | None) -> tuple[bytes, bytes | None]:
         """The bytes of the first key, and of the first beyond; None = to the end."""
-        chosen = (self.prefix, self.start, self.end, self.where)
+        if self.correlation is not None and (self.prefix, self.start, self.end) != (None, None, None):
+            raise usage(
+                "--correlation names one run of each plan; --prefix, --from and --to name cells by keys",
+                hint="Leave one of them out.",
+            )
+        chosen = (self.prefix, self.start, self.end, None if self.correlation else self.where)
         if base is None and chosen != (None, None, None, None):
             raise usage(
                 "--prefix, --from, --to and --where need a module",
@@ -71,7 +78,10 @@ async def list_cells(session: Session, want: Wanted, limit: int, after: str | No
         bases = [only] if only is not None else sorted({*manifest.modules, *counts})
         wanted = [each for each in bases if base is None or each >= base]
         within = (begin if base in (None, *wanted) else START, end)
-        page = await _page(world, types, wanted, within, limit, want)
+        if want.correlation is None:
+            page = await _page(world, types, wanted, within, limit, want)
+        else:
+            page = await _runs(world, renderer, types, wanted, want)
         cells = [await _cell(renderer, each, with_state=want.states) for each in page.found]
         total = sum(count for name, count in counts.items() if only in (None, name))
         fresh = {"height": listing.height, "time": time_text(listing.now_ns)}
@@ -126,6 +136,23 @@ async def _page(
             page.next = f"{base}:{(scan.last + AFTER).hex()}"
             return page
         begin = START
+    return page
+
+
+async def _runs(
+    world: WorldHandle, renderer: RecordRenderer, types: StoredCodecs, bases: list[str], want: Wanted
+) -> _Page:
+    """The runs that have the correlation: at most one of each plan, so one page holds them all."""
+    page = _Page([])
+    for base, key in sorted(await runs_of(renderer, want.correlation or "")):
+        if base not in bases:
+            continue
+        scan = await scan_cells(
+            world.reader, types, base, (key, key + AFTER), 1, want.where, with_states=want.states
+        )
+        page.found += ((base, *cell) for cell in scan.cells)
+        page.scanned, page.failed = page.scanned + scan.scanned, page.failed + scan.failed
+        page.failure = page.failure or scan.failure
     return page
 
 

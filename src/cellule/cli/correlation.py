@@ -1,4 +1,4 @@
-"""`--correlation`: timelines of one story only."""
+"""`--correlation`: timelines of one story only, and the runs of plans that have the id."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated, Protocol
 import typer
 
 from cellule.host.ingress.handles import WorldHandle
-from cellule.host.read.correlation import Correlations
+from cellule.host.read.correlation import Correlations, runs_of
+from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import Record
 
 Correlation = Annotated[
-    str | None, typer.Option(help="Only what follows from events with this correlation id.")
+    str | None, typer.Option(help="Only what follows from events or runs of plans with this id.")
 ]
 
 
@@ -35,11 +36,11 @@ class _Everything:
         return True
 
 
-def correlations(world: WorldHandle, wanted: str | None) -> Story:
+async def correlations(world: WorldHandle, renderer: RecordRenderer, wanted: str | None) -> Story:
     """The records of one correlation id, or all where none is given."""
     if wanted is None:
         return _Everything()
-    return Correlations(world.follower.journal, wanted)
+    return Correlations(world.follower.journal, wanted, await runs_of(renderer, wanted))
 
 
 def among(heights: set[int]) -> Callable[[int, Record], bool]:

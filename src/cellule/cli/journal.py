@@ -35,7 +35,7 @@ async def tail(
         head = await world.head()
         start = max(0, head.height - lines) if after is None else after
         left = count
-        story = correlations(world, correlation)
+        story = await correlations(world, renderer, correlation)
         frames = world.tail(start) if follow else world.frames(start + 1)
         async for frame in frames:
             wanted = {height for height in await story.within(frame) if height > start}
@@ -66,7 +66,7 @@ async def show(
             )  # fmt: skip
         end = (await renderer.frame_with(last)).header.last  # frames are found by their last height
         records = []
-        story = correlations(world, correlation)
+        story = await correlations(world, renderer, correlation)
         async for frame in world.frames(first, end):
             wanted = {height for height in await story.within(frame) if first <= height <= last}
             records += await renderer.frame(frame, among(wanted))

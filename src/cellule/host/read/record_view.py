@@ -114,6 +114,11 @@ class RecordRenderer:
             self._manifests[cid] = load_manifest(await self._follower.cas.get(cid))
         return self._manifests[cid]
 
+    async def manifests(self) -> list[Manifest]:
+        """The manifests of all eras, oldest first."""
+        await self.manifest()
+        return [await self.manifest(era) for era in range(len(self._eras))]
+
     async def key(self, base: str, key: bytes, era: int = -1) -> str:
         """A key as people write it."""
         return key_text(await self.manifest(era), base, key)

@@ -23,6 +23,7 @@ from cellule.kernel.manifest.problems import Problems, below, near
 from cellule.kernel.manifest.system import TIMER_FIRED, VALUE, receipt_event
 
 PLAN_KIND: Final = "plan"
+PLAN_STYLE: Final = "plan"
 _BODY: Final = ("steps", "edges", "locals")
 _OPTIONS: Final = ("cap_slots", "failure", "upgrade", "retention", "open_max")
 _TRIGGER: Final = ("event", "plan", "correlate_by")
@@ -111,7 +112,7 @@ def _module(
     awaited = [event for _, _, event in _steps(plan, "await_event", "event")]
     events = [each.event for each in triggers] + awaited + receipts
     return {
-        "kind": "workflow", "style": "plan", "state": VALUE, "context": True,
+        "kind": "workflow", "style": PLAN_STYLE, "state": VALUE, "context": True,
         "event": list(dict.fromkeys(events)), "effects_emitted": kinds,
         "code": {
             "kind": PLAN_KIND, "plan": {name: plan[name] for name in _BODY if plan.get(name) is not None},
