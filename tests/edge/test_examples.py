@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wasm_sources import path_with_asc
+
 EXAMPLES = sorted(path for path in (Path(__file__).parents[2] / "examples").iterdir() if path.is_dir())
 
 
@@ -17,7 +19,7 @@ EXAMPLES = sorted(path for path in (Path(__file__).parents[2] / "examples").iter
 def test_the_tests_of_an_example_pass(example):
     options = ("-p", "cellule.testing.plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".")
     command = (sys.executable, "-W", "error", "-m", "pytest", "-q", *options, ".")
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": path_with_asc()}
     done = subprocess.run(
         command, cwd=example, env=environment, capture_output=True, text=True, check=False, timeout=250
     )

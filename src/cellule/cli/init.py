@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -28,17 +30,23 @@ async def init(
     folder: Annotated[Path, typer.Argument(help="The new folder; an empty one will do.")],
 ) -> None:
     """Make a new project: an app with an exhaustive match, a test, a README."""
+    name, made = make_project(folder, "", _FILES)
+    text = f"made {', '.join(made)} in {folder}\n\nnext:\n  cd {folder}\n  cellule dev"
+    session.output.document({"folder": str(folder), "namespace": name, "files": made}, text)
+
+
+def make_project(folder: Path, kind: str, wanted: Mapping[str, str], **words: str) -> tuple[str, list[str]]:
+    """Write files of a template, `$name` and these words filled in; the namespace, and what was made."""
     name = _namespace(folder.resolve().name)
     _check_empty(folder)
     try:
-        made = _write(folder, name)
+        _write(folder, files("cellule.cli") / "template" / kind, wanted, {**words, "name": name})
     except OSError as error:
         raise Rejected(
             "cli.folder", "{folder} cannot be written: {why}", folder=str(folder), why=error.strerror,
             hint="Choose another folder.",
         ) from error  # fmt: skip
-    text = f"made {', '.join(made)} in {folder}\n\nnext:\n  cd {folder}\n  cellule dev"
-    session.output.document({"folder": str(folder), "namespace": name, "files": made}, text)
+    return name, sorted(wanted.values())
 
 
 def _check_empty(folder: Path) -> None:
@@ -49,13 +57,11 @@ def _check_empty(folder: Path) -> None:
         )  # fmt: skip
 
 
-def _write(folder: Path, name: str) -> list[str]:
+def _write(folder: Path, template: Traversable, wanted: Mapping[str, str], words: Mapping[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    template = files("cellule.cli") / "template"
-    for source, target in _FILES.items():
+    for source, target in wanted.items():
         text = Template((template / source).read_text(encoding="utf-8"))
-        (folder / target).write_text(text.substitute(name=name), encoding="utf-8")
-    return sorted(_FILES.values())
+        (folder / target).write_text(text.substitute(words), encoding="utf-8")
 
 
 def _namespace(folder: str) -> str:

@@ -15,7 +15,20 @@ import typer
 from typer.core import TyperGroup
 
 import cellule
-from cellule.cli import cell, effect, event, item, journal, letter, receipt, schedule, secret, universe, world
+from cellule.cli import (
+    cell,
+    effect,
+    event,
+    item,
+    journal,
+    letter,
+    module,
+    receipt,
+    schedule,
+    secret,
+    universe,
+    world,
+)
 from cellule.cli.backup import backup, restore
 from cellule.cli.bench import bench
 from cellule.cli.check import check
@@ -74,6 +87,7 @@ app = typer.Typer(
 app.add_typer(universe.app, name="universe")
 app.add_typer(world.app, name="world")
 app.add_typer(cell.app, name="cell")
+app.add_typer(module.app, name="module")
 app.add_typer(event.app, name="event")
 app.add_typer(journal.app, name="journal")
 app.add_typer(effect.app, name="effect")

@@ -13,3 +13,5 @@ STACK_BYTES_MAX = 512 * 1024  # the stack of native frames
 EXPORTS_MAX = 1_000
 COMPILED_MAX = 64  # compiled modules kept in memory
 FUNCTION_NAME_MAX = 100  # characters of a function's name in a failure
+BUILD_S_MAX = 300  # seconds of a compiler
+BUILD_MESSAGE_MAX = 4_000  # characters of what a compiler says, in an error

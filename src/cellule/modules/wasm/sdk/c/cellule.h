@@ -157,28 +157,34 @@ CL_API int cl_text_is(cl_value value, const char *text) {
     return cl_order(found.data, found.size, text, cl_length(text)) == 0;
 }
 
-CL_API uint32_t cl_count(cl_value list) { return (uint32_t)cl_need(list, CL_LIST).argument; }
+/* The head of a list or map; what it says to hold is there. */
+CL_API cl_head cl_need_items(cl_value value, uint8_t major) {
+    cl_head head = cl_need(value, major);
+    if (head.argument > (uint64_t)(value.data + value.size - head.rest)) __builtin_trap();
+    return head;
+}
+CL_API uint32_t cl_count(cl_value list) { return (uint32_t)cl_need_items(list, CL_LIST).argument; }
+CL_API uint32_t cl_size(cl_value map) { return (uint32_t)cl_need_items(map, CL_MAP).argument; }
 
-CL_API cl_value cl_at(cl_value list, uint32_t index) {
-    cl_head head = cl_need(list, CL_LIST);
-    const uint8_t *end = list.data + list.size, *at = head.rest;
-    if (index >= head.argument) __builtin_trap();
-    while (index--) at = cl_skip(at, end);
-    return (cl_value){at, (uint32_t)(cl_skip(at, end) - at)};
+CL_API void *cl_array(uint32_t count, uint32_t size) {
+    if (count > UINT32_MAX / 2 / size) __builtin_trap();
+    return cl_alloc(count * size);
 }
 
-CL_API uint32_t cl_size(cl_value map) { return (uint32_t)cl_need(map, CL_MAP).argument; }
-
-/* The key (a text) or the value of the entry at this place, in the order of the bytes. */
-CL_API cl_value cl_entry_part(cl_value map, uint32_t index, int second) {
-    cl_head head = cl_need(map, CL_MAP);
-    const uint8_t *end = map.data + map.size, *at = head.rest;
-    if (index >= head.argument) __builtin_trap();
-    for (uint64_t i = 0; i < 2 * (uint64_t)index + (uint64_t)second; i++) at = cl_skip(at, end);
-    return (cl_value){at, (uint32_t)(cl_skip(at, end) - at)};
+/* The items of a list; of a map, its keys and values in turn. */
+CL_API const cl_value *cl_parts(cl_value value) {
+    int is_map = value.size && value.data[0] >> 5 == CL_MAP;
+    cl_head head = cl_need_items(value, is_map ? CL_MAP : CL_LIST);
+    uint32_t count = (uint32_t)head.argument << is_map;
+    const uint8_t *end = value.data + value.size, *at = head.rest;
+    cl_value *parts = cl_array(count, sizeof *parts);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *next = cl_skip(at, end);
+        parts[i] = (cl_value){at, (uint32_t)(next - at)};
+        at = next;
+    }
+    return parts;
 }
-CL_API cl_value cl_key_at(cl_value map, uint32_t index) { return cl_entry_part(map, index, 0); }
-CL_API cl_value cl_value_at(cl_value map, uint32_t index) { return cl_entry_part(map, index, 1); }
 
 /* The field of a record, of size 0 if it has none. */
 CL_API cl_value cl_find(cl_value map, const char *name) {
@@ -251,11 +257,6 @@ CL_API cl_value cl_list(uint32_t count, const cl_value *items) {
         at = cl_copy(at, items[i].data, items[i].size);
     }
     return (cl_value){start, (uint32_t)(at - start)};
-}
-
-CL_API void *cl_array(uint32_t count, uint32_t size) {
-    if (count > UINT32_MAX / 2 / size) __builtin_trap();
-    return cl_alloc(count * size);
 }
 
 /* A map whose keys are texts; entries without a value are left out, the same key twice traps. */

@@ -114,32 +114,17 @@ export class Value {
     return this.inside(BYTES);
   }
 
-  /** The number of items of a list. */
-  get count(): i32 {
-    return <i32>this.need(LIST).argument;
-  }
-
-  at(index: i32): Value {
-    const reader = this.need(LIST);
-    if (index < 0 || <u64>index >= reader.argument) unreachable();
-    while (index--) reader.skip();
-    const start = reader.at;
-    reader.skip();
-    return new Value(start, reader.at - start);
-  }
-
-  /** The number of entries of a map. */
-  get entries(): i32 {
-    return <i32>this.need(MAP).argument;
-  }
-
-  /** The key of the entry at this place, in the order of the bytes. */
-  keyAt(index: i32): Value {
-    return this.entryPart(index, false);
-  }
-
-  valueAt(index: i32): Value {
-    return this.entryPart(index, true);
+  /** The items of a list; of a map, its keys and values in turn. */
+  parts(): Value[] {
+    const reader = this.need(this.isMap ? MAP : LIST);
+    if (reader.argument > reader.left) unreachable();
+    const parts = new Array<Value>(<i32>reader.argument << <i32>this.isMap);
+    for (let i = 0; i < parts.length; i++) {
+      const start = reader.at;
+      reader.skip();
+      parts[i] = new Value(start, reader.at - start);
+    }
+    return parts;
   }
 
   /** The field of a record; one that is not there is `!isThere`. */
@@ -247,13 +232,8 @@ export class Value {
     return reader;
   }
 
-  private entryPart(index: i32, second: bool): Value {
-    const reader = this.need(MAP);
-    if (index < 0 || <u64>index >= reader.argument) unreachable();
-    for (let left = 2 * <u64>index + <u64>second; left; left--) reader.skip();
-    const start = reader.at;
-    reader.skip();
-    return new Value(start, reader.at - start);
+  private get isMap(): bool {
+    return this.size != 0 && load<u8>(this.data) >> 5 == MAP;
   }
 
   private inside(major: u8): Value {
