@@ -68,13 +68,15 @@ def test_a_module_that_does_not_fit_is_refused(empty: Cellule, tmp_path: Path) -
     assert gone["code"] == "modules.wasm_code"
 
 
+IMPORTS = """
+#include "cellule.h"
+extern int now(void) __attribute__((import_name("now"), import_module("env")));
+static cl_output f(const cl_input *in) { (void)in; return cl_state(cl_int(now())); }
+CELLULE_STEP(f)
+"""
 REFUSED = {
     "syntax": ("int broken(", r"error: expected"),
-    "an import": (
-        '#include "cellule.h"\nextern int now(void) __attribute__((import_name("now"), import_module("env")));\n'
-        "static cl_output f(const cl_input *in) { (void)in; return cl_state(cl_int(now())); }\nCELLULE_STEP(f)",
-        r"imports env\.now",
-    ),
+    "an import": (IMPORTS, r"imports env\.now"),
     "no step": ("int nothing;", "does not export"),
 }
 
