@@ -194,14 +194,13 @@ class Stepped(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """The outcome of a beat whose items are all plain events: they have the heights from `first` to `stop`.
+    """The outcome of a beat whose items are all plain events: they have these heights.
 
     `slots` are cells that a step may still be to come from, by the height of the event. If each event has its
     one plain step, and in the same order, then `records` are the Step records, and `names` the frame's table.
     """
 
-    first: int
-    stop: int
+    heights: range
     slots: Mapping[int, Slot]
     records: Sequence[Row] | None
     names: Sequence[str]
@@ -209,8 +208,8 @@ class BatchResult(NamedTuple):
     def step(self, height: int) -> StepRow:
         """The step of the event at a height, where `records` tell."""
         assert self.records is not None
-        cause, module, key, born, version = step_parts(self.records[height - self.first])
-        step = height + self.stop - self.first
+        cause, module, key, born, version = step_parts(self.records[height - self.heights.start])
+        step = height + len(self.heights)
         return (cause, self.names[module], key, OK, version, step, None, "", "", born)
 
 
@@ -245,8 +244,7 @@ class Beat:
             return self.told
         slots = self.batch.slots
         return [
-            Admitted(height, (slots[height],) if height in slots else ())
-            for height in range(self.batch.first, self.batch.stop)
+            Admitted(height, (slots[height],) if height in slots else ()) for height in self.batch.heights
         ]
 
     @property
@@ -255,7 +253,7 @@ class Beat:
         batch = self.batch
         if batch is None or batch.records is None:
             return self.rows
-        return [batch.step(height) for height in range(batch.first, batch.stop)]
+        return [batch.step(height) for height in batch.heights]
 
     @property
     def steps(self) -> list[Stepped]:

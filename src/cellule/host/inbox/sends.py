@@ -121,7 +121,7 @@ class Sent:
 
 def release_batch(batch: BatchResult, sents: list[Sent]) -> None:
     """Plain events of a beat that is durable now: each has its step."""
-    for height, sent in enumerate(sents, batch.first):
+    for height, sent in zip(batch.heights, sents, strict=True):
         sent.height, sent.left, sent.batch = height, 0, batch
         sent.durable = sent.finished = True
         if sent.waiters is not None:

@@ -64,7 +64,7 @@ class Deliveries:
         if batch.records is not None:
             return
         slots, waiting = batch.slots, self.open
-        for height, sent in enumerate(sents, batch.first):
+        for height, sent in zip(batch.heights, sents, strict=True):
             sent.height, sent.left = height, 1
             waiting[height] = sent
             if height in slots:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.index.keys import pair_key, pair_of
+from cellule.kernel.index.keys import pair_of, pairs_from
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.records import EventRecord, TimerRecord
@@ -33,6 +33,7 @@ from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
 
 FINGERPRINT_BYTES: Final = 16
+TIMERS_PAGE = 1_000  # timers read at once
 
 
 class Due(NamedTuple):
@@ -277,13 +278,13 @@ def _armed(context: BeatContext, name: str) -> Generator[Need, None, bytes | Non
     due_ns = context.ledger.book.schedules[name].due_ns
     if not due_ns:
         return None
-    begin, end = pair_key(due_ns, 0), pair_key(due_ns + 1, 0)
+    begin, end = pairs_from(due_ns)
     while True:
-        page = yield from context.ledger.timers.scan(begin, end, 1_000)
+        page = yield from context.ledger.timers.scan(begin, end, TIMERS_PAGE)
         for key, timer in page:
             if timer.what == "schedule" and timer.module == name:
                 return key
-        if len(page) < 1_000:
+        if len(page) < TIMERS_PAGE:
             return None
         begin = page[-1][0] + b"\0"
 
@@ -301,7 +302,7 @@ def _write(
     waiting_ns: int = 0,
 ) -> int:
     record = TimerRecord(cause, fired, due_ns, ScheduleTimer(name, stamp, paused, made_up, waiting_ns))
-    height = context.writer.add(record, 0)
+    height = context.writer.add(record)
     row = ScheduleRow(stamp, due_ns, paused, waiting_ns) if stamp else None
     context.ledger.schedule(name, row, fired, height, made_up)
     return height

@@ -37,7 +37,7 @@ class Writing:
         message = slot.queue[0]
         base, key, entry = slot.cells.base, slot.key, slot.entry
         for step in result.upcasts:
-            writer.add(UpcastRecord(message.height, base, key, step.old, step.new), 0)
+            writer.add(UpcastRecord(message.height, base, key, step.old, step.new))
         status, state = result.status, result.state
         height = writer.next_height()
         born = result.born or (height if status in (OK, DELETED) else 0)

@@ -156,5 +156,5 @@ def _write(
 ) -> None:
     """Record that a timer is armed, re-armed or (due 0) dropped, and make it so."""
     what = None if timer is None else RetentionTimer(*timer)
-    height = context.writer.add(TimerRecord(cause, fired, due_ns, what), 0)
+    height = context.writer.add(TimerRecord(cause, fired, due_ns, what))
     context.ledger.arm(fired, due_ns, height, timer)

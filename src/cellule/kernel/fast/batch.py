@@ -45,7 +45,7 @@ class FastBatch:
     `slots` has those that became slots, by the height of their event.
     """
 
-    __slots__ = ("_cold", "_context", "_modules", "_routes", "first", "routes", "rows", "slots", "stop")
+    __slots__ = ("_cold", "_context", "_modules", "_routes", "heights", "routes", "rows", "slots")
 
     def __init__(self, context: BeatContext, modules: FastModules) -> None:
         self._context = context
@@ -55,21 +55,21 @@ class FastBatch:
         self._cold: list[int] = []  # positions of rows whose cells are not in memory
         self.rows: list[Row | Slot] = []
         self.slots: dict[int, Slot] = {}
-        self.first = self.stop = 0  # the heights of its events: from the first up to the stop
+        self.heights = range(0)  # of its events
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, int]:
         """Admit plain events from the front, as long as they are; returns how many."""
         writer = self._context.writer
         if not items or writer.records or self._context.ledger.paused:
             return 0
-        self.first = writer.next_height()
+        first = writer.next_height()
         if not self._lay_columns(items):
             records, count, size = self._lay(items)
             writer.begin(records, count, size)
-        self.stop = writer.next_height()
+        self.heights = range(first, writer.next_height())
         if self._cold:
             yield from self._load()
-        return self.stop - self.first
+        return len(self.heights)
 
     def _lay_columns(self, items: Sequence[Any]) -> bool:
         """Lay out everything at once, if it is all alike."""
@@ -90,7 +90,8 @@ class FastBatch:
         a row that take the same route are encoded together.
         """
         rows, cold, routes, context = self.rows, self._cold, self._routes, self._context
-        ledger, size, new, height, first = context.ledger, context.writer.size, _new, self.first, self.first
+        ledger, writer, new = context.ledger, context.writer, _new
+        size, height = writer.size, writer.next_height()
         parts: list[bytes] = []
         values: list[bytes] = []
         keys: list[bytes] = []
@@ -146,14 +147,14 @@ class FastBatch:
                 taken[key] = len(rows)
                 rows.append((height, route, key, entry, value, fields))
             if route.events is None:
-                size += route.begin(context.writer)
+                size += route.begin(writer)
             values.append(value)
             keys.append(key)
             size += RECORD_BYTES + length
             height += 1
         if values:
             parts.append(route.events.encode(values, keys))
-        return b"".join(parts), height - first, size
+        return b"".join(parts), height - writer.next_height(), size
 
     def _route(self, schema: str) -> SchemaRoute | None:
         """The route of a schema that is new to this beat; None where its events are not plain."""

@@ -17,7 +17,7 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents.gate import Requester, rule
 from cellule.kernel.decide.requests import EffectRequest
-from cellule.kernel.index.keys import pair_key
+from cellule.kernel.index.keys import is_number, pair_key
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.items import Admitted, Opening, Outcome, ReceiptItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, Settled
@@ -173,7 +173,7 @@ def _is_plain(item: ReceiptItem) -> bool:
     value, height = item.value, item.height
     return (
         item.status == "ok" and item.who is None and value.__class__ is bytes
-        and len(value) <= PARAMS_INLINE_MAX and type(height) is int and 0 < height < 1 << 63
+        and len(value) <= PARAMS_INLINE_MAX and is_number(height)
     )  # fmt: skip
 
 

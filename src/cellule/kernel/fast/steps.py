@@ -8,7 +8,7 @@ not so; `FastWays` makes a slot of it, and takes its step with what it answered,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.fast.batch import FastBatch
@@ -16,12 +16,11 @@ from cellule.kernel.items import StepRow
 from cellule.kernel.journal.codes import OK
 from cellule.kernel.journal.rows import step_parts, step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
-from cellule.kernel.limits import FRAME_BYTES_CLOSE, STATE_INLINE_RECORD_MAX
+from cellule.kernel.limits import FRAME_BYTES_CLOSE, FRAME_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.program import Context, Output, StepFault, fault_of
 from cellule.kernel.state.cells import Entry, Slot
 
 Answer = Output | bytes | StepFault | None
-_NO_END: Final = 1 << 62
 
 
 class FastSteps:
@@ -45,7 +44,10 @@ class FastSteps:
         beat = self._context
         writer, number, now_ns = beat.writer, beat.eras.current.number, beat.ledger.now_ns
         records, size, before, begun = writer.records, writer.size, len(writer.records), self._position
-        step, most = writer.first + before, FRAME_BYTES_CLOSE if begun else _NO_END  # one step at least
+        step, most = (
+            writer.first + before,
+            FRAME_BYTES_CLOSE if begun else FRAME_BYTES_MAX,
+        )  # one step at least
         self.answer = None
         here, name, make_row = None, 0, step_row
         call: Any = None

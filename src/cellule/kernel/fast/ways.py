@@ -49,7 +49,7 @@ class FastWays:
         """See `ShortWays`."""
         batch = self._batch
         batch.enter()
-        return [_new(Admitted, (height, (batch.slots[height],))) for height in range(batch.first, batch.stop)]
+        return [_new(Admitted, (height, (batch.slots[height],))) for height in batch.heights]
 
     def settle(self, items: Sequence[Any], start: int, outcomes: list[Outcome]) -> int:
         """See `ShortWays`."""
@@ -68,10 +68,10 @@ class FastWays:
     def result(self) -> BatchResult | None:
         """See `ShortWays`."""
         batch, writer = self._batch, self._context.writer
-        if not batch.stop:
+        if not batch.heights:
             return None
         records = writer.records if self._is_complete else None
-        return BatchResult(batch.first, batch.stop, batch.slots, records, list(writer.names))
+        return BatchResult(batch.heights, batch.slots, records, list(writer.names))
 
     def first_round(self, rounds: Stepping) -> Generator[Need, None, int]:
         """See `ShortWays`: the rows of the batch are the first round, if they are all there is to step."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from cellule.errors import Corrupted, Rejected
 
 _WIDTH = 8
@@ -20,6 +22,20 @@ def pair_key(first: int, second: int) -> bytes:
             first=first, second=second,
         )  # fmt: skip
     return ((first << 64) | second).to_bytes(2 * _WIDTH, "big")
+
+
+def is_number(value: object) -> TypeGuard[int]:
+    """Tell whether a pair key takes this, which may be anything.
+
+    >>> is_number(7), is_number(-1), is_number(True), is_number("7")
+    (True, False, False, False)
+    """
+    return type(value) is int and 0 <= value <= _MOST
+
+
+def pairs_from(first: int) -> tuple[bytes, bytes]:
+    """The range of all pair keys that begin with this number."""
+    return pair_key(first, 0), pair_key(first, _MOST) + b"\0"
 
 
 def pair_of(key: bytes) -> tuple[int, int]:

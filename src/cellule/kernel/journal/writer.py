@@ -57,7 +57,7 @@ class FrameWriter:
             self.size += len(text)
         return position
 
-    def add(self, record: Record, size: int) -> int:
+    def add(self, record: Record, size: int = 0) -> int:
         """Add a record that holds `size` bytes, and return its height."""
         self.records.append(write_row(record, self.name))
         self.size += RECORD_BYTES + size

@@ -41,6 +41,9 @@ Extras = dict[str, Any]
 
 EVENT_MESSAGE = 0
 RECEIPT_MESSAGE = 1
+ENTRY_BYTES = 232  # of an entry in memory, beside its state
+LINK_BYTES = 68  # of a link in memory
+MESSAGE_BYTES = 200  # of a message in memory, beside its value
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -173,12 +176,14 @@ class Slot:
 
 def weigh(entry: Entry) -> int:
     """About how many bytes an entry takes in memory."""
-    state = entry.state
-    extras = entry.extras
-    if extras is not None and "queue" in extras and isinstance(extras["queue"], list):
-        queue = sum(200 + (len(each.value) if type(each.value) is bytes else 0) for each in extras["queue"])
-        return 300 + queue + (len(state) if type(state) is bytes else 0)
-    return 232 + len(state) if type(state) is bytes else 300
+    state, extras, queue = entry.state, entry.extras, 0
+    if extras is not None and isinstance(extras.get("queue"), list):
+        queue = sum(MESSAGE_BYTES + _held_bytes(each.value) for each in extras["queue"])
+    return ENTRY_BYTES + queue + (len(state) if type(state) is bytes else LINK_BYTES)
+
+
+def _held_bytes(value: bytes | Link | None) -> int:
+    return len(value) if type(value) is bytes else LINK_BYTES
 
 
 def pack(entry: Entry, blocks: dict[Cid, bytes]) -> list[Any]:

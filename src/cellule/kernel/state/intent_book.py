@@ -20,7 +20,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from cellule.errors import ensure
-from cellule.kernel.index.keys import pair_key
+from cellule.kernel.index.keys import is_number, pair_key
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import DEDUPE_WINDOW_NS, IDEMPOTENCY_FORGET_PER_ADD
 from cellule.kernel.need import Need, Nodes
@@ -74,11 +74,11 @@ class Book:
 
     def find(self, height: int) -> Generator[Need, None, OpenIntent | None]:
         """The open intent whose record stands at `height`, or None; `height` may be anything."""
-        return (yield from self.open.get(pair_key(height, 0))) if _is_height(height) else None
+        return (yield from self.open.get(pair_key(height, 0))) if is_number(height) else None
 
     def expect(self, heights: Iterable[int]) -> Generator[Need, None, None]:
         """Read open intents that this beat will ask for, all together."""
-        yield from self.open.warm(pair_key(height, 0) for height in heights if _is_height(height))
+        yield from self.open.warm(pair_key(height, 0) for height in heights if is_number(height))
 
     def add(self, height: int, intent: OpenIntent) -> None:
         """An intent was decided for the first time."""
@@ -182,7 +182,3 @@ class Book:
             if known is None or known.is_settled:  # an open one is kept, however old; its age goes
                 self.keys.delete(place)
             self.ages.remove(age)
-
-
-def _is_height(height: object) -> bool:
-    return type(height) is int and 0 < height < 1 << 63

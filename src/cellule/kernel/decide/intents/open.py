@@ -94,7 +94,7 @@ def decide(
     is_dispatched = verdict == ALLOW and asked.effect.external
     if is_dispatched and context.is_at_limit(intent.base):
         extras["over"] = True
-    context.writer.add(DecisionRecord(intent.height, verdict, extras), 0)
+    context.writer.add(DecisionRecord(intent.height, verdict, extras))
     opened = yield from applying.decided(context.ledger, slot, intent, verdict, extras)
     if is_dispatched:
         context.dispatch(intent.height, opened, asked.effect, asked.params)

@@ -55,7 +55,7 @@ def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generat
         extras["due_ns"] = opening.due_ns(asked.params, context.ledger.now_ns)
     elif context.is_at_limit(intent.module):
         extras["over"] = True
-    context.writer.add(DecisionRecord(height, ALLOW, extras), 0)
+    context.writer.add(DecisionRecord(height, ALLOW, extras))
     changed = yield from applying.approved(context.ledger, height, intent, extras)
     if asked.effect.external:
         context.dispatch(height, changed, asked.effect, asked.params)
@@ -82,7 +82,7 @@ def _asked(
 def _deny(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
     height, intent = yield from _intent(context, item, parked=True)
     admitted = record()
-    context.writer.add(DecisionRecord(height, DENY, {"control": admitted.height}), 0)
+    context.writer.add(DecisionRecord(height, DENY, {"control": admitted.height}))
     told = settling.Settlement("kernel.approval_denied", item.why or f"{item.who} denied it")
     yield from _settle(context, item, admitted, height, intent, Settled.DENIED, told)
     return admitted

@@ -33,7 +33,7 @@ def hold(context: BeatContext, item: ReceiptItem, intent: OpenIntent) -> Outcome
         extras["attempts"] = item.attempts
     if context.is_below(intent):
         extras["under"] = True
-    at = context.writer.add(DecisionRecord(item.height, OUTSIDE, extras), 0)
+    at = context.writer.add(DecisionRecord(item.height, OUTSIDE, extras))
     applying.held_outside(context.ledger, item.height, intent, extras)
     return Admitted(at)
 

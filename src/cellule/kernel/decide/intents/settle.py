@@ -154,7 +154,7 @@ def postpone(
 ) -> None:
     """Those who still wait for a receipt are answered in the next beat: this frame has no room for more."""
     now_ns, timer = context.ledger.now_ns, TimerRow("answer", base, place, depth)
-    height = context.writer.add(TimerRecord(cause, fired, now_ns, RetentionTimer(*timer)), 0)
+    height = context.writer.add(TimerRecord(cause, fired, now_ns, RetentionTimer(*timer)))
     context.ledger.arm(fired, now_ns, height, timer)
 
 
