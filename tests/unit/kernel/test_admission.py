@@ -6,14 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from cellule.errors import TooOld
+from cellule.errors import Corrupted, TooOld
 from cellule.kernel import limits
-from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusedItem
+from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, RefusalItem, RefusedItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord, RefusedRecord
 from cellule.kernel.state import dedupe
 from cellule.values.cbor import encode
 from cellule.values.link import Link
+from tests.support.frames import with_change
 
 
 def paid(order: str = "o1", **options: object) -> EventItem:
@@ -175,3 +176,29 @@ def test_when_an_event_was_issued_is_measured_by_the_clock_of_its_sender(world, 
     assert isinstance(outcome, Admitted) is is_new
     assert is_new or isinstance(outcome.error, TooOld)
     world.world.ledger.dedupe.floor_ns = 0
+
+
+def test_what_the_host_refused_is_recorded_and_those_behind_it_are_admitted(world):
+    refused = RefusalItem("shop/Paid@1", "host.lost", "gone")
+    outcomes = world.beat([refused, paid("o1"), refused, paid("o2")]).outcomes
+    assert len(outcomes) == 4
+    assert [isinstance(outcomes[at], Admitted) for at in (1, 3)] == [True, True]
+
+
+@pytest.mark.parametrize("until", [-1, 1 << 63, True, "7", 1.0])
+def test_a_control_takes_no_height_that_cannot_be(world, until):
+    [outcome] = world.control("cell.resume", all=True, until=until).outcomes
+    assert isinstance(outcome, RefusedItem)
+    assert outcome.error.code == "kernel.argument"
+
+
+def test_the_highest_height_is_one(world):
+    [outcome] = world.control("cell.resume", all=True, until=(1 << 63) - 1).outcomes
+    assert isinstance(outcome, Admitted)
+
+
+def test_a_journal_with_a_deduplicated_event_without_its_id_is_corrupted(world):
+    world.beat([paid("o1", id="a", explicit=True)])
+    lie = with_change(world.frames[-1], 0, lambda fields: fields.update(id=None))
+    with pytest.raises(Corrupted, match="a deduplicated event has no id"):
+        world.restored(frames=[*world.frames[:-1], lie])

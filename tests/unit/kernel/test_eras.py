@@ -16,6 +16,8 @@ from cellule.kernel.journal.records import (
     StepRecord,
     UpcastRecord,
 )
+from cellule.kernel.journal.writer import RECORD_BYTES
+from cellule.kernel.program import StepFault
 from cellule.values.cbor import decode, encode
 from tests.support.frames import with_change
 from tests.support.kernel_world import FunctionPrograms
@@ -347,3 +349,38 @@ def test_a_migration_takes_the_room_that_is_left_in_its_frame(following, monkeyp
     beat = following.beat([long, ControlItem("cell.migrate", "ada", "as planned", {"all": True})])
     [done] = [each for each in decode_frame(beat.frame).records if isinstance(each, ControlRecord)]
     assert (done.arguments["cells"], done.arguments["next"]) == ([["shop/Cart", b"a"]], ["shop/Cart", b"b"])
+
+
+def test_a_cell_that_never_had_a_state_takes_the_code_of_the_day(make_world):
+    """Pinned to the code it was born with is a state; what halted at its first event has none."""
+
+    def fails(state, schema, event, ctx):
+        raise StepFault("shop.no", "not yet")
+
+    programs = FunctionPrograms({"shop/Cart@1": fails, "shop/Cart@2": cart_2}, PROGRAMS.upcasters)
+    manifest = {**V1, "modules": {"shop/Cart@1": {**V1["modules"]["shop/Cart@1"], "upgrade": "pin"}}}
+    world = make_world(manifest, programs)
+    assert [step.status for step in add(world).steps] == [HALTED]
+    world.deploy(v2(upgrade="pin"))
+    world.control("cell.resume", module="shop/Cart", key=b"c1")
+    assert world.state("shop/Cart", b"c1") == {"items": ["pear"], "count": 1}
+
+
+@pytest.mark.parametrize(("more", "moved"), [(0, 1), (1, 2)])
+def test_a_frame_takes_moved_cells_until_it_is_full(following, monkeypatch, more, moved):
+    for cart in "ab":
+        add(following, cart=cart)
+    following.deploy(v2())
+    state = encode({"items": ["pear"], "count": 1})
+    room = RECORD_BYTES + len(b"a") + len(state) + more
+    monkeypatch.setattr("cellule.kernel.decide.migrations.FRAME_BYTES_ADMIT", room)
+    done = written(following, following.control("cell.migrate", all=True))
+    assert len(done["cells"]) == moved
+
+
+def test_an_event_of_an_older_version_goes_where_its_newer_one_goes(following):
+    both = (("shop/Cart@1", "shop/Cart@2"), ("shop/Add@1", "shop/Add@2"))
+    following.deploy(v2(upcasters=both, events=("shop/Add@2",)))
+    beat = add(following)
+    assert [step.status for step in beat.steps] == [OK]
+    assert following.state("shop/Cart", b"c1") == {"items": ["pear"], "count": 1}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.errors import Corrupted
 from cellule.kernel.decide import timers
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
 from cellule.kernel.need import drive
 from cellule.values.cbor import encode
+from tests.support.frames import encode_records
 
 SECOND = 1_000_000_000
 
@@ -206,3 +208,18 @@ def test_a_sweep_and_messages_of_the_beat_before_replay_in_their_order(make_worl
     world.beat([paid("o2")])
     world.settle()
     assert (lives(world, b"o1"), lives(world, b"o2")) == (False, True)
+
+
+def test_a_journal_that_removes_a_cell_at_work_is_corrupted(idle):
+    """A halted cell without messages is at work, too."""
+    idle.beat([paid()])
+    idle.control("cell.halt", module="shop/Order", key=b"o1")
+    idle.now_ns += 60 * SECOND
+    frame = decode_frame(idle.beat().frame)
+    [timer] = frame.records
+    assert isinstance(timer, TimerRecord)
+    born = idle.entry("shop/Order", b"o1").born
+    removed = ExpiredRecord(timer.cause, timer.fired, "shop/Order", b"o1", born)
+    lie = encode_records(frame.header, [removed])
+    with pytest.raises(Corrupted, match="the expired cell is busy"):
+        idle.restored(frames=[*idle.frames[:-1], lie])

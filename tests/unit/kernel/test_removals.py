@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted, Rejected
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem, EventItem, RefusedItem
 from cellule.kernel.journal.codes import DELETED, DROPPED, HALTED, OK, SKIPPED
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord, EmittedRecord, StepRecord
 from cellule.kernel.limits import DROP_PER_CONTROL_MAX
 from cellule.kernel.program import StepFault
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message
+from cellule.kernel.state.rows import letter_key
 from cellule.values import encode
 from tests.support.frames import with_change
 from tests.support.kernel_world import Did, FunctionPrograms
@@ -289,3 +292,18 @@ def test_a_journal_that_lies_about_what_a_person_ended_is_corrupted(world, case)
     frame = with_change(world.frames[-1], at, lambda fields: fields.update({field: value}))
     with pytest.raises(Corrupted, match=what):
         world.restored(frames=[*world.frames[:-1], frame])
+
+
+def test_several_messages_are_dropped_of_one_cell_and_not_of_two(world):
+    for order in ("o1", "o2"):
+        world.beat([event("Failed", order=order, why="no")])
+    world.settle()
+    with pytest.raises(Rejected, match="`count` is for one cell"):
+        done(world, "cell.drop", all=True, module="shop/Order", count=2)
+    done(world, "cell.drop", all=True, module="shop/Order", count=1)
+
+
+@pytest.mark.parametrize(("place", "second"), [(0, 0), (1, 2), (2, 3)])
+def test_letters_of_one_message_leave_the_place_of_an_effects_letter_free(place, second):
+    message = Message(7, EVENT_MESSAGE, "shop/Paid@1", b"", 0, None)
+    assert letter_key(message, place) == pair_key(7, second)

@@ -10,6 +10,7 @@ from cellule.kernel.state.snapshot_schema import (
     is_intent,
     is_message,
     is_remembered_key,
+    is_schedule,
     wrong_part,
 )
 from cellule.values.cbor import decode
@@ -136,3 +137,19 @@ def test_the_wrong_part_of_a_snapshot_is_named(world, part, value):
     saved = decode(world.cas[world.snapshot()])
     assert wrong_part(saved) is None
     assert wrong_part({**saved, part: value}) == part
+
+
+SCHEDULE = [b"f", 5, False, 0]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"), [(0, "f"), (0, None), (1, -1), (1, "5"), (2, 0), (2, None), (3, -1), (3, None)]
+)
+def test_a_schedule_with_one_wrong_field_is_none(position, value):
+    assert is_schedule(SCHEDULE)
+    assert not is_schedule(with_field(SCHEDULE, position, value))
+
+
+@pytest.mark.parametrize("row", [SCHEDULE[:-1], [*SCHEDULE, 1], tuple(SCHEDULE), None, {}])
+def test_a_schedule_is_a_list_of_four(row):
+    assert not is_schedule(row)

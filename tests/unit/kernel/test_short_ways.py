@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Rejected
-from cellule.kernel.items import EventItem, ReceiptItem
+from cellule.kernel.fast.batch import is_plain
+from cellule.kernel.items import EventItem, Pace, ReceiptItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EventRecord, IntentRecord, ReceiptRecord, StepRecord
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.program import CheckedRequest
 from cellule.kernel.prove.check import reachable
-from cellule.kernel.state.cells import weigh
+from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, Message, weigh
 from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
@@ -283,3 +284,51 @@ def test_cells_born_on_a_short_way_expire(make_world, way, retention, asks):
     assert world.state(BOX, b"a") is not None
     world.advance(2 * SECOND)
     assert [world.entry(BOX, key) for key in (b"first", b"a", b"b")] == [None] * 3
+
+
+PLAIN = EventItem("shop/Paid@1", encode({"order": "o1"}))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"key": b"k"},
+        {"id": "a"},
+        {"expected_version": 0},
+        {"correlation": "c"},
+        {"explicit": True},
+        {"system": True},
+    ],
+)
+def test_an_event_with_anything_beside_its_bytes_is_not_plain(more):
+    assert is_plain(PLAIN)
+    assert not is_plain(EventItem(PLAIN.schema, PLAIN.value, **more))
+    assert not is_plain(EventItem(PLAIN.schema, Link(cid_of(b""))))
+
+
+def test_a_few_plain_events_take_the_short_way(world):
+    beat = world.beat([EventItem("shop/Paid@1", encode({"order": f"o{number}"})) for number in range(3)])
+    assert beat.batch is not None
+    assert len(beat.outcomes) == len(beat.steps) == 3
+
+
+def test_a_quota_counts_the_steps_of_both_ways(make_world):
+    world = make_world(pace=Pace(quota=4, burst=64))
+    twice = [EventItem("shop/Paid@1", encode({"order": name})) for name in ("a", "b", "c", "a", "b", "c")]
+    assert len(world.beat(twice).steps) == 4
+    assert len(world.beat().steps) == 2
+
+
+def test_an_entry_weighs_what_it_holds():
+    entry = Entry(b"", 0, 1, 1, 1, 0, 1, 1, None)
+    link = entry.changed(state=Link(cid_of(b"")))
+    message = Message(1, EVENT_MESSAGE, "shop/Paid@1", b"", 0, None)
+    longer = message._replace(value=b"x" * 10)
+    assert weigh(entry.changed(state=b"x" * 10)) - weigh(entry) == 10
+    for held in (entry, link):
+        queued = held.with_extras({"queue": [message]})
+        assert weigh(queued) > weigh(held)
+        assert weigh(held.with_extras({"queue": [longer]})) - weigh(queued) == 10
+        twice = held.with_extras({"queue": [message] * 2})
+        assert weigh(twice) - weigh(queued) == weigh(queued) - weigh(held)
+        assert weigh(held.with_extras({"intents": [1]})) == weigh(held)

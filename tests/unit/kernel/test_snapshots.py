@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cellule.errors import Corrupted
+from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import EventItem, Pace
-from cellule.kernel.need import Need, Pause, drive
+from cellule.kernel.need import Need, Nodes, Pause, drive
+from cellule.kernel.prove.check import check_snapshot, reachable
 from cellule.kernel.state import snapshot
+from cellule.kernel.state.lists import _pending
 from cellule.kernel.state.module_cells import Budget
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid, cid_of
-from tests.support.kernel_world import START_NS
+from cellule.values.link import Link
+from tests.support.kernel_world import START_NS, KernelWorld
 
 
 def events(count: int, name: str = "o") -> list[EventItem]:
@@ -197,3 +204,39 @@ def test_a_snapshot_has_the_blocks_of_those_before_it_that_are_not_saved(world):
     assert jobs[1].blocks.keys() <= jobs[2].blocks.keys()
     world.cas.update(jobs[2].blocks)
     jobs[2].saved()
+
+
+def test_what_a_value_links_and_nobody_has_is_absent(world):
+    present, missing = cid_of(b"here", "raw"), cid_of(b"nowhere", "raw")
+    root = cid_of(encode([Link(present), Link(missing)]))
+    cas = {present: b"here", root: encode([Link(present), Link(missing)])}
+
+    def fetch(cids):
+        return {cid: cas[cid] for cid in cids if cid in cas}
+
+    nodes, absent = Nodes(0), set()
+    assert drive(reachable([root], nodes, absent), nodes, fetch) == {root, present}
+    assert absent == {missing}
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_state_that_is_longer_or_shorter_than_its_entry_says_is_damage(world, shop, by):
+    world = KernelWorld(shop(), world.programs)
+    world.beat(events(1))
+    live = world.world.ledger.cells("shop/Order").live
+    [(key, entry)] = drive(live.scan(b"", None, 10), world.world.ledger.nodes, world.fetch).entries
+    live.put(key, entry.changed(size=entry.size + by))
+    nodes = Nodes(0)
+    with pytest.raises(Corrupted, match="does not have"):
+        drive(check_snapshot(world.snapshot(), nodes), nodes, world.fetch)
+
+
+@pytest.mark.parametrize(
+    "places", [[(1, 0)], [(0, 0), (2, 0)], [(0, 1)], [(0, 0), (0, 2)], [(0, 0), (1, 1)], [(0, 0, "x")]]
+)
+def test_pending_messages_and_their_cells_stand_in_their_order(places):
+    message, cell = [4, 0, "shop/Paid@1", [b"x"], 0, None], ["shop/Order", b"o1"]
+    assert len(_pending({pair_key(0, 0): message, pair_key(0, 1): cell, pair_key(1, 0): message})) == 2
+    rows = {pair_key(*place[:2]): cell if place[1] or len(place) > 2 else message for place in places}
+    with pytest.raises(Corrupted, match="pending has a row that does not fit"):
+        _pending(rows)

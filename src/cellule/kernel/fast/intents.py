@@ -217,9 +217,7 @@ def _settle(context: BeatContext, slot: Slot, intent: OpenIntent, item: ReceiptI
     ledger, writer = context.ledger, context.writer
     _, base, key, born, kind, _, _ = intent
     schema = context.eras.current.manifest.effects[kind].event
-    records, at, named = writer.records, writer.names.get(base), writer.names.get(schema)
-    if at is None or named is None:
-        at, named = writer.name(base), writer.name(schema)
+    records, at, named = writer.records, writer.name(base), writer.name(schema)
     extras: ReceiptExtras = {}
     if item.by:
         extras["by"] = item.by

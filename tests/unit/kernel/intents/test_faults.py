@@ -265,7 +265,14 @@ def test_texts_that_cannot_be_written_are_replaced(bank):
 
 @pytest.mark.parametrize(
     "effect",
-    ["http.request", ("bank.charge", b"\xa0"), ("bank.charge", {}, None, None), (7, b"", None, None)],
+    [
+        "http.request",
+        ("bank.charge", b"\xa0"),
+        ("bank.charge", {}, None, None),
+        (7, b"", None, None),
+        ("bank.charge", b"\xa0", 7, None),
+        ("bank.charge", b"\xa0", None, 7),
+    ],
 )
 def test_a_request_of_the_wrong_shape_fails_the_step(make_bank, make_world, bank_document, effect):
     """It left the world poisoned."""

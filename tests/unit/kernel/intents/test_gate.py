@@ -203,6 +203,9 @@ def test_every_decision_is_a_record_with_its_rule(make_bank):
         ("a[1]?", "a[1]?", True),
         ("a1x", "a[1]?", False),
         ("", "*", True),
+        ("ac", "a*x*c", False),
+        ("axc", "a*x*c", True),
+        ("abd", "a*b*c*d", False),
     ],
 )
 def test_texts_fit_patterns(text, pattern, fits):

@@ -9,9 +9,11 @@ from cellule.kernel.journal.codes import DENY, SAME
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import DecisionRecord, ReceiptRecord
 from cellule.kernel.limits import DEDUPE_WINDOW_NS
-from cellule.kernel.need import drive
+from cellule.kernel.need import Nodes, drive
 from cellule.kernel.prove.check import check_snapshot
+from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.intent_id import idempotency_hash, params_digest
+from cellule.kernel.state.rows import KnownReceipt
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
 from tests.support.kernel_bank import CHARGE, HOUR, PROGRAMS, SECOND, Bank, document
@@ -201,3 +203,31 @@ def test_those_who_wait_for_one_receipt_get_it_in_the_order_they_asked(bank):
     told = [record for record in decode_frame(beat.frame).records if isinstance(record, ReceiptRecord)]
     assert [record.key for record in told] == [b"first", *names]
     assert [step.key for step in beat.steps] == [b"first", *names]
+
+
+def test_a_key_whose_receipt_has_come_is_forgotten_once_all_are_answered():
+    """Its age stays while somebody waits for it; that of an open one goes, and comes with its receipt."""
+    book = Book(Nodes(0))
+    nodes = Nodes(0)
+    old, new = bytes(16), bytes(15) + b"x"
+
+    def remember(place, height, now_ns):
+        drive(book.remember(place, bytes(16), height, now_ns), nodes, lambda cids: {})
+
+    def ages():
+        return [place for _, place in drive(book.ages.scan(b"", None, 10), nodes, lambda cids: {})]
+
+    remember(old, 1, 1)
+    known = drive(book.keys.get(old), nodes, lambda cids: {})
+    book.wait_for(old, known, 2)
+    remember(new, 3, DEDUPE_WINDOW_NS + 2)
+    assert ages() == [new]
+    known = drive(book.keys.get(old), nodes, lambda cids: {})
+    book.answered(old, known, KnownReceipt(0, "bank/Charged@1", [b"\xa0"]))
+    remember(new, 4, DEDUPE_WINDOW_NS + 3)
+    assert ages() == [old, new]
+    known = drive(book.keys.get(old), nodes, lambda cids: {})
+    book.no_longer_waits(old, known, 2)
+    remember(new, 5, DEDUPE_WINDOW_NS + 4)
+    assert ages() == [new]
+    assert drive(book.keys.get(old), nodes, lambda cids: {}) is None

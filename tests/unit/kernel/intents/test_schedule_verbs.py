@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.errors import Rejected
-from cellule.kernel.journal.records import ControlRecord, EventRecord
+from cellule.errors import Corrupted, Rejected
+from cellule.kernel.index.keys import pair_key
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import ControlRecord, EventRecord, TimerRecord
 from cellule.kernel.manifest.load import load_manifest
 from cellule.values.calendar import DUE_NS_MAX
+from tests.support.frames import with_change
 from tests.support.kernel_bank import HOUR, MINUTE, every
 
 
@@ -35,6 +38,51 @@ def test_a_range_of_the_past_is_made_up_for(make_bank):
     assert ticks(bank) == [f"schedule:tick:{start + n * MINUTE}" for n in range(1, 6)]
     control = [record for record in bank.records() if isinstance(record, ControlRecord)][-1]
     assert control.arguments["sent"] == 5
+
+
+def test_a_range_has_its_first_and_its_last_time_and_none_beside_them(make_bank):
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    start = bank.world.now_ns - bank.world.now_ns % MINUTE
+    bank.world.control("schedule.pause", name="tick")
+    bank.world.now_ns += HOUR
+    third = start + 3 * MINUTE
+    for first, last in ((start + MINUTE + 1, start + 2 * MINUTE), (third, third + MINUTE - 1)):
+        bank.world.control("schedule.backfill", name="tick", from_ns=first, to_ns=last)
+    assert ticks(bank) == [f"schedule:tick:{start + n * MINUTE}" for n in (2, 3)]
+
+
+def test_a_schedule_that_skips_makes_nothing_up(make_bank):
+    bank = make_bank(schedules=every(MINUTE, catch_up="skip"))
+    bank.world.now_ns += HOUR
+    bank.world.settle()
+    told = [record.what for record in bank.records() if isinstance(record, TimerRecord)]
+    assert [(each.name, each.made_up) for each in told] == [("tick", 0)] * 2
+
+
+def test_the_timer_of_a_schedule_is_found_among_others_of_its_time(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.schedules.TIMERS_PAGE", 2)
+    others = {f"a{number}": every(MINUTE)["tick"] for number in range(5)}
+    bank = make_bank(schedules={**others, **every(MINUTE)})
+    bank.world.control("schedule.pause", name="tick")
+    assert bank.book.schedules["tick"].paused
+    assert bank.book.schedules["tick"].due_ns == 0
+    bank.world.advance(MINUTE)
+    assert len(ticks(bank)) == 5
+    assert not any(name.startswith("schedule:tick") for name in ticks(bank))
+
+
+def test_a_journal_that_takes_the_timer_of_another_schedule_is_corrupted(make_bank):
+    bank = make_bank(schedules={"tock": every(MINUTE)["tick"], **every(MINUTE)})
+    timers = {
+        record.what.name: pair_key(record.due_ns, height)
+        for height, record in enumerate(bank.records(), 1) if isinstance(record, TimerRecord)
+    }  # fmt: skip
+    bank.world.control("schedule.pause", name="tick")
+    frame = bank.world.frames[-1]
+    at = next(at for at, each in enumerate(decode_frame(frame).records) if isinstance(each, TimerRecord))
+    lie = with_change(frame, at, lambda fields: fields.update(fired=timers["tock"]))
+    with pytest.raises(Corrupted, match="is not that of schedule tick"):
+        bank.world.restored(frames=[*bank.world.frames[:-1], lie])
 
 
 def test_what_a_frame_has_no_room_for_is_left(make_bank, monkeypatch):

@@ -23,6 +23,7 @@ from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, params_digest
 from cellule.kernel.state.rows import TIMER, KnownKey, OpenIntent
+from cellule.values.calendar import DUE_NS_MAX
 from cellule.values.cbor import decode_trusted
 
 
@@ -158,7 +159,4 @@ def due_ns(params: bytes, now_ns: int) -> int:
     """When a timer with these params is due; a time that has passed is now."""
     value: Any = decode_trusted(params)
     wanted_ns: int = value["at_ns"] if value.get("at_ns") is not None else now_ns + value["after_ns"]
-    return max(now_ns, min(wanted_ns, _LATEST_NS))
-
-
-_LATEST_NS = (1 << 63) - 1
+    return max(now_ns, min(wanted_ns, DUE_NS_MAX))
