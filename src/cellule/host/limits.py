@@ -82,3 +82,6 @@ HISTORY_SCAN_BYTES = 64_000_000  # of the journal, that one history call looks a
 FRAMES_KEPT = 8  # decoded frames that a reader of one world keeps
 SUGGESTIONS_MAX = 1_000  # names compared when an error suggests similar ones
 DOCUMENT_BYTES_MAX = 8_000_000  # of a file with a manifest
+SHADOW_RECENT = 10_000  # records that a shadow run takes unless it is told otherwise
+SHADOW_RECORDS_MAX = 10_000_000  # records of one shadow run; it says where it ended
+SHADOW_BLOCKS_BYTES_MAX = 512_000_000  # long values that one shadow run keeps in memory
