@@ -32,6 +32,7 @@ from cellule.cli import (
 from cellule.cli.backup import backup, restore
 from cellule.cli.bench import bench
 from cellule.cli.check import check
+from cellule.cli.deploy import deploy
 from cellule.cli.dev import dev
 from cellule.cli.doctor import doctor
 from cellule.cli.errors import Exit, error_json, usage
@@ -96,7 +97,7 @@ app.add_typer(receipt.app, name="receipt")
 app.add_typer(item.app, name="item")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(secret.app, name="secret")
-for command in (init, dev, run, why, stuck, verify, check, backup, restore, bench, doctor):
+for command in (init, dev, run, deploy, why, stuck, verify, check, backup, restore, bench, doctor):
     app.command()(command)
 
 

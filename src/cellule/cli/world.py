@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cellule.cli.controls import Id, Timeout, Why, perform
+from cellule.cli.deploy import Code, ManifestFile, MaybeName, deploy
 from cellule.cli.errors import usage
 from cellule.cli.output import facts, harmless, table
 from cellule.cli.session import Session, in_session, operator, owner_of, renderer_of, within
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
 from cellule.host.read.cell_list import Listing, list_world
 from cellule.host.service import Cellule
-from cellule.kernel.manifest.compare import ManifestChange
 from cellule.kernel.manifest.model import Manifest
 from cellule.store import keys
 from cellule.values.schema.text_forms import time_text
@@ -24,11 +22,6 @@ from cellule.values.schema.text_forms import time_text
 app = typer.Typer(help="Worlds: a journal and the state it leads to.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The world's name.")]
-ManifestFile = Annotated[
-    Path | None, typer.Option(help="A manifest: a .json, .yaml or .yml file, instead of --app.")
-]
-Code = Annotated[Path | None, typer.Option(help="The folder with the code that the manifest names.")]
-MaybeName = Annotated[str | None, typer.Argument(help="The world's name; by default that of --world.")]
 
 
 @app.command()
@@ -41,19 +34,7 @@ async def create(session: Session, name: Name, manifest: ManifestFile = None, co
         session.output.document(data, f"world {info.name} made: {info.id}")
 
 
-@app.command()
-@in_session
-async def deploy(
-    session: Session,
-    name: MaybeName = None,
-    manifest: ManifestFile = None,
-    code: Code = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-    why: Why = "asked for",
-    timeout_s: Timeout = 30.0,
-) -> None:
-    """Bring a changed app or manifest into a world; refused where its cells could not follow."""
-    await _deploy(session, name, _Deploy(manifest, code, why, dry_run), timeout_s)
+app.command()(deploy)
 
 
 @app.command("list")
@@ -144,43 +125,6 @@ async def accept_clock(
 ) -> None:  # fmt: skip
     """Believe this machine's clock although it is far ahead of the world's last beat."""
     await perform(session, name, "clock.accept", why, timeout_s, id)
-
-
-@dataclass(frozen=True, slots=True)
-class _Deploy:
-    """What to deploy, and how."""
-
-    manifest: Path | None
-    code: Path | None
-    why: str
-    dry_run: bool
-
-
-async def _deploy(session: Session, name: str | None, deploy: _Deploy, timeout_s: float) -> None:
-    async with session.working() as node:
-        info = await session.info(node, name)
-        async with within(timeout_s, "the deploy"):
-            change = await node.deploy_world(
-                info.name, manifest=deploy.manifest, code=deploy.code, who=operator(), why=deploy.why,
-                dry_run=deploy.dry_run, universe=session.universe_name,
-            )  # fmt: skip
-        data = {
-            "world": info.name, "deployed": not deploy.dry_run, "compatible": change.compatible,
-            "changes": [
-                {"path": each.path, "what": each.what, "compatible": each.compatible, "reason": each.reason}
-                for each in change.changes
-            ],
-        }  # fmt: skip
-        session.output.document(data, *_deploy_lines(info.name, change, dry_run=deploy.dry_run))
-
-
-def _deploy_lines(name: str, change: ManifestChange, *, dry_run: bool) -> list[str]:
-    """What a deploy changes, for people."""
-    lines = [f"{' ' if each.compatible else '!'} {each}" for each in change.changes]
-    if not dry_run:
-        return [*lines, f"deployed to world {name}"]
-    verdict = "it can be deployed" if change.compatible else "it would be refused: see the lines with !"
-    return [*lines, f"nothing was changed; {verdict}"]
 
 
 async def _described(

@@ -20,11 +20,14 @@ from cellule.errors import Rejected
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
+from cellule.host.journal import Progress
+from cellule.host.limits import SHADOW_RECENT
 from cellule.host.manifest_document import Document, Folder, load_document
 from cellule.host.node import DEFAULT_UNIVERSE, Node, unless_lost
 from cellule.host.own.directory import UniverseInfo, WorldInfo, id_of
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
+from cellule.host.read.shadow import ShadowReport, shadow_world
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, returning
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.cid import Cid
@@ -90,17 +93,18 @@ class Cellule:
 
     async def deploy_world(
         self, name: str, *, manifest: Document | None = None, code: Folder | None = None,
-        who: str = "cellule.deploy_world", why: str = "asked for", dry_run: bool = False,
-        universe: str = DEFAULT_UNIVERSE,
+        era: int | None = None, who: str = "cellule.deploy_world", why: str = "asked for",
+        dry_run: bool = False, universe: str = DEFAULT_UNIVERSE,
     ) -> ManifestChange:  # fmt: skip
         """Bring a manifest, or the app, into a world; journaled with who and why. Returns what changed.
 
-        A change that its cells cannot follow is refused with the reasons; `dry_run` only returns it.
+        `era` rolls back to what the world ran in that era, which is stored with it. A change that its cells
+        cannot follow is refused with the reasons; `dry_run` only returns it.
         """
         info = await self.node.directory.world(await self.node.universe(universe), name)
         async with self._turn(info):
             stored = await Reader(self.node, info).manifest()
-            loaded, blocks = await self._loaded(manifest, code, info.universe)
+            loaded, blocks = await self._meant(info, manifest, code, era)
             change = await self._change(info, stored, loaded)
             if not dry_run and stored.cid != loaded.cid:
                 if any(base not in loaded.modules for base in stored.modules):
@@ -108,6 +112,23 @@ class Cellule:
                 change.check_compatible()
                 await self._bring(info, stored, loaded, blocks, who, why)
             return change
+
+    async def shadow_world(
+        self, name: str, *, manifest: Document | None = None, code: Folder | None = None,
+        era: int | None = None, recent: int | None = SHADOW_RECENT, universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
+    ) -> ShadowReport:  # fmt: skip
+        """Run the newest records of a world again under what would be deployed, in memory, and compare.
+
+        `recent` is how many; None takes all history. Recorded receipts answer the effects, and nothing is
+        written.
+        """
+        info = await self.node.directory.world(await self.node.universe(universe), name)
+        loaded, blocks = await self._meant(info, manifest, code, era)
+        cas = self.node.cas(info.universe)
+        return await shadow_world(
+            self.node.loader, info, cas, loaded, blocks, recent=recent, progress=progress
+        )
 
     async def worlds(self, universe: str = DEFAULT_UNIVERSE) -> list[WorldInfo]:
         """All worlds of a universe."""
@@ -201,6 +222,19 @@ class Cellule:
             return
         await self._bring(info, stored, built.manifest, built.blocks, "cellule.open", "the app changed")
         _say_deployed(info.name, change)
+
+    async def _meant(
+        self, info: WorldInfo, manifest: Document | None, code: Folder | None, era: int | None
+    ) -> tuple[Manifest, dict[Cid, bytes]]:
+        """What a deploy to a world means: an era of its own, or what is given."""
+        if era is None:
+            return await self._loaded(manifest, code, info.universe)
+        if manifest is not None or code is not None:
+            raise Rejected(
+                "host.deploy_which", "a deploy is of an era or of a manifest, not of both",
+                hint="Leave out one of the two.",
+            )  # fmt: skip
+        return await Reader(self.node, info).era_manifest(era), {}
 
     async def _loaded(
         self, manifest: Document | None, code: Folder | None, universe: UUID

@@ -43,7 +43,9 @@ MIGRATE_SCAN_PAGE = 1_000
 RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control tells whether there are more
 
 SHADOW_RECEIPTS_MAX = 10_000  # receipts that wait in a shadow run for their requests; more are left out
-SHADOW_UNMATCHED_MAX = 100_000  # steps that one of two runs is ahead of the other; beyond it a shadow run ends
+SHADOW_UNMATCHED_MAX = (
+    100_000  # steps that one of two runs is ahead of the other; beyond it a shadow run ends
+)
 SHADOW_CELLS_MAX = 100_000  # cells with differences that a shadow run tells apart; beyond it it ends
 SHADOW_SETTLE_MAX = 10_000  # beats after which the cells of a shadow run must have come to rest
 SHADOW_EXAMPLES_MAX = 20  # cells of which a shadow run shows the first difference

@@ -81,6 +81,16 @@ class Reader:
         eras = (await self._world()).ledger.eras[:-1]
         return [await self._manifest_of(cid) for cid in dict.fromkeys(era.manifest for era in reversed(eras))]
 
+    async def era_manifest(self, era: int) -> Manifest:
+        """The manifest of an era that a person names."""
+        count = len((await self._world()).ledger.eras)
+        if not 0 <= era < count:
+            raise Rejected(
+                "host.era_unknown", "the world has no era {era}; its eras are 0 to {last}",
+                era=era, last=count - 1, hint="`cellule world show` tells the current one.",
+            )  # fmt: skip
+        return await self.manifest(era)
+
     async def had_manifest(self, cid: Cid) -> bool:
         """Tell whether the world ran this manifest in an era before the current one."""
         return any(era.manifest == cid for era in (await self._world()).ledger.eras[:-1])

@@ -1,6 +1,6 @@
 """A shadow run of a stored world: its recent history, or all of it, under a manifest that is not deployed.
 
-It reads what any reader reads, runs in this process's memory, and writes nothing: no row, no block, no effect.
+It reads what any reader reads, runs in memory, and writes nothing: no row, no block, no effect.
 """
 
 from __future__ import annotations

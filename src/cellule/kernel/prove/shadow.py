@@ -126,6 +126,7 @@ class _Stepper(Stepper):
         if at >= len(recorded):
             return super().context(key, module, era, height, entropy, version)
         step = recorded[at]
+        height = step.found.height
         return Context(
-            self.world, module.name, key, step.beat, step.found.height, step.now_ns, step.entropy, era, version
-        )  # fmt: skip
+            self.world, module.name, key, step.beat, height, step.now_ns, step.entropy, era, version
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Rejected
@@ -136,36 +137,36 @@ class Comparison:
             module = step.era.modules.get(cell[0])
             schema = module.state if module is not None and not step.found.step.extras.get("log") else ""
             values["states"][at].append((schema, step.found.step.state))
-            values["events"][at].extend((each.schema, each.value) for each in step.found.emitted)
+            for event in step.found.emitted:
+                values["events"][at].append((event.schema, event.value, event.schema.partition("@")[0]))
             for each in step.found.asked:
                 effect = step.era.effects.get(each.kind)
                 asked = ("" if effect is None else effect.params, each.params)
                 values["effects"][at].append((*asked, each.kind, each.extras.get("key")))
         for aspect, (one, other) in values.items():
-            found = yield from self._differs(old.era, new.era, one, other)
+            found = yield from self._differs(old.era, one, other)
             if found is not None:
                 self.tally.add(ShadowDifference(*cell, height, aspect, *found))
 
     def _differs(
-        self, old: Manifest, new: Manifest, before: list[Any], after: list[Any]
+        self, old: Manifest, before: list[Any], after: list[Any]
     ) -> Generator[Need, None, tuple[Any, Any] | None]:
         """The first of two lists of values that is not the same in both."""
-        for at in range(max(len(before), len(after))):
-            one = before[at] if at < len(before) else None
-            other = after[at] if at < len(after) else None
-            shown = []
-            for side, manifest in ((one, old), (other, new)):
-                data = None if side is None else (yield from self._bytes(side[1]))
-                if side is one and one is not None and other is not None and data is not None:
-                    data = yield from self._upcast(one[0], other[0], data)
-                shown.append(None if data is None else _plain(data))
-                del manifest
-            if one is not None and other is not None and one[0] == other[0] and shown[1] is not None:
-                shown[1] = _projected(old, one[0], shown[1])
-            names = [None if side is None else side[2:] for side in (one, other)]
-            if shown[0] != shown[1] or names[0] != names[1] or (one is None) != (other is None):
+        for one, other in zip_longest(before, after):
+            shown = [(yield from self._value(side)) for side in (one, other)]
+            if one is None or other is None:
+                return _told(one, shown[0]), _told(other, shown[1])
+            if None not in shown:
+                shown[0] = yield from self._upcast(one[0], other[0], shown[0])
+                shown = [_plain(each) for each in shown]
+                if one[0] == other[0]:
+                    shown[1] = _projected(old, one[0], shown[1])
+            if shown[0] != shown[1] or one[2:] != other[2:]:
                 return _told(one, shown[0]), _told(other, shown[1])
         return None
+
+    def _value(self, side: Any) -> Generator[Need, None, Any]:
+        return None if side is None else (yield from self._bytes(side[1]))
 
     def _bytes(self, stored: Any) -> Generator[Need, None, bytes | None]:
         if stored is None:
@@ -195,6 +196,7 @@ def _told(side: Any, value: Any) -> Any:
     """A value as people are told of it: events and effects with their names."""
     if side is None:
         return None
+    value = _plain(value) if isinstance(value, bytes) else value
     return {side[2]: value} if len(side) > 2 else value
 
 
