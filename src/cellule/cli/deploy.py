@@ -15,9 +15,10 @@ import typer
 from cellule.cli.controls import Timeout, Why
 from cellule.cli.errors import usage
 from cellule.cli.output import compact, counted
-from cellule.cli.session import Session, in_session, operator, renderer_of, within
+from cellule.cli.session import Session, in_session, operator, within
 from cellule.errors import Rejected
 from cellule.host.limits import SHADOW_RECENT
+from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import key_text
 from cellule.host.read.shadow import ShadowReport
 from cellule.host.service import Cellule
@@ -55,7 +56,7 @@ async def deploy(
     why: Why = "asked for",
     timeout_s: Timeout = 30.0,
 ) -> None:
-    """Bring a changed app, a manifest or an earlier era into a world; refused where its cells cannot follow."""
+    """Bring a changed app, a manifest or an earlier era into a world; refused where cells cannot follow."""
     if gate and not shadow:
         raise usage("--gate judges a shadow run, and there is none", hint="Add --shadow.")
     async with session.working() as node:
@@ -65,7 +66,7 @@ async def deploy(
         lines: list[str] = []
         if shadow:
             report = await _shadow(session, node, info.name, what, None if all_history else recent)
-            stored = await renderer_of(await session.world(node, info.name)).manifest()
+            stored = await Reader(node.node, info).manifest()  # a handle would bring the app in
             data["shadow"] = _shadow_json(report, stored)
             lines += _shadow_lines(data["shadow"])
             if gate and not report.same and not dry_run:

@@ -153,7 +153,7 @@ class Comparison:
     ) -> Generator[Need, None, tuple[Any, Any] | None]:
         """The first of two lists of values that is not the same in both."""
         for one, other in zip_longest(before, after):
-            shown = [(yield from self._value(side)) for side in (one, other)]
+            shown: list[Any] = [(yield from self._value(one)), (yield from self._value(other))]
             if one is None or other is None:
                 return _told(one, shown[0]), _told(other, shown[1])
             if None not in shown:
