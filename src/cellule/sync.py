@@ -28,7 +28,7 @@ from cellule.host.ingress.handles import R, WorldHandle
 from cellule.host.ingress.operator import Module, Operator
 from cellule.host.ingress.outcomes import Applied, CellView
 from cellule.host.journal import Head, Progress
-from cellule.host.limits import HISTORY_MAX
+from cellule.host.limits import HISTORY_MAX, SHADOW_RECENT
 from cellule.host.manifest_document import Document, Folder
 from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
@@ -37,6 +37,7 @@ from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.cell_list import CellPage
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.history import History
+from cellule.host.read.shadow import ShadowReport
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.kernel.items import BatchResult, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
@@ -127,6 +128,7 @@ class SyncCellule(Facade[Cellule]):
         *,
         manifest: Document | None = None,
         code: Folder | None = None,
+        era: int | None = None,
         who: str = "cellule.deploy_world",
         why: str = "asked for",
         dry_run: bool = False,
@@ -134,11 +136,47 @@ class SyncCellule(Facade[Cellule]):
     ) -> ManifestChange:
         """Bring a manifest, or the app, into a world; journaled with who and why. Returns what changed.
 
-        A change that its cells cannot follow is refused with the reasons; `dry_run` only returns it.
+        `era` rolls back to what the world ran in that era, which is stored with it. A change that its cells
+        cannot follow is refused with the reasons; `dry_run` only returns it.
         """
         return self._thread.call(
             lambda: self._inner.deploy_world(
-                name, manifest=manifest, code=code, who=who, why=why, dry_run=dry_run, universe=universe
+                name,
+                manifest=manifest,
+                code=code,
+                era=era,
+                who=who,
+                why=why,
+                dry_run=dry_run,
+                universe=universe,
+            )
+        )
+
+    def shadow_world(
+        self,
+        name: str,
+        *,
+        manifest: Document | None = None,
+        code: Folder | None = None,
+        era: int | None = None,
+        recent: int | None = SHADOW_RECENT,
+        universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
+    ) -> ShadowReport:
+        """Run the newest records of a world again under what would be deployed, in memory, and compare.
+
+        `recent` is how many; None takes all history. Recorded receipts answer the effects, and nothing is
+        written.
+        """
+        return self._thread.call(
+            lambda: self._inner.shadow_world(
+                name,
+                manifest=manifest,
+                code=code,
+                era=era,
+                recent=recent,
+                universe=universe,
+                progress=progress,
             )
         )
 

@@ -29,6 +29,7 @@ from cellule.values.link import Link
 
 Asked = tuple[str, bytes, str, int]  # module, key, kind, and which request of that kind it is
 _ITSELF: Final = ("fired", "step", "control")  # marks of receipts that the kernel wrote
+_BY_KERNEL: Final = (Settled.ABANDONED, Settled.DENIED)  # no adapter gives them
 _OF_HOSTS: Final = frozenset(("deploy", "snapshot", "baseline"))
 _LETTERS: Final = frozenset(("letter.redrive", "letter.dismiss"))  # they name records of the other run
 
@@ -108,7 +109,7 @@ class Inputs:
             items.append(ControlItem(verb, record.who, record.why, arguments))
 
     def _receipt(self, items: list[Any], record: ReceiptRecord) -> Generator[Need, None, None]:
-        if any(name in record.extras for name in _ITSELF) or record.status == Settled.ABANDONED:
+        if any(name in record.extras for name in _ITSELF) or record.status in _BY_KERNEL:
             self.recorded.forget(record.cause)
             return
         asked = self.recorded.asked.get(record.cause)
