@@ -18,6 +18,7 @@ from cellule.cli.output import compact, counted
 from cellule.cli.session import Session, in_session, operator, within
 from cellule.errors import Rejected
 from cellule.host.limits import SHADOW_RECENT
+from cellule.host.own.directory import WorldInfo
 from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import key_text
 from cellule.host.read.shadow import ShadowReport
@@ -59,47 +60,51 @@ async def deploy(
     """Bring a changed app, a manifest or an earlier era into a world; refused where cells cannot follow."""
     if gate and not shadow:
         raise usage("--gate judges a shadow run, and there is none", hint="Add --shadow.")
+    what: dict[str, Any] = {"manifest": manifest, "code": code, "era": era}
     async with session.working() as node:
         info = await session.info(node, name)
-        what: dict[str, Any] = {"manifest": manifest, "code": code, "era": era}
-        data: dict[str, Any] = {"world": info.name}
-        lines: list[str] = []
+        found: dict[str, Any] = {}
         if shadow:
-            report = await _shadow(session, node, info.name, what, None if all_history else recent)
-            stored = await Reader(node.node, info).manifest()  # a handle would bring the app in
-            data["shadow"] = _shadow_json(report, stored)
-            lines += _shadow_lines(data["shadow"])
-            if gate and not report.same and not dry_run:
-                raise _gated(info.name, data["shadow"], lines)
+            found = {"shadow": await _shadow(session, node, info, what, None if all_history else recent)}
+        if gate and not dry_run and not found["shadow"]["same"]:
+            raise _gated(info.name, found["shadow"])
         async with within(timeout_s, "the deploy"):
             change = await node.deploy_world(
                 info.name, **what, who=operator(), why=why, dry_run=dry_run, universe=session.universe_name
             )
-        data |= {
-            "deployed": not dry_run, "compatible": change.compatible,
-            "changes": [
-                {"path": each.path, "what": each.what, "compatible": each.compatible, "reason": each.reason}
-                for each in change.changes
-            ],
-        }  # fmt: skip
-        session.output.document(data, *lines, *_deploy_lines(info.name, change, dry_run=dry_run))
+        found = {"world": info.name, **found, **_change_json(change, dry_run=dry_run)}
+        lines = _shadow_lines(found["shadow"]) if shadow else []
+        session.output.document(found, *lines, *_deploy_lines(info.name, change, dry_run=dry_run))
 
 
 async def _shadow(
-    session: Session, node: Cellule, name: str, what: dict[str, Any], recent: int | None
-) -> ShadowReport:
-    with session.output.progress(f"shadow of {name}") as step:
-        return await node.shadow_world(
-            name, **what, recent=recent, universe=session.universe_name, progress=step
+    session: Session, node: Cellule, info: WorldInfo, what: dict[str, Any], recent: int | None
+) -> dict[str, Any]:
+    with session.output.progress(f"shadow of {info.name}") as step:
+        report = await node.shadow_world(
+            info.name, **what, recent=recent, universe=session.universe_name, progress=step
         )
+    stored = await Reader(node.node, info).manifest()  # a handle would bring the app in
+    return _shadow_json(report, stored)
 
 
-def _gated(name: str, shadow: dict[str, Any], lines: list[str]) -> Rejected:
+def _gated(name: str, shadow: dict[str, Any]) -> Rejected:
+    lines = _shadow_lines(shadow)
     return Rejected(
         "cli.shadow_differs", "world {world} was not changed: {told}",
         world=name, told="; ".join(line.strip() for line in lines), shadow=shadow,
         hint="Correct the code, or deploy without --gate if this is what you want.",
     )  # fmt: skip
+
+
+def _change_json(change: ManifestChange, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "deployed": not dry_run, "compatible": change.compatible,
+        "changes": [
+            {"path": each.path, "what": each.what, "compatible": each.compatible, "reason": each.reason}
+            for each in change.changes
+        ],
+    }  # fmt: skip
 
 
 def _deploy_lines(name: str, change: ManifestChange, *, dry_run: bool) -> list[str]:
@@ -134,20 +139,21 @@ def _plain(value: Any) -> Any:
         return str(value)
 
 
-def _shadow_lines(told: dict[str, Any]) -> list[str]:
+def _shadow_lines(shadow: dict[str, Any]) -> list[str]:
     """What a shadow run found, for people."""
-    head = f"shadow: {counted(told['steps'], 'step')} of heights {told['first']} to {told['last']} ran again"
-    if told["same"]:
+    heights = f"heights {shadow['first']} to {shadow['last']}"
+    head = f"shadow: {counted(shadow['steps'], 'step')} of {heights} ran again"
+    if shadow["same"]:
         return [f"{head}, all with the same outcome"]
-    lines = [f"{head}; {counted(told['cells'], 'cell')} differ"]
-    lines += [f"  {module}: {counted(count, 'cell')}" for module, count in sorted(told["modules"].items())]
-    lines += [f"  {what}: {count}" for what, count in sorted(told["differences"].items())]
-    lines += [f"  refused, {code}: {count}" for code, count in sorted(told["refused"].items())]
-    if told["unanswered"]:
-        lines.append(f"  receipts of effects that were not asked for: {told['unanswered']}")
-    for each in told["examples"]:
+    lines = [f"{head}; {counted(shadow['cells'], 'cell')} differ"]
+    lines += [f"  {module}: {counted(count, 'cell')}" for module, count in sorted(shadow["modules"].items())]
+    lines += [f"  {what}: {count}" for what, count in sorted(shadow["differences"].items())]
+    lines += [f"  refused, {code}: {count}" for code, count in sorted(shadow["refused"].items())]
+    if shadow["unanswered"]:
+        lines.append(f"  receipts of effects that were not asked for: {shadow['unanswered']}")
+    for each in shadow["examples"]:
         cell = f"{each['module']}/{each['key']} at height {each['height']}"
         lines.append(f"  {cell}, {each['aspect']}: {compact(each['before'])} -> {compact(each['after'])}")
-    if told["limited"]:
-        lines.append(f"  ended early: {told['limited']}")
+    if shadow["limited"]:
+        lines.append(f"  ended early: {shadow['limited']}")
     return lines
