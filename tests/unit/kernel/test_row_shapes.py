@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from cellule.kernel.state.snapshot_schema import (
+    is_bucket,
+    is_cell,
     is_dead_letter,
     is_failed_intent,
+    is_heights,
+    is_held,
     is_intent,
     is_message,
+    is_open,
     is_remembered_key,
     is_schedule,
+    is_spent,
+    is_spent_by,
+    is_stopped,
+    is_timer,
     wrong_part,
 )
 from cellule.values.cbor import decode
@@ -153,3 +162,113 @@ def test_a_schedule_with_one_wrong_field_is_none(position, value):
 @pytest.mark.parametrize("row", [SCHEDULE[:-1], [*SCHEDULE, 1], tuple(SCHEDULE), None, {}])
 def test_a_schedule_is_a_list_of_four(row):
     assert not is_schedule(row)
+
+
+LINK = Link(cid_of(b"x"))
+SOUND = {
+    is_timer: [["ttl", "bank/Order", b"o1", 3]],
+    is_stopped: [["bank/Order", b"o1", "halted"]],
+    is_open: [[1, False], [1, True], [0, True]],
+    is_spent: [[1, 2], [0, 0]],
+    is_spent_by: [["till", bytes(16), 1, 2]],
+    is_heights: [[], [1, 2]],
+    is_cell: [["bank/Order", b"o1"]],
+    is_held: [LINK, [b"x"], [b"x", [LINK]]],
+    is_bucket: [
+        {"ids": b"", "heights": b"", "checks": b""},
+        {"ids": bytes(32), "heights": bytes(16), "checks": bytes(8)},
+    ],
+}
+WRONG = {
+    is_timer: [
+        None, ("ttl", "bank/Order", b"o1", 3), ["ttl", "bank/Order", b"o1"],
+        ["ttl", "bank/Order", b"o1", 3, 1],
+        ["lost", "bank/Order", b"o1", 3], ["ttl", b"bank/Order", b"o1", 3], ["ttl", "bank/Order", "o1", 3],
+        ["ttl", "bank/Order", b"o1", -1], ["bank/Order", "ttl", b"o1", 3], ["ttl", "ttl", b"o1", b"o1"],
+    ],
+    is_stopped: [
+        None, ("bank/Order", b"o1", "halted"), ["bank/Order", b"o1"], ["bank/Order", b"o1", "halted", 1],
+        [b"bank/Order", b"o1", "halted"], ["bank/Order", "o1", "halted"], ["bank/Order", b"o1", b"halted"],
+        ["bank/Order", b"o1", None], {},
+    ],
+    is_open: [None, (1, False), [1], [1, False, 1], [-1, False], ["1", True], [1, 1], [0, False], [1, None]],
+    is_spent: [None, (1, 2), [1], [1, 2, 3], [-1, 2], [1, -2], ["1", 2]],
+    is_spent_by: [
+        None, ("till", bytes(16), 1, 2), ["till", bytes(16), 1], ["till", bytes(16), 1, 2, 3],
+        [b"till", bytes(16), 1, 2], ["till", bytes(15), 1, 2], ["till", "x" * 16, 1, 2],
+        ["till", bytes(16), -1, 2], ["till", bytes(16), 1, -2],
+    ],
+    is_heights: [None, (1, 2), [-1], ["1"], [True]],
+    is_cell: [None, ("a", b"b"), ["a"], ["a", b"b", 1], [b"a", b"b"], ["a", "b"]],
+    is_held: [None, b"x", [], ["x"], [b"x", 7], 7, {}, (b"x",)],
+    is_bucket: [
+        None, [], {}, {"ids": b"", "heights": b""}, {"ids": b"", "heights": b"", "checks": b"", "more": b""},
+        {"ids": "", "heights": b"", "checks": b""}, {"ids": bytes(15), "heights": b"", "checks": b""},
+        {"ids": bytes(32), "heights": bytes(15), "checks": bytes(8)},
+        {"ids": bytes(32), "heights": bytes(16), "checks": bytes(7)},
+        {"ids": bytes(17), "heights": bytes(8), "checks": bytes(4)},
+        {"ids": bytes(32), "heights": bytes(17), "checks": bytes(8)},
+        {"ids": bytes(32), "heights": bytes(16), "checks": bytes(9)},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fits", SOUND)
+def test_rows_have_their_shape_and_no_other(fits):
+    assert [row for row in SOUND[fits] if not fits(row)] == []
+    assert [row for row in WRONG[fits] if fits(row)] == []
+
+
+BUCKET = {"bucket": LINK, "prints": LINK, "count": 1, "since_ns": 1, "until_ns": 2}
+OPENED = {"bucket": LINK, "since_ns": 1, "until_ns": 2}
+DEDUPE = {"buckets": [BUCKET], "conflicts": LINK, "floor_ns": 0, "open": OPENED}
+BUDGETS = {"open": [LINK, 1], "parked": 0, "spent": None, "spent_by": None, "timers": 0}
+IDEMPOTENCY = {"ages": [LINK, 1], "keys": [LINK, 2]}
+PARTS = {
+    "dedupe": (DEDUPE, [
+        None, [], {**DEDUPE, "more": 1}, {**DEDUPE, "floor_ns": -1}, {**DEDUPE, "conflicts": 1},
+        {**DEDUPE, "buckets": None}, {**DEDUPE, "buckets": [{**BUCKET, "bucket": 1}]},
+        {**DEDUPE, "buckets": [{**BUCKET, "prints": 1}]}, {**DEDUPE, "buckets": [{**BUCKET, "count": LINK}]},
+        {**DEDUPE, "buckets": [OPENED]}, {**DEDUPE, "open": BUCKET}, {**DEDUPE, "open": []},
+        {**DEDUPE, "open": {**OPENED, "since_ns": -1}}, {**DEDUPE, "open": {**OPENED, "bucket": 1}},
+    ]),
+    "budgets": (BUDGETS, [
+        None, [], {}, {**BUDGETS, "more": 1}, {**BUDGETS, "parked": -1}, {**BUDGETS, "timers": None},
+        {**BUDGETS, "open": [LINK, 0]}, {**BUDGETS, "spent": 1}, {**BUDGETS, "spent_by": [1, 1]},
+    ]),
+    "idempotency": (IDEMPOTENCY, [
+        [], {}, {"ages": None}, {**IDEMPOTENCY, "more": None}, {**IDEMPOTENCY, "ages": [LINK, 0]},
+        {**IDEMPOTENCY, "keys": [1, 1]}, {**IDEMPOTENCY, "keys": [LINK]},
+    ]),
+    "modules": ({"shop/Order": [LINK, 0]}, [[], {"shop/Order": None}, {"shop/Order": [LINK, -1]}]),
+    "eras": ([[LINK, 0]], [[], None, {}, [[LINK]], [(LINK, 0)], [[LINK, 0, 0]], [[1, 0]]]),
+    "frame": (bytes(32), [bytes(31), bytes(33), "x" * 32]),
+    "paused": (True, [None, 0, 1]),
+    **{name: ([LINK, 1], [[LINK, 0], (LINK, 1), [LINK], 1]) for name in (
+        "timers", "stopped", "dead_letters", "intents", "pending", "ready", "held", "schedules",
+    )},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_of_a_snapshot_has_its_shape_and_no_other(world, part):
+    saved = decode(world.cas[world.snapshot()])
+    sound, wrong = PARTS[part]
+    assert wrong_part({**saved, part: sound}) is None
+    assert [value for value in wrong if wrong_part({**saved, part: value}) != part] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_sound"),
+    [
+        ("due", bytes(16), True), ("due", bytes(15), False), ("due", "x" * 16, False), ("same", 1, True),
+        ("same", -1, False), ("grant", "till", True), ("grant", 1, False), ("rule", "r", True),
+        ("rule", 1, False),
+        ("text", "t", True), ("text", b"t", False), ("slot", "s", True), ("slot", 1, False),
+        ("key", "k", True),
+        ("limits", {"attempts": 1}, True), ("limits", {1: 1}, False), ("limits", 1, False),
+        ("params", 1, False),
+    ],
+)  # fmt: skip
+def test_what_an_open_intent_holds_beside_its_fields_has_its_shape(name, value, is_sound):
+    assert is_intent(with_field(INTENT, 6, {**MORE, name: value})) is is_sound

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.items import Admitted, ReceiptItem, RefusedItem
+from cellule.kernel.items import Admitted, EventItem, ReceiptItem, RefusedItem
 from cellule.kernel.journal.records import RefusedRecord
 from cellule.kernel.limits import RECEIPT_BYTES_MAX
 from cellule.kernel.state.intent_id import intent_text
+from cellule.values.cbor import encode
 
 
 def test_a_receipt_reaches_its_cell_in_the_beat_that_admits_it(bank):
@@ -192,3 +193,16 @@ def test_a_receipt_that_was_never_durable_elsewhere_is_refused_without_a_record(
     beat = bank.world.beat([ReceiptItem(b"\1" * 32, 3, "ok", None, durable=False)])
     assert beat.outcomes[0].height == 0
     assert len(bank.records()) == count
+
+
+def test_receipts_and_events_of_one_beat_are_each_admitted(bank):
+    """Those that take a closer look, too: a failed one, and one for an intent that is not open."""
+    first, second = bank.ask(("bank.charge", {"amount": 1}), ("bank.charge", {"amount": 1})).opened
+    tick = EventItem("bank/Tick@1", encode({"order": "b"}))
+    outcomes = bank.world.beat([
+        ReceiptItem(first.intent, first.height, "failed", None), tick,
+        ReceiptItem(first.intent, first.height, "failed", None), tick,
+        ReceiptItem(second.intent, second.height, "ok", encode({"id": "x"})), tick,
+    ]).outcomes  # fmt: skip
+    admitted = [isinstance(outcome, Admitted) for outcome in outcomes]
+    assert admitted == [True, True, False, True, True, True]
