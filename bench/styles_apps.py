@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -12,6 +16,7 @@ from cellule import App, Step
 from cellule.app.built_app import Built
 from cellule.kernel.items import EventItem, Pace
 from cellule.modules.kinds import CodeKinds
+from cellule.modules.wasm.compiler import build_module
 from tests.support.kernel_world import KernelWorld
 
 STEPS_MAX = 100_000
@@ -110,6 +115,23 @@ def plan_app() -> App:
     return app
 
 
+@cache
+def total_module() -> Path:
+    """The reducer in C, compiled once in a process."""
+    folder = TemporaryDirectory(prefix="cellule-bench-")
+    atexit.register(folder.cleanup)
+    source = Path(__file__).with_name("styles_total.c")
+    return build_module(source, Path(folder.name) / "total.wasm").path
+
+
+def wasm_app() -> App:
+    """The reducer as a WASM module."""
+    app = App("bench")
+    app.event(key="key")(Ticked)
+    app.wasm("total", total_module(), Ticked, state=Total)
+    return app
+
+
 class StyleWorld:
     """A kernel world of one app, to which every key gets one event a turn."""
 
@@ -142,4 +164,4 @@ def style_world(app: App, keys: int) -> Iterator[StyleWorld]:
         programs.close()
 
 
-STYLES = {"fsm": fsm_app, "aggregate": aggregate_app, "plan": plan_app}
+STYLES = {"fsm": fsm_app, "aggregate": aggregate_app, "plan": plan_app, "wasm": wasm_app}

@@ -67,7 +67,7 @@ class Runtime:
     """The engine of a process; calls take turns."""
 
     def __init__(self) -> None:
-        self._engine = wasmtime.Engine(_config())
+        self.engine = wasmtime.Engine(_config())
         self._lock = threading.Lock()
         self._compiled: OrderedDict[Cid, Compiled] = OrderedDict()
         self._living: WeakSet[wasmtime.Module] = WeakSet()
@@ -78,7 +78,7 @@ class Runtime:
         with self._lock:
             found = self._compiled.get(cid)
             if found is None:
-                found = self._compiled[cid] = compile_module(self._engine, data, what)
+                found = self._compiled[cid] = compile_module(self.engine, data, what)
                 self._living.add(found.module)
                 if len(self._compiled) > limits.COMPILED_MAX:
                     self._compiled.popitem(last=False)
@@ -88,16 +88,16 @@ class Runtime:
     def _close(self) -> None:
         for module in list(self._living):
             module.close()
-        self._engine.close()
+        self.engine.close()
 
     def inspect(self, data: bytes, what: str) -> Compiled:
         """A module that is not kept."""
-        return compile_module(self._engine, data, what)
+        return compile_module(self.engine, data, what)
 
     def call(self, compiled: Compiled, call: Call, data: bytes) -> bytes:
         """The answer of one call on an instance of its own; raises `StepFault` whatever the module does."""
         with self._lock:
-            store = c_api.wasmtime_store_new(self._engine.ptr(), None, _NO_FINALIZER)
+            store = c_api.wasmtime_store_new(self.engine.ptr(), None, _NO_FINALIZER)
             try:
                 return _Instance(store, compiled, call).answer(data)
             finally:
