@@ -37,6 +37,7 @@ from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.cell_list import CellPage
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.history import History
+from cellule.host.read.migration_preview import MigrationPreview
 from cellule.host.read.shadow import ShadowReport
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.kernel.items import BatchResult, Stepped, Verb
@@ -632,13 +633,21 @@ class SyncOperator(Facade[Operator]):
         *,
         why: str,
         all: bool = False,
+        to: int | None = None,
         id: Id | None = None,
     ) -> Applied[Any]:
         """Move cells to the newest code: one, or those of a module or of the world that wait for it.
 
-        `all` moves also those that would follow at their next event, and those that are pinned.
+        `all` moves also those that would follow at their next event, and those that are pinned. `to` is the
+        era to move pinned cells to, where it is not the current one.
         """
-        return self._thread.call(lambda: self._inner.migrate(module, key, why=why, all=all, id=id))
+        return self._thread.call(lambda: self._inner.migrate(module, key, why=why, all=all, to=to, id=id))
+
+    def preview_migration(
+        self, module: Module | None = None, key: Any = None, *, all: bool = False, to: int | None = None
+    ) -> MigrationPreview:
+        """What `migrate` would do: how many cells of which eras would move, and which cannot."""
+        return self._thread.call(lambda: self._inner.preview_migration(module, key, all=all, to=to))
 
     def drop(
         self,

@@ -12,7 +12,7 @@ from rich.json import JSON
 
 from cellule.cli.cell_list import Wanted, list_cells
 from cellule.cli.cell_versions import history_json, read_versions, version_line
-from cellule.cli.controls import Id, Timeout, Why, perform_on_cells
+from cellule.cli.controls import Id, Timeout, Why, perform_on_cells, preview_migration
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import cell_text, record_line
@@ -198,13 +198,19 @@ async def migrate(
     all: Annotated[
         bool, typer.Option("--all", help="Also cells that would follow at their next event, or are pinned.")
     ] = False,
+    to: Annotated[int | None, typer.Option(help="Move pinned cells to this era.", min=0)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would move.")] = False,
     why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Move cells to the current code: one, or those of a module or of the world that wait for it."""
     if key and all:
         raise usage("--all is for a module or the world, not for one cell", hint="Leave out the key.")
-    extra = {"all": True} if all else {}
-    await perform_on_cells(session, "cell.migrate", module, key, why, timeout_s, id, **extra)
+    extra: dict[str, Any] = {"all": True} if all else {}
+    extra |= {} if to is None else {"to": to}
+    if dry_run:
+        await preview_migration(session, module, key, extra)
+    else:
+        await perform_on_cells(session, "cell.migrate", module, key, why, timeout_s, id, **extra)
 
 
 @app.command()

@@ -14,7 +14,10 @@ from cellule.cli.session import Session, cell_of, operator, renderer_of, within
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.reader import Reader
+from cellule.host.read.record_view import key_text
 from cellule.kernel.items import Verb
+from cellule.kernel.manifest.model import Manifest
 
 Why = Annotated[str, typer.Option(help="The reason, for the journal.")]
 Id = Annotated[str | None, typer.Option(help="Doing it again with the same id changes nothing.")]
@@ -69,10 +72,41 @@ async def perform_on_cells(
     """Do one verb on a cell, on a module's cells, or on all."""
     async with session.working() as node:
         world = await session.world(node)
-        arguments: dict[str, Any] = {**extra}
-        if module is not None:
-            manifest = await renderer_of(world).manifest()
-            arguments["module"] = StoredCodecs(manifest).module(module)
-            if key or manifest.modules[arguments["module"]].key is None:
-                arguments["key"] = cell_of(manifest, module, key)[1]
-        await perform_on(session, world, verb, why, timeout_s, id, **arguments)
+        named = _named(await renderer_of(world).manifest(), module, key)
+        await perform_on(session, world, verb, why, timeout_s, id, **extra, **named)
+
+
+async def preview_migration(session: Session, module: str | None, key: str, extra: dict[str, Any]) -> None:
+    """Show what a migration would do."""
+    async with session.working() as node:
+        info = await session.info(node)
+        reader = Reader(node.node, info)  # a handle would bring the app in
+        manifest = await reader.manifest()
+        found = await reader.preview_migration({**extra, **_named(manifest, module, key)})
+    moves = [
+        {"module": base, "from": era, "to": to, "cells": count}
+        for (base, era, to), count in sorted(found.moves.items())
+    ]
+    stays = [
+        {"module": each.module, "key": key_text(manifest, each.module, each.key), "why": each.why}
+        for each in found.stays
+    ]
+    lines = [
+        f"{base}: {counted(count, 'cell')} of era {era} would move to era {to}"
+        for (base, era, to), count in sorted(found.moves.items())
+    ]
+    lines += [f"! {each['module']}/{each['key']} stays: {each['why']}" for each in stays]
+    data = {"world": info.name, "moves": moves, "released": found.released, "stays": stays}
+    whole = "" if found.is_whole else "; there are more"
+    shown = {**data, "batches": found.batches, "whole": found.is_whole}
+    session.output.document(shown, *lines, f"nothing was changed{whole}")
+
+
+def _named(manifest: Manifest, module: str | None, key: str) -> dict[str, Any]:
+    """The cells that a person means, as arguments of a verb."""
+    if module is None:
+        return {}
+    base = StoredCodecs(manifest).module(module)
+    if key or manifest.modules[base].key is None:
+        return {"module": base, "key": cell_of(manifest, module, key)[1]}
+    return {"module": base}

@@ -40,6 +40,8 @@ IDEMPOTENCY_FORGET_PER_ADD = 2  # old idempotency keys forgotten for each new on
 DROP_PER_CONTROL_MAX = 1_000  # messages that one drop takes out of queues
 MIGRATE_SCAN_MAX = 10_000  # cells one migration of all looks at; the control tells where it goes on
 MIGRATE_SCAN_PAGE = 1_000
+MIGRATE_STAYS_MAX = 100  # cells that a migration of all names because they cannot be moved
+MIGRATE_REASON_MAX = 500  # characters of such a reason
 RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control tells whether there are more
 
 SHADOW_RECEIPTS_MAX = 10_000  # receipts that wait in a shadow run for their requests; more are left out

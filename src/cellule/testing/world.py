@@ -290,12 +290,16 @@ class World:
         for letter in letters:
             self._control("letter.dismiss", {"letter": letter.height})
 
-    def migrate(self, reducer: Reducer | None = None, key: Any = None, *, all: bool = False) -> None:
+    def migrate(
+        self, reducer: Reducer | None = None, key: Any = None, *, all: bool = False, to: int | None = None
+    ) -> None:
         """Move cells to the newest era: one, or those of a reducer or of the world that wait for it.
 
-        `all` moves also those that would follow at their next event, and those that are pinned.
+        `all` moves also those that would follow at their next event, and those that are pinned;
+        `to` names an era other than the newest, for pinned ones.
         """
-        arguments = {**self._named(reducer, key), **({"all": True} if all else {})}
+        extra: dict[str, Any] = {"all": True} if all else {}
+        arguments = {**self._named(reducer, key), **extra, **({} if to is None else {"to": to})}
         self._control_all("cell.migrate", arguments)
 
     def deploy(self, app: App) -> ManifestChange:

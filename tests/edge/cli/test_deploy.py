@@ -134,3 +134,37 @@ def test_another_key_is_refused_while_cells_live(paid: Cellule, files: Any) -> N
     error = paid("deploy", "--app", two, "--json", code=1).error
     assert error["code"] == "manifest.incompatible"
     assert "requires migration" in error["message"]
+
+
+def test_a_migration_is_previewed_done_in_batches_and_goes_on_after_an_interruption(
+    paid: Cellule, files: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid("deploy", "--app", files("two", OTHER_BOOK))
+    line = ("cell", "migrate", "book", "--all")
+    before = paid("world", "show", "--json").json
+    told = paid(*line, "--dry-run", "--json").json
+    assert told["moves"] == [{"module": "till/book", "from": 0, "to": 1, "cells": 2}]
+    assert (told["stays"], told["whole"]) == ([], True)
+    assert "2 cells of era 0 would move to era 1" in paid(*line, "--dry-run").out
+    assert paid("world", "show", "--json").json == before
+
+    monkeypatch.setattr("cellule.kernel.decide.migrations.FRAME_BYTES_ADMIT", 0)  # one cell in a batch
+    assert paid(*line, "--dry-run", "--json").json["batches"] == 2
+    monkeypatch.setattr("cellule.host.ingress.bulk.BULK", ())  # interrupted behind the first batch
+    assert [each["key"] for each in paid(*line, "--json").json["cells"]] == ["ada"]
+    monkeypatch.undo()
+    assert [each["cells"] for each in paid(*line, "--dry-run", "--json").json["moves"]] == [1]
+    paid(*line)
+    assert paid(*line, "--dry-run", "--json").json["moves"] == []
+    paid("event", "send", "Paid", '{"name": "ada", "cents": 1}')
+    assert paid("cell", "show", "book", "ada", "--json").json["state"]["total"] == 102
+
+    assert paid(*line, "--to", "0", "--dry-run", "--json").json["moves"][0]["cells"] == 2
+    paid(*line, "--to", "0", "--why", "back to the old book")
+    paid("event", "send", "Paid", '{"name": "ada", "cents": 1}')
+    assert paid("cell", "show", "book", "ada", "--json").json["state"]["total"] == 103
+    assert (
+        paid("cell", "migrate", "book", "ada", "--to", "7", "--json", code=1).error["code"]
+        == "kernel.argument"
+    )
+    assert paid("verify", "--json").json["ok"]

@@ -188,12 +188,61 @@ def test_a_cell_that_cannot_be_moved_holds_up_no_other(pinned):
     add(pinned, cart="a")
     pinned.deploy(v2(upgrade="pin", upcasters=()))
     add(pinned, cart="b")
-    assert written(pinned, pinned.control("cell.migrate", all=True))["cells"] == []
+    done = written(pinned, pinned.control("cell.migrate", all=True))
+    assert done["cells"] == []
+    ((base, key, why),) = done["stays"]
+    assert (base, key) == ("shop/Cart", b"a")
+    assert "write one (old: shop/Cart@1) -> shop/Cart@2" in why
     assert pinned.entry("shop/Cart", b"a").era == 0
     pinned.deploy(v2(upgrade="pin"))
     done = written(pinned, pinned.control("cell.migrate", all=True))
     assert done["cells"] == [["shop/Cart", b"a"], ["shop/Cart", b"b"]]
     assert pinned.entry("shop/Cart", b"a").era == 2
+
+
+def test_a_migration_names_only_so_many_cells_that_stay(pinned, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_STAYS_MAX", 2)
+    monkeypatch.setattr("cellule.kernel.decide.migrations.MIGRATE_REASON_MAX", 11)
+    for cart in ("a", "b", "c"):
+        add(pinned, cart=cart)
+    pinned.deploy(v2(upgrade="pin", upcasters=()))
+    done = written(pinned, pinned.control("cell.migrate", all=True))
+    assert [[key, why] for _, key, why in done["stays"]] == [[b"a", "no upcaster"], [b"b", "no upcaster"]]
+
+
+def test_a_pinned_cell_is_moved_to_a_named_era_and_no_further(pinned):
+    for cart in ("a", "b"):
+        add(pinned, cart=cart)
+    pinned.deploy(v2(upgrade="pin"))
+    pinned.deploy(v2(upgrade="pin", events=("shop/Add@1", "shop/Add@2")))
+    add(pinned, cart="c")
+    pinned.control("cell.migrate", module="shop/Cart", key=b"a", to=1)
+    assert [pinned.entry("shop/Cart", key).era for key in (b"a", b"b", b"c")] == [1, 0, 2]
+    done = written(pinned, pinned.control("cell.migrate", all=True, to=1))
+    assert (done["cells"], "stays" in done) == ([["shop/Cart", b"b"], ["shop/Cart", b"c"]], False)
+    add(pinned, cart="b", item="fig")
+    assert pinned.state("shop/Cart", b"b") == {"items": ["pear", "fig"], "count": 2}
+    assert [pinned.entry("shop/Cart", key).era for key in (b"a", b"b", b"c")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("era", [2, -1, True, "1"])
+def test_a_migration_to_an_era_that_is_not_there_is_refused(pinned, era):
+    add(pinned)
+    pinned.deploy(v2(upgrade="pin"))
+    refused = pinned.control("cell.migrate", all=True, to=era).outcomes[0]
+    assert refused.error.code == "kernel.argument"
+    assert "0 to 1" in str(refused.error)
+
+
+def test_a_following_cell_moves_to_no_era_but_the_current_one(following):
+    add(following)
+    following.deploy(v2())
+    following.deploy(v2(events=("shop/Add@1", "shop/Add@2")))
+    refused = following.control("cell.migrate", module="shop/Cart", key=b"c1", to=1).outcomes[0]
+    assert refused.error.code == "kernel.cannot_migrate"
+    assert "follows" in str(refused.error)
+    following.control("cell.migrate", module="shop/Cart", key=b"c1", to=2)
+    assert following.entry("shop/Cart", b"c1").era == 2
 
 
 def test_a_frame_takes_what_it_has_room_for_and_says_where_it_goes_on(following, monkeypatch):
@@ -324,7 +373,7 @@ def _broken(old):
     raise ValueError("broken upcaster")
 
 
-@pytest.mark.parametrize(("field", "value"), [("born", 1), ("era_from", 1), ("key", b"c2")])
+@pytest.mark.parametrize(("field", "value"), [("born", 1), ("era_from", 1), ("era_to", 2), ("key", b"c2")])
 def test_a_journal_that_lies_about_a_migrated_cell_is_corrupted(following, field, value):
     add(following)
     following.deploy(v2())
@@ -336,7 +385,7 @@ def test_a_journal_that_lies_about_a_migrated_cell_is_corrupted(following, field
         if isinstance(record, MigratedRecord)
     ]
     lie = with_change(frame, at, lambda fields: fields.update({field: value}))
-    with pytest.raises(Corrupted, match="the migrated cell is not the one recorded"):
+    with pytest.raises(Corrupted, match=r"the migrated cell is not the one recorded|there is no era 2"):
         following.restored(frames=[*following.frames[:-1], lie])
 
 

@@ -15,6 +15,7 @@ from cellule.host.ingress.arguments import Id, check_name, check_who_and_why
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.world_effects import Control
 from cellule.host.read.journal_reader import nanoseconds_of
+from cellule.host.read.migration_preview import MigrationPreview
 from cellule.host.read.reader import Reader
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import ControlRecord
@@ -42,14 +43,20 @@ class Operator:
 
     async def migrate(
         self, module: Module | None = None, key: Any = None, *, why: str, all: bool = False,
-        id: Id | None = None,
+        to: int | None = None, id: Id | None = None,
     ) -> Applied[Any]:  # fmt: skip
         """Move cells to the newest code: one, or those of a module or of the world that wait for it.
 
-        `all` moves also those that would follow at their next event, and those that are pinned.
+        `all` moves also those that would follow at their next event, and those that are pinned. `to` is the
+        era to move pinned cells to, where it is not the current one.
         """
-        extra = {"all": True} if all else {}
-        return await self._one("cell.migrate", why, {**self._cells(module, key), **extra}, id)
+        return await self._one("cell.migrate", why, self._migration(module, key, all=all, to=to), id)
+
+    async def preview_migration(
+        self, module: Module | None = None, key: Any = None, *, all: bool = False, to: int | None = None
+    ) -> MigrationPreview:
+        """What `migrate` would do: how many cells of which eras would move, and which cannot."""
+        return await self._reader.preview_migration(self._migration(module, key, all=all, to=to))
 
     async def drop(
         self,
@@ -102,6 +109,10 @@ class Operator:
             frame = await self._reader.frame(done[-1].height)
             begin = frame.expect(done[-1].height, ControlRecord).arguments.get("more")
         return done
+
+    def _migration(self, module: Module | None, key: Any, *, all: bool, to: int | None) -> dict[str, Any]:
+        extra: dict[str, Any] = {"all": True} if all else {}
+        return {**self._cells(module, key), **extra, **({} if to is None else {"to": to})}
 
     def _cells(self, module: Module | None, key: Any) -> dict[str, Any]:
         if module is None:

@@ -7,7 +7,7 @@ frames of its own cell. A process that does not own the world follows its journa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from cellule.host.own.directory import WorldInfo
 from cellule.host.read.certainty import reading
 from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import JournalReader
+from cellule.host.read.migration_preview import MigrationPreview, preview_migration
 from cellule.host.read.states import StateReader
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import Stepped
@@ -90,6 +91,10 @@ class Reader:
                 era=era, last=count - 1, hint="`cellule world show` tells the current one.",
             )  # fmt: skip
         return await self.manifest(era)
+
+    async def preview_migration(self, arguments: Mapping[str, Any]) -> MigrationPreview:
+        """What the control `cell.migrate` with these arguments would do."""
+        return await preview_migration(self._node.loader, self._info, self._cas, arguments)
 
     async def had_manifest(self, cid: Cid) -> bool:
         """Tell whether the world ran this manifest in an era before the current one."""

@@ -13,8 +13,9 @@ from typing import Any
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import removals, schedules, timers
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import operate as operating
-from cellule.kernel.decide.migrations import migrate, old_cells
+from cellule.kernel.decide.migrations import migrate, old_cells, target_era
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, Outcome, RefusedItem, record_id
 from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
@@ -112,6 +113,7 @@ def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Ad
     )
     size = len(item.who) + len(item.why)
     size += sum(CELL_BYTES + len(base) + len(key) for base, key in done.get("cells", ()))
+    size += sum(CELL_BYTES + len(base) + len(key) + 4 * len(why) for base, key, why in done.get("stays", ()))
     record = ControlRecord(0, item.verb, item.who, item.why, arguments, record_id(item.id))
     return Admitted(context.writer.add(record, size))
 
@@ -204,19 +206,20 @@ def _stopped(
 
 
 def _migrate(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
-    """Move cells to the current era, upcasting their states; then let them go on."""
-    slots, rest = yield from _cells_to_migrate(context, item)
-    is_all = bool(item.arguments.get("all"))
-    return (yield from migrate(context, slots, rest, is_all=is_all, recorded=partial(_record, context, item)))
+    """Move cells to an era, by default the current one, upcasting their states; then let them go on."""
+    target = yield from target_era(context, item.arguments.get("to"))
+    slots, rest = yield from _cells_to_migrate(context, item, target)
+    is_all, recorded = bool(item.arguments.get("all")), partial(_record, context, item)
+    return (yield from migrate(context, slots, rest, target, is_all=is_all, recorded=recorded))
 
 
 def _cells_to_migrate(
-    context: BeatContext, item: ControlItem
+    context: BeatContext, item: ControlItem, era: Compiled
 ) -> Generator[Need, None, tuple[list[Slot], dict[str, Any]]]:
     """The cells that a control moves, and what it says about those that are left."""
     arguments = item.arguments
     if arguments.get("all"):
-        slots, following = yield from old_cells(context, arguments.get("module"), arguments.get("after"))
+        slots, following = yield from old_cells(context, arguments.get("module"), arguments.get("after"), era)
         return slots, {} if following is None else {"next": following}
     if arguments.get("key") is None:
         slots, is_more = yield from _stopped(context, item, "needs migration")

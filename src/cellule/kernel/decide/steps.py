@@ -159,27 +159,33 @@ class Stepper:
             return []
         found = upcasts.path(target.manifest, old, new)
         if found is None:
-            raise _Park(era.number, f"no upcaster leads from state {old} to {new}")
+            text = (
+                f"no upcaster leads from state {old} to {new}: write one (old: {old}) -> {new}, and deploy it"
+            )
+            raise _Park(era.number, text)
         return found
 
-    def migrated_state(self, slot: Slot) -> Generator[Need, None, bytes | None]:
-        """The state a cell has in the current era; None where it has none, or is there already."""
+    def migrated_state(self, slot: Slot, target: Compiled) -> Generator[Need, None, bytes | None]:
+        """The state a cell has in an era; None where it has none, or is there already."""
         entry, current, base = slot.entry, self._eras.current, slot.cells.base
-        if entry is None or entry.state is None or entry.era == current.number:
+        if entry is None or entry.state is None or entry.era == target.number:
             return None
-        module = current.manifest.modules.get(base)
+        module = target.manifest.modules.get(base)
         era = yield from self._eras.era(entry.era)
         if module is None or base not in era.manifest.modules:
             raise Rejected(
-                "kernel.no_module", "module {module} is not in the current manifest: {key} cannot move to it",
-                module=base, key=slot.key,
+                "kernel.no_module", "module {module} is not in the manifest of era {era}: {key} cannot move",
+                module=base, era=target.number, key=slot.key,
             )  # fmt: skip
         try:
-            chain = self.state_chain(era, current, base)
+            newest = current.manifest.modules.get(base)
+            if target is not current and newest is not None and newest.upgrade == "follow":
+                raise _Park(era.number, "its module follows: it moves to the current era at its next event")
+            chain = self.state_chain(era, target, base)
             if chain and module.log:
                 raise _Park(era.number, "a log state cannot be upcast")
             state = yield from self._ledger.state_bytes(slot)
-            return (yield from self._eras.upcast(current, chain, state))
+            return (yield from self._eras.upcast(target, chain, state))
         except (_Park, StepFault, CodeUnavailable) as error:
             raise Rejected(
                 "kernel.cannot_migrate", "cell {module}/{key}: {why}", module=base, key=slot.key,
@@ -209,7 +215,11 @@ class Stepper:
             value = in_era(era.manifest, schema, value, self._eras.current.manifest)
             chain = upcasts.to_any(era.manifest, schema, module.events)
             if chain is None:
-                raise _Park(era.number, f"{module.name} of era {era.number} does not take {schema}")
+                taken = " or ".join(module.events)
+                text = (
+                    f"{module.name} of era {era.number} does not take {schema}: migrate the cell, or deploy "
+                )
+                raise _Park(era.number, f"{text}an upcaster (old: {schema}) -> {taken} and migrate it")
             value = yield from self._eras.upcast(era, chain, value)
             schema = chain[-1].new
         return wrap(era.manifest, module, schema, value, self._eras.current.manifest)

@@ -36,9 +36,10 @@ class Form:
     write: Callable[[Any, NameOf], Any] | None = None
 
 
-WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "under")
+WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "stays", "under")
 """What the kernel adds to the arguments of a control: which cells and modules it concerned, that there are
-more cells than the frame had room for, and the cell at which a control on all cells goes on."""
+more cells than the frame had room for, the cell at which a control on all cells goes on, and the cells that
+could not be moved, with the reasons."""
 
 
 class RetentionTimer(NamedTuple):

@@ -372,6 +372,8 @@ class Replay:
         slot = self._slot(record.module, record.key)
         if slot.entry is None or slot.entry.born != record.born or slot.entry.era != record.era_from:
             self._contradicts("the migrated cell is not the one recorded")
+        if not 0 <= record.era_to < len(self._ledger.eras):
+            self._contradicts(f"there is no era {record.era_to}")
         state = yield from self._read(value_of(record.state))
         step_changes.migrate(self._ledger, slot, record.era_to, state)
 

@@ -48,9 +48,9 @@ class Shadow:
         self.frames = 0
         self.refused: Counter[str] = Counter()  # recorded events that the new manifest refuses, by code
         self.limited = ""
-        self._eras.begin(manifest, self._ledger.height)
+        era = self._eras.begin(manifest, self._ledger.height)
         self.comparison = Comparison(self._eras, self._ledger.nodes)
-        self.inputs = Inputs(self._ledger.nodes, self._ledger.book)
+        self.inputs = Inputs(self._ledger.nodes, self._ledger.book, era)
         self._stepper = _Stepper(self._ledger, self._eras, world.world_id.bytes, self.comparison)
         self._last: Header | None = None
 

@@ -61,9 +61,10 @@ class Requests:
 class Inputs:
     """Turns recorded frames into items; `recorded` are their requests, `run` those of this run."""
 
-    def __init__(self, nodes: Nodes, book: Book) -> None:
+    def __init__(self, nodes: Nodes, book: Book, era: int) -> None:
         self._nodes = nodes
         self._book = book
+        self._era = era  # the number of the era under trial
         self.recorded = Requests()
         self.run = Requests()
         self.waiting: list[tuple[Asked, ReceiptRecord]] = []
@@ -103,6 +104,8 @@ class Inputs:
                 self.controls_left += 1
                 return
             arguments["height"] = height
+        if arguments.get("to", -1) >= self._era:
+            del arguments["to"]  # an era that the record has and this run has not: the newest is meant
         if verb in _LETTERS:
             self.controls_left += 1
         elif verb not in _OF_HOSTS:
