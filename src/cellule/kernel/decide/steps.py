@@ -79,8 +79,8 @@ class _Call(NamedTuple):
 class _Park(Exception):
     """The cell cannot take the message in its era."""
 
-    def __init__(self, era: int, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, era: int, text: str, remedy: str = "") -> None:
+        super().__init__(text + remedy)
         self.era = era
         self.text = text
 
@@ -159,10 +159,8 @@ class Stepper:
             return []
         found = upcasts.path(target.manifest, old, new)
         if found is None:
-            text = (
-                f"no upcaster leads from state {old} to {new}: write one (old: {old}) -> {new}, and deploy it"
-            )
-            raise _Park(era.number, text)
+            remedy = f": write one (old: {old}) -> {new}, and deploy it"
+            raise _Park(era.number, f"no upcaster leads from state {old} to {new}", remedy)
         return found
 
     def migrated_state(self, slot: Slot, target: Compiled) -> Generator[Need, None, bytes | None]:
@@ -215,11 +213,7 @@ class Stepper:
             value = in_era(era.manifest, schema, value, self._eras.current.manifest)
             chain = upcasts.to_any(era.manifest, schema, module.events)
             if chain is None:
-                taken = " or ".join(module.events)
-                text = (
-                    f"{module.name} of era {era.number} does not take {schema}: migrate the cell, or deploy "
-                )
-                raise _Park(era.number, f"{text}an upcaster (old: {schema}) -> {taken} and migrate it")
+                raise _Park(era.number, f"{module.name} of era {era.number} does not take {schema}")
             value = yield from self._eras.upcast(era, chain, value)
             schema = chain[-1].new
         return wrap(era.manifest, module, schema, value, self._eras.current.manifest)
