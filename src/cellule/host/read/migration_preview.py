@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.errors import ensure
 from cellule.host.cas_fetch import fetch_present
 from cellule.host.limits import MIGRATE_PREVIEW_BEATS_MAX, MIGRATE_PREVIEW_STAYS_MAX
 from cellule.host.own.directory import WorldInfo
@@ -93,6 +92,5 @@ def _frame_of(beat: Beat) -> bytes:
     for outcome in beat.outcomes:
         if isinstance(outcome, RefusedItem):
             raise outcome.error
-    ensure(beat.frame is not None, "host.preview_frame", "a control was taken and nothing is recorded")
-    assert beat.frame is not None
+    assert beat.frame is not None, "a control that was taken is recorded"
     return beat.frame
