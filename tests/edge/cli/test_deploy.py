@@ -168,3 +168,54 @@ def test_a_migration_is_previewed_done_in_batches_and_goes_on_after_an_interrupt
         == "kernel.argument"
     )
     assert paid("verify", "--json").json["ok"]
+
+
+SUMS = TILL[: TILL.index("class Sum")]
+VERSIONS = [
+    SUMS
+    + f"""
+@app.state(name="Sum", version={number})
+class Sum(msgspec.Struct, frozen=True):
+    {field}: int = 0
+
+
+@app.reducer(upgrade="{upgrade}")
+def till(state: Sum | None, event: Paid) -> Step[Sum]:
+    return Step(Sum((state or Sum()).{field} + event.cents))
+"""
+    for number, field, upgrade in ((1, "one", "pin"), (2, "two", "pin"), (3, "three", "follow"))
+]
+LATER = """
+
+@app.state(name="Sum", version={0})
+class Sum{0}(msgspec.Struct, frozen=True):
+    {1}: int = 0
+
+
+@app.upcaster
+def sum{0}(old: Sum{0}) -> Sum:
+    return Sum(old.{1})
+"""
+
+
+def test_a_state_with_no_way_parks_its_cell_alone_and_says_what_to_write(empty: Cellule, files: Any) -> None:
+    empty("world", "create", "main", "--app", files("one", VERSIONS[0]))
+    pay = ("event", "send", "Paid")
+    empty(*pay, '{"name": "first", "cents": 1}')
+    empty("deploy", "--app", files("two", VERSIONS[1]))
+    empty(*pay, '{"name": "second", "cents": 2}')
+    missing = empty("deploy", "--app", files("none", VERSIONS[2]), "--json", code=1).error
+    assert missing["code"] == "manifest.incompatible"
+    assert "no upcaster leads from till/Sum@2 to till/Sum@3" in missing["message"]
+    empty("deploy", "--app", files("three", VERSIONS[2] + LATER.format(2, "two")))
+    empty(*pay, '{"name": "second", "cents": 3}')
+    empty(*pay, '{"name": "first", "cents": 4}', code=None)
+    assert empty("cell", "show", "till", "second", "--json").json["state"] == {"three": 5}
+    assert "no upcaster leads from state till/Sum@1 to till/Sum@3" in empty("stuck", code=None).out
+    [stays] = empty("cell", "migrate", "till", "--all", "--dry-run", "--json").json["stays"]
+    assert (stays["key"], "write one (old: till/Sum@1) -> till/Sum@3" in stays["why"]) == ("first", True)
+    ways = LATER.format(2, "two") + LATER.format(1, "one")
+    empty("deploy", "--app", files("four", VERSIONS[2] + ways))
+    empty("cell", "migrate")
+    assert empty("cell", "show", "till", "first", "--json").json["state"] == {"three": 5}
+    assert empty("verify", "--json").json["ok"]
