@@ -92,7 +92,7 @@ def _gated(name: str, shadow: dict[str, Any]) -> Rejected:
     lines = _shadow_lines(shadow)
     return Rejected(
         "cli.shadow_differs", "world {world} was not changed: {told}",
-        world=name, told="; ".join(line.strip() for line in lines), shadow=shadow,
+        world=name, told="; ".join(line.strip() for line in lines),
         hint="Correct the code, or deploy without --gate if this is what you want.",
     )  # fmt: skip
 

@@ -46,6 +46,21 @@ def test_a_deploy_shows_its_changes_first_and_then_does_them(empty: Cellule, tmp
     assert "less noise" in empty("journal", "tail", "--no-follow", "--json").out
 
 
+def test_a_manifest_is_tried_on_recorded_history_with_the_code_beside_it(
+    empty: Cellule, tmp_path: Path
+) -> None:
+    empty("world", "create", "n", "--manifest", NOTES, "--code", CODE)
+    empty("event", "send", "Opened", OPENED)
+    for each in Path(CODE).glob("*.py"):
+        (tmp_path / each.name).write_text(each.read_text().replace("capitalize", "upper"))
+    line = ("deploy", "n", "--manifest", NOTES, "--shadow", "--all-history", "--gate", "--json")
+    error = empty(*line, "--code", str(tmp_path), code=1).error
+    assert error["code"] == "cli.shadow_differs"
+    assert "notes/note/a" in error["message"]
+    assert '"MILK"' in error["message"]
+    assert empty(*line, "--code", CODE, "--dry-run").json["shadow"]["same"]
+
+
 def test_a_deploy_that_cells_cannot_follow_is_marked_and_refused(empty: Cellule, tmp_path: Path) -> None:
     empty("world", "create", "n", "--manifest", NOTES, "--code", CODE)
     empty("event", "send", "Opened", OPENED)
