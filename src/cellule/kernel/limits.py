@@ -44,6 +44,9 @@ MIGRATE_STAYS_MAX = 100  # cells that a migration of all names because they cann
 MIGRATE_REASON_MAX = 500  # characters of such a reason
 RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control tells whether there are more
 
+PATH_BYTES_MAX = 4_096  # of a path of the world tree, with its slashes
+PATH_SEGMENTS_MAX = 128  # of a path of the world tree
+
 SHADOW_RECEIPTS_MAX = 10_000  # receipts that wait in a shadow run for their requests; more are left out
 SHADOW_UNMATCHED_MAX = (
     100_000  # steps that one of two runs is ahead of the other; beyond it a shadow run ends
