@@ -50,7 +50,7 @@ LONG_FUNCTIONS = {
 }
 
 # The last word of a file's name is a noun.
-NOUNS = {"binding", "listing", "need"}
+NOUNS = {"binding", "listing", "need", "spacing"}
 VERB_FILES = {
     "host/read/effects/opened.py": "effects that are open",
     "host/run/outgoing.py": "rows that go out",

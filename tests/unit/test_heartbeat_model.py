@@ -1,0 +1,32 @@
+"""The model of the heartbeat keeps the rules: it passes the file of cases, and so may judge others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cellule.testing.vectors.document import read
+from cellule.testing.vectors.report import run
+from tests.support.heartbeat_vectors import MODEL
+
+CASES = Path(__file__).parents[1] / "fixtures" / "heartbeat.json"
+
+
+def test_the_model_passes_every_case():
+    results = list(run(read(CASES), MODEL))
+    assert len(results) == 92
+    assert [each for each in results if each.failures] == []
+
+
+@pytest.mark.parametrize("section", sorted(MODEL))
+def test_an_expectation_that_is_changed_is_noticed(section):
+    """The comparison would be worth nothing if it let a wrong value pass."""
+    wrong = {"agenda": [None] * 3, "ops": [None], "retention": [None]}
+
+    def perform(case):
+        found = MODEL[section](case)
+        return [wrong.get(section, [None]) if value is not None else "wrong" for value in found]
+
+    results = [each for each in run(read(CASES), {**MODEL, section: perform}) if each.section == section]
+    assert all(each.failures for each in results)
