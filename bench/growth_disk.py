@@ -7,7 +7,7 @@ from pathlib import Path
 import cellule
 from bench.growth_child import WORLD
 from bench.report import Row, measured
-from cellule.host.journal import read_frames
+from cellule.host.journal import Journal
 from cellule.host.own.directory import baseline_of
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -24,8 +24,8 @@ async def disk_rows(folder: Path, case: str, cells: int) -> list[Row]:
         world = await node.world(WORLD)
         engine = node.node.engine
         head = await world.head()
-        frames = read_frames(engine, world.info.universe, world.id, 1, head.height)
-        journal = sum([len(data) async for _, data in frames])
+        frames = Journal(engine, node.node.cas(world.info.universe), world.info.lineage)
+        journal = sum([len(data) async for _, data in frames.frames(1, head.height)])
         [stored] = await engine.read([keys.world_baseline(world.info.universe, world.id)])
         assert stored is not None
         snapshot = await _size(node.node.cas(world.info.universe), baseline_of(stored)[1])

@@ -18,7 +18,7 @@ import msgspec
 import cellule
 from bench.report import Row, measured, stream
 from cellule import App, Step, TimerFired, timer
-from cellule.host.journal import frame_at
+from cellule.host.journal import Journal
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import StepRecord
 
@@ -85,8 +85,9 @@ async def _history(world: cellule.WorldHandle, name: str, case: str) -> AsyncGen
 
 
 async def _record(world: cellule.WorldHandle, height: int) -> StepRecord:
-    info, engine = world.info, world.follower.loader.engine
-    _, data = await frame_at(engine, info.universe, info.id, height, 1 << 60)
+    follower = world.follower
+    journal = Journal(follower.loader.engine, follower.cas, world.info.lineage)
+    _, data = await journal.frame_at(height, 1 << 60)
     return decode_frame(data).expect(height, StepRecord)
 
 

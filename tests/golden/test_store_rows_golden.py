@@ -6,9 +6,11 @@ from uuid import UUID
 
 from cellule.host.inbox.inbox import control_row, event_row
 from cellule.host.journal import Head, frame_rows
-from cellule.host.own.directory import baseline_of, baseline_row
+from cellule.host.own.directory import Origin, baseline_of, baseline_row
+from cellule.host.segments import Segment, read_segment, segment_bytes
 from cellule.host.trouble import Trouble
 from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.lineage import Ancestor
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
@@ -56,11 +58,11 @@ async def test_inbox_items():
         "a/B@1", b"\xa0", b"k", UUID(int=3), explicit=True, issued_ns=5, expected_version=0, correlation="c"
     )
     assert encode(await event_row(short, cas)).hex() == (
-        "a5626964636f6e65646b696e64656576656e746576616c756541a066736368656d6165612f42403169"
+        "a5626964636f6e65646b696e64656576656e746576616c75658141a066736368656d6165612f42403169"
         "6973737565645f6e7305"
     )
     assert encode(await event_row(whole, cas)).hex() == (
-        "a86269645000000000000000000000000000000003636b6579416b646b696e64656576656e746576616c756541a0"
+        "a86269645000000000000000000000000000000003636b6579416b646b696e64656576656e746576616c75658141a0"
         "66736368656d6165612f4240316865787065637465640069697373"
         "7565645f6e73056b636f7272656c6174696f6e6163"
     )
@@ -78,6 +80,29 @@ async def test_a_long_value_travels_as_a_link():
     row = await event_row(EventItem("a/B@1", value, None, "one", explicit=True), cas)
     assert row["value"] == Link(cid_of(value))
     assert await cas.get(cid_of(value)) == value
+
+
+def test_a_segment_of_the_journal():
+    cid = cid_of(b"frames", "raw")
+    kept, dropped = Segment(1, 300, 4_000, cid), Segment(1, 9)
+    assert kept.row().hex() == (
+        f"a4646c61737419012c656279746573190fa065666972737401677365676d656e74d82a582500{bytes(cid).hex()}"
+    )
+    assert dropped.row().hex() == "a2646c6173740965666972737401"
+    assert [Segment.of_row(each.row()) for each in (kept, dropped)] == [kept, dropped]
+    block = segment_bytes([(2, b"one"), (300, b"three")])
+    assert block.hex() == ("43454c4c534547300000000000000002000000036f6e65000000000000012c000000057468726565")
+    assert list(read_segment(block)) == [(2, b"one"), (300, b"three")]
+
+
+def test_where_a_world_was_forked():
+    origin = Origin((Ancestor(UUID(int=3), 7), Ancestor(UUID(int=4), 9)), 5, bytes(32))
+    assert encode(origin.row()).hex() == (
+        "a3646265617405656672616d655820" + "00" * 32 + "676c696e65616765"
+        "82825000000000000000000000000000000003078250000000000000000000000000000000"
+        "0409"
+    )
+    assert Origin.of_row(origin.row()) == origin
 
 
 def test_what_an_owner_cannot_do_for_now():

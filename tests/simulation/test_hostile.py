@@ -27,6 +27,7 @@ from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Faults, Simulation, simulate
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
+from cellule.values.envelope import seal
 from cellule.values.link import Link
 from tests.support.mutants import assert_caught, happened
 from tests.support.nodes import check_store, load_app, open_node, records_of
@@ -37,7 +38,7 @@ TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
 BUILT = TALLY.app.build()
 PLANTED = [True]  # empty while a store is proven, which runs steps again
 FAULTS = Faults(unavailable=0.02, unknown_applied=0.03, unknown_lost=0.03, delay=0.3)
-ADD = {"kind": "event", "schema": "tally/Add@1", "value": encode({"account": "k0", "amount": 1})}
+ADD = {"kind": "event", "schema": "tally/Add@1", "value": seal(encode({"account": "k0", "amount": 1}))}
 ODD_ROWS = (
     {**ADD, "expected": "3"},
     {**ADD, "correlation": 5},
@@ -49,7 +50,7 @@ ODD_ROWS = (
     {"kind": "control", "verb": "deploy", "who": "me", "why": "",
      "arguments": {"manifest": Link(cid_of(b"\x01"))}},
     {"kind": "request", "what": "tea", "who": "me", "why": ""},
-    {**ADD, "value": encode({"account": "k1", "amount": 1, "note": "poison"})},
+    {**ADD, "value": seal(encode({"account": "k1", "amount": 1, "note": "poison"}))},
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from cellule.app.built_app import Built
 from cellule.effects.adapter import Adapter, Adapters
 from cellule.errors import InvariantBroken
 from cellule.host.cas_fetch import drive
-from cellule.host.journal import read_frames
+from cellule.host.journal import Journal
 from cellule.host.limits import IDLE_S, SNAPSHOT_TAIL_BYTES, STALL_S, WORLDS_MAX
 from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool, PoolOptions
@@ -135,7 +135,8 @@ async def events_of(engine: Engine, info: WorldInfo) -> list[Recorded]:
     """Every event of a world's journal that came from outside, oldest first."""
     head = await read_head(engine, info)
     found: list[Recorded] = []
-    async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
+    journal = Journal(engine, Cas(engine, info.universe), info.lineage)
+    async for _, data in journal.frames(1, head.height):
         for height, event in decode_frame(data).of(EventRecord):
             found.append(Recorded(height, event.id, event.schema, len(event.targets)))
     return found
@@ -145,7 +146,8 @@ async def records_of(engine: Engine, info: WorldInfo) -> list[tuple[int, Record]
     """Every record of a world's journal with its height."""
     head = await read_head(engine, info)
     found: list[tuple[int, Record]] = []
-    async for _, data in read_frames(engine, info.universe, info.id, 1, head.height):
+    journal = Journal(engine, Cas(engine, info.universe), info.lineage)
+    async for _, data in journal.frames(1, head.height):
         found += decode_frame(data).numbered()
     return found
 
@@ -172,7 +174,7 @@ async def _restored(
 ) -> World:
     restoring = World.restore(snapshot, info.id, loader.programs)
     opened = await drive(restoring.open(), restoring.nodes, cas)
-    async for _, frame in read_frames(loader.engine, info.universe, info.id, height + 1, last):
+    async for _, frame in Journal(loader.engine, cas, info.lineage).frames(height + 1, last):
         await drive(opened.apply(frame), restoring.nodes, cas)
     return await drive(opened.world(), restoring.nodes, cas)
 

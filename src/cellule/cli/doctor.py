@@ -31,6 +31,7 @@ from cellule.host.run.beat_clock import drift_text
 from cellule.host.run.loader import Loader
 from cellule.host.service import Cellule
 from cellule.host.trouble import read_trouble
+from cellule.store.cas import Cas
 from cellule.store.engine import Engine
 from cellule.store.format import FORMAT_VERSION
 from cellule.store.store import DATABASE
@@ -136,7 +137,7 @@ def _quick(file: Path) -> Finding:
 async def _world(node: Cellule, info: WorldInfo, universe: str) -> Finding:
     name = f"{universe}/{info.name}"
     try:
-        text, world_ns = await _journal_end(node.node.loader, info)
+        text, world_ns = await _journal_end(node.node.loader, node.node.cas(info.universe), info)
         problems = await _problems(node.node.engine, info)
     except CelluleError as error:
         return Finding.of_error(name, error)
@@ -158,12 +159,12 @@ async def _problems(engine: Engine, info: WorldInfo) -> list[str]:
     return found
 
 
-async def _journal_end(loader: Loader, info: WorldInfo) -> tuple[str, int | None]:
+async def _journal_end(loader: Loader, cas: Cas, info: WorldInfo) -> tuple[str, int | None]:
     """How the journal ends, and when; its newest frame must be the one the head names."""
     head = await read_head(loader.engine, info)
     if head.height == 0:
         return "an empty journal", None
-    frame = await JournalReader(loader.engine, info).frame(head.height, head)
+    frame = await JournalReader(loader.engine, cas, info).frame(head.height, head)
     if (frame.header.last, frame.cid.digest) != (head.height, head.frame):
         raise Corrupted(
             "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",

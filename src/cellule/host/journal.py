@@ -1,11 +1,15 @@
-"""A world's journal in the engine: frames by their last height, long ones in parts.
+"""The history of a world as frames: wherever they stand, every reader gets them from here.
 
     head     = {beat, frame, height, wake}       frame = the digest of the newest frame, wake = earliest timer
-    journal/<height>          the frame, or its first part
+    journal/<height>          the frame, by its last height, or its first part
     journal/<height>/<part>   further parts, from 1
 
-Reading goes forward from a height and checks that frames are contiguous. Writing is not here: the rows of a
-frame belong to the batch that also moves the head.
+Newer frames are rows (the tail), older ones may be in segments, and those below a fork are the ancestors'.
+Frames move into segments while others read: the segment's row comes first, then rows go. So a reader looks at
+the tail, and where that does not go on at the height it has reached, at the segments. What was dropped for
+ever is `Gone`, with the oldest height that is kept. Nothing is decoded here but a frame's first height.
+
+Writing is not here: the rows of a frame belong to the batch that also moves the head.
 """
 
 from __future__ import annotations
@@ -15,13 +19,20 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Gone
 from cellule.host.limits import FRAME_PART_BYTES, FRAMES_PAGE
+from cellule.host.segments import Segment, read_segment
+from cellule.kernel.journal.frame import first_height
+from cellule.kernel.lineage import Lineage, Stretch
 from cellule.store import keys
+from cellule.store.cas import Cas
 from cellule.store.engine import Engine
 from cellule.values.cbor import decode, encode_flat
+from cellule.values.cid import Cid
 
 Progress = Callable[[int, int], None]  # of how many, how many are done
+LastAndFrame = tuple[int, bytes]
+"""A frame, and the height of its last record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,65 +65,200 @@ def frame_rows(universe: UUID, world: UUID, last: int, frame: bytes) -> dict[byt
     return rows
 
 
-async def read_frames(
-    engine: Engine, universe: UUID, world: UUID, first: int, last: int
-) -> AsyncIterator[tuple[int, bytes]]:
-    """The frames that hold heights `first` to `last`, oldest first, each with its last height.
+class Journal:
+    """Reads the frames of one world, and of its ancestors below the height it was forked at."""
 
-    The head row says where the journal ends: rows above `last` are not looked at. A frame's parts are read
-    together with it, because its rows were written in one batch.
-    """
-    begin, end = keys.journal_range(universe, world, first, last)
-    held: list[bytes] = []
-    height = 0
-    while True:
-        page = await engine.scan(begin, end, limit=FRAMES_PAGE)
-        for key, value in page.items:
-            found = keys.journal_height(key)
-            if found != height and held:
-                yield height, b"".join(held)
-                held = []
-            height = found
-            held.append(value)
-        if not page.more:
-            break
-        begin = page.items[-1][0] + b"\0"
-    if held:
-        yield height, b"".join(held)
+    def __init__(self, engine: Engine, cas: Cas, lineage: Lineage) -> None:
+        self._engine = engine
+        self._cas = cas
+        self.lineage = lineage
+        self._kept: tuple[Cid, list[LastAndFrame]] | None = None  # the segment that was read last
 
+    async def frames(self, first: int, last: int) -> AsyncIterator[LastAndFrame]:
+        """The frames whose last heights are `first` to `last`, oldest first."""
+        for stretch in self.lineage.stretches():
+            begin, end = max(first, stretch.first), last
+            if stretch.last is not None:
+                end = min(last, stretch.last)
+            if begin <= end:
+                async for found in self._forward(stretch, begin, end):
+                    yield found
 
-async def read_frames_back(
-    engine: Engine, universe: UUID, world: UUID, last: int
-) -> AsyncIterator[tuple[int, bytes]]:
-    """The frames whose last heights are at or below `last`, newest first, each with its last height."""
-    begin, end = keys.journal_range(universe, world, 0, last)
-    held: list[bytes] = []
-    height = 0
-    while True:
-        page = await engine.scan(begin, end, limit=FRAMES_PAGE, reverse=True)
-        for key, value in page.items:
-            found = keys.journal_height(key)
-            if found != height and held:
-                yield height, b"".join(reversed(held))
-                held = []
-            height = found
-            held.append(value)
-        if not page.more:
-            break
-        end = page.items[-1][0]
-    if held:
-        yield height, b"".join(reversed(held))
+    async def frames_back(self, last: int) -> AsyncIterator[LastAndFrame]:
+        """The frames whose last heights are at or below `last`, newest first."""
+        for stretch in reversed(self.lineage.stretches()):
+            end = last if stretch.last is None else min(last, stretch.last)
+            if stretch.first <= end:
+                async for found in self._backward(stretch, end):
+                    yield found
 
+    async def frame_at(self, height: int, head: int) -> LastAndFrame:
+        """The frame that holds the record at `height`; the journal ends at `head`."""
+        stretch = next(each for each in self.lineage.stretches() if each.last is None or height <= each.last)
+        end = head if stretch.last is None else min(head, stretch.last)
+        begin, until = keys.journal_range(self._cas.universe, stretch.world, height, end)
+        page = await self._engine.scan(begin, until, limit=1)
+        if page.items:
+            last = keys.journal_height(page.items[0][0])
+            async for found in self._rows(stretch, last, last):
+                if (first_height(found[1]) or 0) <= height:
+                    return found
+        segment = await self._segment(stretch, height)
+        for found in await self._in_segment(segment) if segment is not None else ():
+            if found[0] >= height:
+                return found
+        raise await self.missing(height)
 
-async def frame_at(engine: Engine, universe: UUID, world: UUID, height: int, head: int) -> tuple[int, bytes]:
-    """The frame that holds the record at `height`."""
-    begin, end = keys.journal_range(universe, world, height, head)
-    page = await engine.scan(begin, end, limit=1)
-    if not page.items:
-        raise Corrupted(
-            "host.frame_missing", "world {world}: no frame holds height {height}", world=world, height=height
-        )
-    last = keys.journal_height(page.items[0][0])
-    async for found, frame in read_frames(engine, universe, world, last, last):
-        return found, frame
-    raise Corrupted("host.frame_missing", "world {world}: frame {height} is gone", world=world, height=last)
+    async def snapshot_at(self, height: int) -> tuple[int, Cid] | None:
+        """The newest kept snapshot at or below a height, of this world or of an ancestor."""
+        for stretch in reversed(self.lineage.stretches()):
+            last = height if stretch.last is None else min(height, stretch.last)
+            begin, end = keys.snapshot_range(self._cas.universe, stretch.world, stretch.first - 1, last)
+            page = await self._engine.scan(begin, end, limit=1, reverse=True) if begin < end else None
+            if page is not None and page.items:
+                key, value = page.items[0]
+                return keys.snapshot_height(key), Cid.of_bytes(value)
+        return None
+
+    async def oldest(self) -> int:
+        """The oldest height that this world itself wrote and keeps, or the first that it will write."""
+        stretch = self.lineage.stretches()[-1]
+        segment = await self._segment(stretch, stretch.first)
+        return stretch.first if segment is None or segment.block is not None else segment.last + 1
+
+    async def start(self) -> tuple[int, Cid] | None:
+        """The oldest snapshot of this world itself from which on it keeps all frames."""
+        begin, end = keys.snapshot_range(self._cas.universe, self.lineage.world, await self.oldest() - 1)
+        page = await self._engine.scan(begin, end, limit=1)
+        if not page.items:
+            return None
+        key, value = page.items[0]
+        return keys.snapshot_height(key), Cid.of_bytes(value)
+
+    async def missing(self, height: int) -> Corrupted | Gone:
+        """Why no frame holds a height: the ancestor that wrote it was deleted, or it was lost."""
+        world = self.lineage.world_at(height)
+        if world != self.lineage.world:
+            [gone] = await self._engine.read([keys.world_gone(self._cas.universe, world)])
+            if gone is not None:
+                return Gone(
+                    "host.ancestor_gone", "height {height} was written by world {parent}, which was deleted",
+                    height=height, parent=world,
+                    hint=f"World {self.lineage.world} has its history from height "
+                    f"{self.lineage.fork_height + 1} on.",
+                )  # fmt: skip
+        return Corrupted(
+            "host.frame_missing", "world {world}: no frame holds height {height}",
+            world=self.lineage.world, height=height,
+            hint="Keep a copy of the store, run `cellule check`, and restore a backup.",
+        )  # fmt: skip
+
+    # Of one world
+
+    async def _forward(self, stretch: Stretch, first: int, last: int) -> AsyncIterator[LastAndFrame]:
+        """The frames of one world, from the rows as long as they follow each other, else from segments."""
+        at = first  # the next frame holds this height
+        while at <= last:
+            segment: Segment | None = None
+            async for found, frame in self._rows(stretch, at, last):
+                if (first_height(frame) or 0) > at and (segment := await self._segment(stretch, at)):
+                    break
+                yield found, frame
+                at = found + 1
+            else:
+                segment = await self._segment(stretch, at) if at <= last else None
+            if segment is None:
+                return
+            for found, frame in await self._in_segment(segment):
+                if at <= found <= last:
+                    yield found, frame
+            at = segment.last + 1
+
+    async def _backward(self, stretch: Stretch, last: int) -> AsyncIterator[LastAndFrame]:
+        """The same, newest first."""
+        at = last  # the next frame is the newest that ends at or below this height
+        is_first = True
+        while at >= stretch.first:
+            segment: Segment | None = None
+            async for found, frame in self._rows_back(stretch, at):
+                if found < at and not is_first and (segment := await self._segment(stretch, at)):
+                    break
+                yield found, frame
+                at, is_first = (first_height(frame) or found) - 1, False
+            else:
+                segment = await self._segment(stretch, at) if at >= stretch.first else None
+            if segment is None:
+                return
+            for found, frame in reversed(await self._in_segment(segment)):
+                if found <= at:
+                    yield found, frame
+            at, is_first = segment.first - 1, False
+
+    async def _rows(self, stretch: Stretch, first: int, last: int) -> AsyncIterator[LastAndFrame]:
+        """The frames in rows, up to one whose parts went between two pages.
+
+        A frame's parts are written in one batch and go in one, so only the last of a page may lack some.
+        """
+        begin, end = keys.journal_range(self._cas.universe, stretch.world, first, last)
+        parts: list[bytes] = []
+        height, is_sure = 0, True
+        while True:
+            page = await self._engine.scan(begin, end, limit=FRAMES_PAGE)
+            for key, value in page.items:
+                found = keys.journal_height(key)
+                if found != height and parts:
+                    if not is_sure and not await self._has_row(stretch, height):
+                        return
+                    yield height, b"".join(parts)
+                    parts = []
+                height, is_sure = found, True
+                parts.append(value)
+            if not page.more:
+                break
+            begin = page.items[-1][0] + b"\0"
+            is_sure = len(parts[-1]) < FRAME_PART_BYTES
+        if parts and (is_sure or await self._has_row(stretch, height)):
+            yield height, b"".join(parts)
+
+    async def _rows_back(self, stretch: Stretch, last: int) -> AsyncIterator[LastAndFrame]:
+        """The same, newest first."""
+        begin, end = keys.journal_range(self._cas.universe, stretch.world, 0, last)
+        parts: list[bytes] = []
+        height = 0
+        while True:
+            page = await self._engine.scan(begin, end, limit=FRAMES_PAGE, reverse=True)
+            for key, value in page.items:
+                found = keys.journal_height(key)
+                if found != height and parts:
+                    return  # its first parts went
+                height = found
+                parts.append(value)
+                if key == keys.journal(self._cas.universe, stretch.world, height):
+                    yield height, b"".join(reversed(parts))
+                    parts = []
+            if not page.more:
+                return
+            end = page.items[-1][0]
+
+    async def _has_row(self, stretch: Stretch, height: int) -> bool:
+        return (await self._engine.read([keys.journal(self._cas.universe, stretch.world, height)]))[
+            0
+        ] is not None
+
+    async def _segment(self, stretch: Stretch, height: int) -> Segment | None:
+        """The segment that holds a height, if one does."""
+        begin, end = keys.segment_range(self._cas.universe, stretch.world, height)
+        page = await self._engine.scan(begin, end, limit=1)
+        found = Segment.of_row(page.items[0][1]) if page.items else None
+        return found if found is not None and found.first <= height else None
+
+    async def _in_segment(self, segment: Segment) -> list[LastAndFrame]:
+        if segment.block is None:
+            raise Gone(
+                "host.history_gone", "heights {first} to {last} of world {world} were dropped for ever",
+                first=segment.first, last=segment.last, world=self.lineage.world,
+                hint=f"Its history is kept from height {segment.last + 1} on.",
+            )  # fmt: skip
+        if self._kept is None or self._kept[0] != segment.block:
+            self._kept = segment.block, list(read_segment(await self._cas.get(segment.block)))
+        return self._kept[1]

@@ -11,6 +11,7 @@ from cellule.host.trouble import Trouble
 from cellule.store import keys
 from cellule.store.engine import Batch, Stamp
 from cellule.values.cbor import encode
+from cellule.values.envelope import seal
 from tests.edge.cli.conftest import Cellule
 
 STAMP = Stamp(bytes(11) + b"\7")
@@ -18,7 +19,7 @@ PLACED = {
     "kind": "event",
     "schema": "shop/Placed@1",
     "id": "late",
-    "value": encode({"order_id": "o7", "total": 5}),
+    "value": seal(encode({"order_id": "o7", "total": 5})),
 }
 
 
@@ -31,7 +32,7 @@ def write(shop: Cellule, trouble: Trouble | None = None) -> None:
             info = (await node.world("main", create=False)).info
             kept: dict[bytes, Any] = {
                 keys.aside(info.universe, info.id, STAMP): encode(
-                    {"item": encode(PLACED), "why": "a defect of steps", "at_ns": 0}
+                    {"item": seal(encode(PLACED)), "why": "a defect of steps", "at_ns": 0}
                 )
             }
             if trouble is not None:

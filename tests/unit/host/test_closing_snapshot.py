@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cellule.host.journal import read_frames
+from cellule.host.journal import Journal
 from cellule.host.own.directory import baseline_of, read_head
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
+from cellule.store.cas import Cas
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from tests.support.nodes import check_store, load_app, open_node
 
@@ -31,7 +32,7 @@ async def test_what_came_while_a_snapshot_was_written_is_in_another_one(monkeypa
     [baseline] = await engine.read([keys.world_baseline(info.universe, info.id)])
     height, _ = baseline_of(baseline)
     head = await read_head(engine, info)
-    frames = read_frames(engine, info.universe, info.id, height + 1, head.height)
+    frames = Journal(engine, Cas(engine, info.universe), info.lineage).frames(height + 1, head.height)
     assert sum([len(frame) async for _, frame in frames]) <= CLOSE_BYTES
     await check_store(engine, programs)
     programs.close()

@@ -19,6 +19,7 @@ from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
+from cellule.values.envelope import seal
 from cellule.values.link import Link
 from tests.support.virtual_tests import in_virtual_time
 
@@ -93,7 +94,7 @@ def event(**fields):
     add = {
         "kind": "event",
         "schema": "tally/Add@1",
-        "value": encode({"account": "a", "amount": 1}),
+        "value": seal(encode({"account": "a", "amount": 1})),
         "id": "i",
     }
     return {**add, **fields}
@@ -218,7 +219,7 @@ async def test_order_is_kept_while_items_are_taken_apart(node, tally, defect, to
 async def test_a_row_that_the_kernel_falls_over_is_kept_for_a_person(node, tally, defect, told):
     told()
     world = await node.world("w")
-    poison = event(id="bad", value=encode({"account": "a", "amount": 1, "note": "poison"}))
+    poison = event(id="bad", value=seal(encode({"account": "a", "amount": 1, "note": "poison"})))
     await rows_of(node, world, [event(id="one"), poison, event(id="two")])
     await world.send(tally.Add("b", 1))
     await asyncio.sleep(5)
@@ -228,7 +229,7 @@ async def test_a_row_that_the_kernel_falls_over_is_kept_for_a_person(node, tally
     assert (await world.cell(tally.account, "a").state()).total == 2
     page = await node.node.engine.scan(*keys.aside_range(world.info.universe, world.id), limit=10)
     [(_, kept)] = page.items
-    assert decode(decode(kept)["item"])["id"] == "bad"
+    assert decode(decode(kept)["item"][0])["id"] == "bad"
     assert "a defect of admission" in decode(kept)["why"]
 
 

@@ -1,6 +1,6 @@
 """Items that a world could not take: kept beside its inbox until a person decides.
 
-    w/<universe>/<world>/aside/<stamp>    {item: <the inbox row's bytes>, why, at_ns}
+    w/<universe>/<world>/aside/<stamp>    {item: <the inbox row, in an envelope>, why, at_ns}
 
 Each was refused in the journal, so nothing of the world waits for it. After an upgrade it can be put into the
 inbox again, or it is dropped. Any process may do either: the world itself is not changed by it.
@@ -16,6 +16,7 @@ from cellule.host.inbox.item_fields import UNREADABLE, refusal_of
 from cellule.store import keys
 from cellule.store.engine import Batch, Engine, Stamp
 from cellule.values.cbor import decode
+from cellule.values.envelope import open_envelope
 
 LIST_MAX = 1_000
 
@@ -46,10 +47,10 @@ async def retry_aside(engine: Engine, universe: UUID, world: UUID, item: str, be
     """Put an item into the inbox again; it has its id still, and is applied once at most."""
     key, stored = await _found(engine, universe, world, item)
     row: Any = decode(stored)
-    shard = keys.shard_of(world)
+    shard, inbox = keys.shard_of(world), keys.inbox_prefix(universe, world)
     batch = Batch(
         expect={key: stored}, clear=[key], set={keys.ready(shard, universe, world): bell_id + b"\1"},
-        add={keys.bell(shard): 1}, ordered=[(keys.inbox_prefix(universe, world), row["item"])],
+        add={keys.bell(shard): 1}, ordered=[(inbox, open_envelope(row["item"]).data)],
     )  # fmt: skip
     await _commit(engine, batch, item)
 
@@ -83,7 +84,7 @@ def _item(key: bytes, value: bytes) -> ItemAside:
     stamp = keys.inbox_stamp(key).hex()
     try:
         kept: Any = decode(value)
-        row: Any = decode(kept["item"])
+        row: Any = decode(open_envelope(kept["item"]).data)
         what = refusal_of(row, ValueError())
         return ItemAside(stamp, what.name, what.id, kept["why"], kept["at_ns"])
     except (CelluleError, LookupError, TypeError) as error:

@@ -1,7 +1,7 @@
 """The inbox: durable items from other processes, taken by the owner in order of their stamps.
 
     inbox item = {kind: "event", schema, value, key?, id, expected?, expected_born?, issued_ns,
-                  correlation?}
+                  correlation?}   the value is an envelope, or a link
                | {kind: "control", verb, who, why, arguments, id}
                | {kind: "receipt", ...}   see `outbox/receipts.py`
                | {kind: "request", ...}   see `requests.py`
@@ -48,6 +48,7 @@ from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
+from cellule.values.envelope import seal
 from cellule.values.link import Link
 
 
@@ -263,7 +264,8 @@ async def event_row(item: EventItem, cas: Cas) -> dict[str, Any]:
         if len(value) > EVENT_INLINE_MAX:
             value = Link(await cas.put(value, trusted=True))
     row: dict[str, Any] = {
-        "kind": "event", "schema": item.schema, "value": value, "key": item.key,
+        "kind": "event", "schema": item.schema,
+        "value": value if isinstance(value, Link) else seal(value), "key": item.key,
         "id": record_id(item.id), "expected": item.expected_version, "expected_born": item.expected_born,
         "issued_ns": item.issued_ns, "correlation": item.correlation,
     }  # fmt: skip

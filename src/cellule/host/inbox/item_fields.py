@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 from cellule.errors import Rejected
 from cellule.kernel.items import ControlItem, EventItem, RefusalItem
 from cellule.kernel.limits import ERROR_TEXT_MAX
+from cellule.values.envelope import check_envelope, open_envelope
 from cellule.values.link import Link
 
 UNREADABLE: Final = "inbox:unreadable"  # stands in a Refused record for the schema of a row that is no item
@@ -39,17 +40,30 @@ def _control(row: dict[str, Any]) -> ControlItem:
 
 
 def _event(row: dict[str, Any]) -> EventItem:
-    value, key = row.get("value"), row.get("key")
-    if not isinstance(value, bytes | Link):
-        _wrong("value", "bytes or a link", value)
+    key = row.get("key")
     if not isinstance(key, bytes | None):
         _wrong("key", "bytes", key)
     return EventItem(
-        _text(row, "schema"), value, key, _id(row), explicit=True,
+        _text(row, "schema"), _value(row), key, _id(row), explicit=True,
         expected_version=_number(row, "expected"), expected_born=_number(row, "expected_born"),
         issued_ns=_number(row, "issued_ns"), durable=True,
         correlation=None if row.get("correlation") is None else _text(row, "correlation"),
     )  # fmt: skip
+
+
+def _value(row: dict[str, Any]) -> bytes | Link:
+    """The value of an event: a link, or what its envelope holds, with the links that it lists."""
+    value = row.get("value")
+    if isinstance(value, Link):
+        return value
+    try:
+        envelope = open_envelope(value)
+        check_envelope(envelope)
+    except Rejected:
+        _wrong("value", "a link or an envelope", value)
+    if envelope.key_id is not None:
+        _wrong("value", "a link or an envelope that is not encrypted", value)
+    return envelope.data
 
 
 def refusal_of(row: Any, error: Exception) -> RefusalItem:

@@ -24,6 +24,7 @@ from cellule.host.journal import Head
 from cellule.host.limits import SUGGESTIONS_MAX
 from cellule.host.own.counted_rows import HIDDEN, counted_rows
 from cellule.host.store_retry import settle
+from cellule.kernel.lineage import Ancestor, Lineage
 from cellule.sources import Clock, Entropy, uuid7
 from cellule.store import keys
 from cellule.store.engine import Batch, Engine
@@ -42,6 +43,31 @@ class UniverseInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a world was forked: after this beat, whose frame has this digest, with this history."""
+
+    ancestors: tuple[Ancestor, ...]
+    beat: int
+    frame: bytes | None
+
+    @property
+    def height(self) -> int:
+        """The height it was forked at: its own records come above."""
+        return self.ancestors[-1].last
+
+    def row(self) -> dict[str, Any]:
+        """What a world's rows say of it."""
+        lineage = [[each.world.bytes, each.last] for each in self.ancestors]
+        return {"beat": self.beat, "frame": self.frame, "lineage": lineage}
+
+    @classmethod
+    def of_row(cls, row: Any) -> Origin:
+        """Read what a world's row says."""
+        lineage = tuple(Ancestor(UUID(bytes=world), last) for world, last in row["lineage"])
+        return cls(lineage, row["beat"], row["frame"])
+
+
+@dataclass(frozen=True, slots=True)
 class WorldInfo:
     """A world as the directory knows it."""
 
@@ -49,6 +75,12 @@ class WorldInfo:
     universe: UUID
     name: str
     created_ns: int
+    origin: Origin | None = None  # where it was forked
+
+    @property
+    def lineage(self) -> Lineage:
+        """The world and those it was forked from."""
+        return Lineage(self.id, () if self.origin is None else self.origin.ancestors)
 
 
 class Directory:
@@ -272,7 +304,8 @@ def _universe(universe: UUID, name: str, stored: bytes | None) -> UniverseInfo:
 
 def _world(universe: UUID, world: UUID, stored: bytes) -> WorldInfo:
     row: Any = decode(stored)
-    return WorldInfo(world, universe, row["name"], row["created_ns"])
+    origin = None if row.get("from") is None else Origin.of_row(row["from"])
+    return WorldInfo(world, universe, row["name"], row["created_ns"], origin)
 
 
 async def lost_row(engine: Engine, info: WorldInfo, what: str) -> CelluleError:

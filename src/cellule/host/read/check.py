@@ -1,8 +1,9 @@
 """Checking a stored world without running anything: its frames, and every block they and its snapshots need.
 
-Frames must be canonical, contiguous and chained from height 1 to the head. The parts of each kept snapshot
-are proven, and every block that frames, snapshots and manifests need must be in the CAS and be what it says.
-What only values of users link is read where it is there, and counted where it is not: a link is no promise.
+Frames must be canonical, contiguous and chained from the first that the world wrote, or still keeps, to the
+head; a fork's first follows the frame it was forked at. The parts of each kept snapshot are proven, and every
+block that frames, snapshots and manifests need must be in the CAS and be what it says. What only values of
+users link is read where it is there, and counted where it is not: a link is no promise.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
-from cellule.host.journal import Progress, read_frames
+from cellule.host.journal import Journal, Progress
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head, world_rows
 from cellule.host.run.loader import Loader
+from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ManifestRecord
 from cellule.kernel.need import Nodes
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, needed_links, reachable
@@ -42,7 +44,7 @@ async def check_world(
     """Prove one world; raises `Corrupted` at the first thing that is wrong."""
     nodes = Nodes(loader.budget.nodes_bytes_max)
     await _check_rows(loader, info)
-    journal = await _check_journal(loader, info, progress)
+    journal = await _check_journal(loader, info, cas, progress)
     snapshots = await _snapshots(loader, info)
     await _check_baseline(loader, info, snapshots)
     counts: dict[str, int] = {}
@@ -63,8 +65,8 @@ async def check_world(
 
 
 @dataclass(slots=True)
-class _Journal:
-    """What the frames of a world are, need, and mention in values."""
+class _JournalContents:
+    """What the frames of a world need, and mention in values."""
 
     frames: int = 0
     height: int = 0
@@ -82,11 +84,18 @@ async def _manifests(cas: Cas, snapshots: list[tuple[int, Cid]]) -> set[Cid]:
     return found
 
 
-async def _check_journal(loader: Loader, info: WorldInfo, progress: Progress | None) -> _Journal:
-    """Prove the frames, and gather what they link."""
+async def _check_journal(
+    loader: Loader, info: WorldInfo, cas: Cas, progress: Progress | None
+) -> _JournalContents:
+    """Prove the frames that the world wrote and keeps, and gather what they link."""
     head = await read_head(loader.engine, info)
-    position, journal = Position(0, None), _Journal(height=head.height)
-    async for last, data in read_frames(loader.engine, info.universe, info.id, 1, head.height):
+    frames = Journal(loader.engine, cas, info.lineage)
+    oldest = await frames.oldest()
+    journal = _JournalContents(height=head.height)
+    position = Position(info.lineage.fork_height, None if info.origin is None else info.origin.frame)
+    async for last, data in frames.frames(oldest, head.height):
+        if position.height + 1 < oldest:  # what it follows was dropped: the first that is kept is believed
+            position = Position(oldest - 1, decode_frame(data, lazy=True).header.prev)
         for frame in check_frames([data], position):
             position = Position(frame.header.last, frame.cid.digest)
             links = set(links_of(data))
@@ -115,14 +124,13 @@ async def _check_rows(loader: Loader, info: WorldInfo) -> None:
         "its baseline": keys.world_baseline(info.universe, info.id),
         "its name": keys.ref(info.universe, info.name),
         "the second row of its name": keys.ref_named(info.universe, info.name),
-        "its first snapshot": keys.snapshot(info.universe, info.id, 0),
     }
     found = dict(zip(wanted, await loader.engine.read(list(wanted.values())), strict=True))
     for what, row in found.items():
         if row is None or ("name" in what and row != info.id.bytes):
             raise world_rows(info.name, what)
     [epoch] = await loader.engine.read([keys.world_epoch(info.universe, info.id)])
-    if epoch is None and (await read_head(loader.engine, info)).height:
+    if epoch is None and (await read_head(loader.engine, info)).height > info.lineage.fork_height:
         raise world_rows(info.name, "the row of its owner")
 
 

@@ -37,7 +37,7 @@ class Follower:
         self.cas = cas
         self.height = 0
         self.loader = loader
-        self.journal = JournalReader(loader.engine, info)
+        self.journal = JournalReader(loader.engine, cas, info)
         self._opened: Opened | None = None
         self._nodes: Nodes | None = None
         self._world: World | None = None
@@ -88,7 +88,7 @@ class Follower:
 
     async def _caught_up(self, progress: Progress | None) -> World:
         if self._opened is None or self._nodes is None or await self._is_left_behind():
-            self._base, restoring = await self.loader.restoring(self.info)
+            self._base, restoring = await self.loader.restoring(self.info, self.cas)
             self.height, self._world = self._base, None
             self._nodes = restoring.nodes
             self._opened = await drive(restoring.open(), self._nodes, self.cas)

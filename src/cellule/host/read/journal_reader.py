@@ -10,19 +10,23 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
-from cellule.errors import Corrupted, Rejected
-from cellule.host.journal import Head, frame_at, read_frames, read_frames_back
+from cellule.errors import Rejected
+from cellule.host.journal import Head, Journal
 from cellule.host.limits import FRAMES_KEPT
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.store.cas import Cas
 from cellule.store.engine import Engine
 
 
 class JournalReader:
     """Reads the frames of one world; `check` refuses where the engine is not that of its address any more."""
 
-    def __init__(self, engine: Engine, info: WorldInfo, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, engine: Engine, cas: Cas, info: WorldInfo, check: Callable[[], None] = lambda: None
+    ) -> None:
         self._engine = engine
+        self._journal = Journal(engine, cas, info.lineage)
         self._info = info
         self._check = check
         self._kept: OrderedDict[int, Frame] = OrderedDict()
@@ -45,10 +49,10 @@ class JournalReader:
             if kept.header.first <= height <= last:
                 self._kept.move_to_end(last)
                 return kept
-        last, data = await frame_at(self._engine, self._info.universe, self._info.id, height, head.height)
+        last, data = await self._journal.frame_at(height, head.height)
         frame = decode_frame(data, lazy=True)
         if not frame.header.first <= height <= frame.header.last:
-            raise self._missing(height)
+            raise await self._journal.missing(height)
         self._kept[last] = frame
         if len(self._kept) > FRAMES_KEPT:
             self._kept.popitem(last=False)
@@ -59,33 +63,25 @@ class JournalReader:
         head = await self.head()
         if not 1 <= last <= head.height:
             return
-        owner = (self._info.universe, self._info.id)
-        newest, data = await frame_at(self._engine, *owner, last, head.height)
+        newest, data = await self._journal.frame_at(last, head.height)
         yield newest, data
-        async for height, data in read_frames_back(self._engine, *owner, newest - 1):
+        async for height, data in self._journal.frames_back(newest - 1):
             yield height, data
 
     async def frames(self, first: int, last: int) -> AsyncIterator[Frame]:
         """The frames whose last heights lie between these two, oldest first; `Corrupted` where one misses."""
         following = None  # where the next frame begins
-        async for _, data in read_frames(self._engine, self._info.universe, self._info.id, first, last):
+        async for _, data in self._journal.frames(first, last):
             frame = decode_frame(data)
             if frame.header.first > first if following is None else frame.header.first != following:
-                raise self._missing(max(first, following or 0))
+                raise await self._journal.missing(max(first, following or 0))
             yield frame
             following = frame.header.last + 1
         following = following or first
         if following <= last and following <= (head := await self.head()).height:
             beyond = await self.frame(min(last, head.height), head)  # it goes on behind `last`
             if beyond.header.first > following or beyond.header.last <= last:
-                raise self._missing(following)
-
-    def _missing(self, height: int) -> Corrupted:
-        return Corrupted(
-            "host.frame_missing", "world {world}: no frame holds height {height}",
-            world=self._info.name, height=height,
-            hint="Keep a copy of the store, run `cellule check`, and restore a backup.",
-        )  # fmt: skip
+                raise await self._journal.missing(following)
 
     async def height_at(self, time_ns: int) -> int:
         """The last height of the newest frame made at or before `time_ns`; 0 before the first.

@@ -61,7 +61,7 @@ class Reader:
         self._node = node
         self._info = info
         self._cas = node.cas(info.universe)
-        self.journal = JournalReader(node.engine, info, node.ownership.check_store)
+        self.journal = JournalReader(node.engine, self._cas, info, node.ownership.check_store)
         self._manifests: dict[Cid, Manifest] = {}
         self._states = StateReader(node.loader.programs)
         self._follower: Follower | None = None

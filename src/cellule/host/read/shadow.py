@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive, fetch_present
-from cellule.host.journal import Progress, read_frames
+from cellule.host.journal import Journal, Progress
 from cellule.host.limits import SHADOW_BLOCKS_BYTES_MAX, SHADOW_RECORDS_MAX
 from cellule.host.own.directory import WorldInfo, read_head
 from cellule.host.run.loader import Loader
@@ -21,7 +21,6 @@ from cellule.kernel.need import Need, Nodes
 from cellule.kernel.prove.shadow import Shadow
 from cellule.kernel.prove.shadow_compare import ShadowDifference
 from cellule.kernel.world import World
-from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.values.cid import Cid
 
@@ -67,7 +66,7 @@ async def shadow_world(
     shadow.blocks.update(blocks)
     nodes = world.ledger.nodes
     last = at
-    async for found, frame in read_frames(loader.engine, info.universe, info.id, at + 1, head.height):
+    async for found, frame in Journal(loader.engine, cas, info.lineage).frames(at + 1, head.height):
         if shadow.limited:
             break
         await _driven(shadow.apply(decode_frame(frame)), shadow, nodes, cas)
@@ -84,12 +83,13 @@ async def _standing(loader: Loader, info: WorldInfo, cas: Cas, start: int) -> tu
     if start:
         world, _, _ = await loader.restore(info, cas, upto=start, fast=False)
         return world, world.ledger.height
-    [first] = await loader.engine.read([keys.snapshot(info.universe, info.id, 0)])
+    first = await Journal(loader.engine, cas, info.lineage).start()
     if first is None:
         raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
-    restoring = World.restore(Cid.of_bytes(first), info.id, loader.programs, budget=loader.budget, fast=False)
+    height, root = first
+    restoring = World.restore(root, info.id, loader.programs, budget=loader.budget, fast=False)
     opened = await drive(restoring.open(), restoring.nodes, cas)
-    return await drive(opened.world(), restoring.nodes, cas), 0
+    return await drive(opened.world(), restoring.nodes, cas), height
 
 
 async def _driven(generator: Generator[Need, None, T], shadow: Shadow, nodes: Nodes, cas: Cas) -> T:

@@ -1,4 +1,4 @@
-"""Verification of a stored world: all its steps are run again from the first snapshot on, and compared.
+"""Verification of a stored world: the steps of all frames it wrote and keeps are run again, and compared.
 
 The copy that results must also be the world that is stored: its state at the baseline's height is written
 into nodes (in memory) and must have the baseline's root.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
-from cellule.host.journal import Progress, read_frames
+from cellule.host.journal import Journal, Progress
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
 from cellule.host.run.loader import Loader
 from cellule.kernel.need import Need
@@ -40,7 +40,8 @@ async def verify_world(
 ) -> Verified:
     """Run every recorded step again; `Corrupted` where the journal or the baseline contradicts itself."""
     head = await read_head(loader.engine, info)
-    first, height, baseline = await _snapshots(loader, info)
+    journal = Journal(loader.engine, cas, info.lineage)
+    start, first, height, baseline = await _snapshots(loader, info, journal)
     verifier = Verifier()
     restoring = World.restore(first, info.id, loader.programs, budget=loader.budget, pace=loader.pace)
     world: list[World] = []
@@ -50,7 +51,7 @@ async def verify_world(
         return verifier.witness(made)
 
     opened = await drive(restoring.open(witness), restoring.nodes, cas)
-    async for last, frame in read_frames(loader.engine, info.universe, info.id, 1, head.height):
+    async for last, frame in journal.frames(start + 1, head.height):
         await drive(opened.apply(frame), restoring.nodes, cas)
         if verifier.difference is not None:
             return Verified(last, verifier.steps, verifier.skipped, 0, verifier.difference, verifier.not_run)
@@ -83,12 +84,10 @@ async def _check_baseline(world: World, info: WorldInfo, cas: Cas, baseline: Cid
         )  # fmt: skip
 
 
-async def _snapshots(loader: Loader, info: WorldInfo) -> tuple[Cid, int, Cid]:
-    """The first snapshot, and the baseline with its height."""
-    first, baseline = await loader.engine.read(
-        [keys.snapshot(info.universe, info.id, 0), keys.world_baseline(info.universe, info.id)]
-    )
-    if first is None or baseline is None:
+async def _snapshots(loader: Loader, info: WorldInfo, journal: Journal) -> tuple[int, Cid, int, Cid]:
+    """The snapshot to start from with its height, and the baseline with its own."""
+    [baseline] = await loader.engine.read([keys.world_baseline(info.universe, info.id)])
+    start = await journal.start()
+    if start is None or baseline is None:
         raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
-    height, cid = baseline_of(baseline)
-    return Cid.of_bytes(first), height, cid
+    return *start, *baseline_of(baseline)

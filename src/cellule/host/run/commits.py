@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from cellule.errors import Conflict, Fenced, OutcomeUnknown, Unavailable
+from cellule.errors import Conflict, Fenced, OutcomeUnknown, Rejected, Unavailable
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.inbox.sends import Sent, release_batch
 from cellule.host.journal import Head, frame_rows
@@ -27,6 +27,8 @@ from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid
+from cellule.values.envelope import seal
+from cellule.values.link import Value
 
 _NO_BLOCKS = Batch()
 
@@ -177,7 +179,7 @@ class Committer:
         [stored] = await self._engine.read([row])
         if stored is None:
             return
-        kept = encode({"item": stored, "why": why, "at_ns": now_ns})
+        kept = encode({"item": _enveloped(stored), "why": why, "at_ns": now_ns})
         key = keys.aside(self._universe, self._world, keys.inbox_stamp(row))
         try:
             await self._engine.commit(Batch(expect={self._epoch_key: self._epoch}, set={key: kept}))
@@ -198,6 +200,14 @@ class Committer:
         if epoch == self._epoch and stored == self._head_row:
             return False
         raise fenced(self._world)
+
+
+def _enveloped(stored: bytes) -> Value:
+    """A row as a value; one that is no canonical value has no links that anybody could follow."""
+    try:
+        return seal(stored)
+    except Rejected:
+        return [stored]
 
 
 def fenced(world: object) -> Fenced:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import Corrupted, Fenced
+from cellule.errors import Corrupted, Fenced, Gone
 from cellule.host.cas_fetch import drive
 from cellule.host.inbox.inbox import Inbox
 from cellule.host.inbox.sends import Sent
-from cellule.host.journal import Head, Progress, read_frames
+from cellule.host.journal import Head, Journal, Progress
 from cellule.host.limits import ATTEMPTS_MAX, STALL_S
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import WorldInfo, baseline_of, lost_row, world_rows
@@ -88,7 +88,8 @@ class Loader:
         fast: bool = True,
     ) -> tuple[World, Head, Tail]:  # fmt: skip
         """Restore to the head, or to the last whole beat at `upto`; also says which tail it read."""
-        head, height, snapshot = await self._start(info, upto)
+        journal = Journal(self.engine, cas, info.lineage)
+        head, height, snapshot = await self._start(info, journal, upto)
         spill = self.spill() if self.spill is not None else None
         restoring = World.restore(
             snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, spill=spill, fast=fast
@@ -96,7 +97,7 @@ class Loader:
         opened = await drive(restoring.open(), restoring.nodes, cas)
         last = head.height if upto is None else min(upto, head.height)
         size = 0
-        async for found, frame in read_frames(self.engine, info.universe, info.id, height + 1, last):
+        async for found, frame in journal.frames(height + 1, last):
             await drive(opened.apply(frame), restoring.nodes, cas)
             size += len(frame)
             if progress is not None:
@@ -110,9 +111,9 @@ class Loader:
             )  # fmt: skip
         return world, head, Tail(size, height)
 
-    async def restoring(self, info: WorldInfo) -> tuple[int, Restoring]:
-        """The baseline's height and a restore that starts there, for verification."""
-        _, height, snapshot = await self._start(info, None)
+    async def restoring(self, info: WorldInfo, cas: Cas) -> tuple[int, Restoring]:
+        """The baseline's height and a restore that starts there, for readers that follow the journal."""
+        _, height, snapshot = await self._start(info, Journal(self.engine, cas, info.lineage), None)
         return height, World.restore(snapshot, info.id, self.programs, budget=self.budget, pace=self.pace)
 
     def cut_off(self, info: WorldInfo) -> None:
@@ -127,7 +128,7 @@ class Loader:
             stored, listed, newest = await self.engine.read([key, listing, head])
             if listed is None or newest is None:
                 raise await lost_row(self.engine, info, "its head or its row in the list of worlds")
-            if stored is None and Head.of_row(newest).height:
+            if stored is None and Head.of_row(newest).height > info.lineage.fork_height:
                 raise world_rows(info.name, "the row of its owner")
             row: Any = {"n": 0, "node": b""} if stored is None else decode(stored)
             if stored is not None and row["node"] == claim.node.bytes and info.id not in self._unsure:
@@ -139,7 +140,7 @@ class Loader:
                 return epoch
         raise Fenced("host.fenced", "world {world} is being taken by another node", world=info.name)
 
-    async def _start(self, info: WorldInfo, upto: int | None) -> tuple[Head, int, Cid]:
+    async def _start(self, info: WorldInfo, journal: Journal, upto: int | None) -> tuple[Head, int, Cid]:
         """The head, and where restore starts: the baseline, or the newest kept snapshot at or below a height.
 
         Head and baseline are of one moment: another owner may move both while this one restores.
@@ -154,9 +155,15 @@ class Loader:
         height, cid = baseline_of(baseline)
         if upto is None or height <= upto:
             return Head.of_row(head), height, cid
-        begin, end = keys.snapshot_range(info.universe, info.id, 0, upto)
-        page = await self.engine.scan(begin, end, limit=1, reverse=True)
-        if not page.items:
-            raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
-        key, value = page.items[0]
-        return Head.of_row(head), keys.snapshot_height(key), Cid.of_bytes(value)
+        found = await journal.snapshot_at(upto)
+        if found is None:
+            raise no_snapshot(info, upto)
+        return Head.of_row(head), *found
+
+
+def no_snapshot(info: WorldInfo, height: int) -> Gone:
+    """The error of a height that cannot be restored, because no snapshot at or below it is kept."""
+    return Gone(
+        "host.no_snapshot", "no snapshot of world {world} at or below height {height} is kept",
+        world=info.name, height=height, hint="`cellule world show` says from where its history is kept.",
+    )  # fmt: skip

@@ -27,6 +27,10 @@ from cellule.values.cid import Cid, cid_of
 from cellule.values.writer import LIST, head
 
 ENTROPY_BYTES = 16
+_BEGIN = bytes((LIST | 3, 0xA9))  # how a frame begins: a list of three, and a header of nine fields
+_TEXT = 0x60
+_BYTES = 2  # the major type of byte strings
+_HEAD_BYTES_MAX = 1 + len("entropy") + 9  # of a field's name and the head of its value
 _HEADER_KEYS = {"beat", "burst", "entropy", "first", "format", "last", "now_ns", "prev", "quota"}
 _UNREADABLE = (TypeError, ValueError, LookupError, AttributeError)  # what reading a damaged row may raise
 
@@ -150,6 +154,26 @@ def decode_frame(data: bytes, *, prove: bool = False, lazy: bool = False) -> Fra
         if wrong is not None:
             _damaged(cid, f"{_place(height, header.first)}.{wrong}", "it does not fit")
     return Frame(header, names, cid, rows, not lazy)
+
+
+def first_height(data: bytes) -> int | None:
+    """The height of a frame's first record, read from its header alone; None where it cannot be told.
+
+    Whoever decodes the frame finds what is wrong with it.
+    """
+    at = len(_BEGIN)
+    while data.startswith(_BEGIN) and at + _HEAD_BYTES_MAX < len(data):
+        size = data[at] - _TEXT
+        name, at = data[at + 1 : at + 1 + size], at + 1 + size
+        major, low = data[at] >> 5, data[at] & 31
+        if not 0 < size <= len("entropy") or low > 27:
+            return None
+        width = 0 if low < 24 else 1 << (low - 24)
+        number = int.from_bytes(data[at + 1 : at + 1 + width], "big") if width else low
+        if name == b"first":
+            return number if major == 0 else None
+        at += 1 + width + (number if major == _BYTES else 0)
+    return None
 
 
 def _read_rows(cid: Cid, first: int, names: list[str], rows: list[Row]) -> list[Record]:

@@ -16,6 +16,7 @@ from cellule.store.engine import Batch, counter_value
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing.clock import VirtualClock
 from cellule.values.cbor import encode
+from cellule.values.envelope import seal
 from tests.support.nodes import load_app
 from tests.support.virtual_tests import in_virtual_time
 
@@ -124,7 +125,7 @@ async def test_items_that_came_behind_a_shared_value_are_taken_before_it_is_clea
 
 
 def poke(name):
-    return {"kind": "event", "schema": "tally/Poke@1", "value": encode({"name": name}), "id": name}
+    return {"kind": "event", "schema": "tally/Poke@1", "value": seal(encode({"name": name})), "id": name}
 
 
 @in_virtual_time
