@@ -6,7 +6,8 @@ from uuid import UUID
 
 from cellule.host.inbox.inbox import control_row, event_row
 from cellule.host.journal import Head, frame_rows
-from cellule.host.own.directory import Origin, baseline_of, baseline_row
+from cellule.host.own.directory import baseline_of, baseline_row
+from cellule.host.own.origin import Origin
 from cellule.host.segments import Segment, read_segment, segment_bytes
 from cellule.host.trouble import Trouble
 from cellule.kernel.items import ControlItem, EventItem

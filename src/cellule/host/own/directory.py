@@ -23,8 +23,9 @@ from cellule.errors import CelluleError, Corrupted, Gone, Rejected
 from cellule.host.journal import Head
 from cellule.host.limits import SUGGESTIONS_MAX
 from cellule.host.own.counted_rows import HIDDEN, counted_rows
+from cellule.host.own.origin import Origin
 from cellule.host.store_retry import settle
-from cellule.kernel.lineage import Ancestor, Lineage
+from cellule.kernel.lineage import Lineage
 from cellule.sources import Clock, Entropy, uuid7
 from cellule.store import keys
 from cellule.store.engine import Batch, Engine
@@ -40,31 +41,6 @@ class UniverseInfo:
     name: str
     created_ns: int
     deleting: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a world was forked: after this beat, whose frame has this digest, with this history."""
-
-    ancestors: tuple[Ancestor, ...]
-    beat: int
-    frame: bytes | None
-
-    @property
-    def height(self) -> int:
-        """The height it was forked at: its own records come above."""
-        return self.ancestors[-1].last
-
-    def row(self) -> dict[str, Any]:
-        """What a world's rows say of it."""
-        lineage = [[each.world.bytes, each.last] for each in self.ancestors]
-        return {"beat": self.beat, "frame": self.frame, "lineage": lineage}
-
-    @classmethod
-    def of_row(cls, row: Any) -> Origin:
-        """Read what a world's row says."""
-        lineage = tuple(Ancestor(UUID(bytes=world), last) for world, last in row["lineage"])
-        return cls(lineage, row["beat"], row["frame"])
 
 
 @dataclass(frozen=True, slots=True)
