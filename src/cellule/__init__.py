@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cellule.host.ingress.handles import WorldHandle
     from cellule.host.service import Cellule
     from cellule.modules.aggregate import Aggregates, aggregate
+    from cellule.modules.fsm import StateChange, state_changes
     from cellule.store.store import StoreOptions
     from cellule.sync import open_sync
 
@@ -76,6 +77,7 @@ __all__ = [
     "Retention",
     "Retry",
     "Secret",
+    "StateChange",
     "Step",
     "StepFailed",
     "StoreOptions",
@@ -95,6 +97,7 @@ __all__ = [
     "publish",
     "rule",
     "secret",
+    "state_changes",
     "timer",
 ]
 
@@ -111,6 +114,7 @@ _HOMES = {
     "cellule.host.ingress.handles": ("WorldHandle",),
     "cellule.host.service": ("Cellule",),
     "cellule.modules.aggregate": ("Aggregates", "aggregate"),
+    "cellule.modules.fsm": ("StateChange", "state_changes"),
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (

@@ -25,7 +25,9 @@ GIVEN = {
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# ([\w/]+\.py)\n")
-_DATA = re.compile(r"^```(?:yaml|wat)\n((?:#|;;) ([\w/]+\.(?:yaml|wat))\n.*?)^```$", re.MULTILINE | re.DOTALL)
+_DATA = re.compile(
+    r"^```(?:yaml|wat)\n((?:#|;;) ([\w./]+\.(?:yaml|wat))\n.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 def files_of(page: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.journal import Progress
 from cellule.host.limits import HISTORY_MAX
 from cellule.host.read.history import Version
+from cellule.values.json_view import to_json
 from cellule.values.schema.text_forms import time_text
 
 
@@ -44,6 +45,8 @@ def history_json(versions: Sequence[Version[Any]]) -> list[dict[str, Any]]:
         if version.status == "ok":
             row["changes"] = changes(state, version.state) if state is not None else _born(version.state)
             row["state"] = state = version.state
+        if version.ann is not None:
+            row["ann"] = to_json(version.ann)
         if version.error:
             row["error"] = version.error
         if version.code:

@@ -19,6 +19,7 @@ from cellule.cli import (
     cell,
     effect,
     event,
+    fsm,
     item,
     journal,
     letter,
@@ -90,6 +91,7 @@ app.add_typer(world.app, name="world")
 app.add_typer(cell.app, name="cell")
 app.add_typer(module.app, name="module")
 app.add_typer(event.app, name="event")
+app.add_typer(fsm.app, name="fsm")
 app.add_typer(journal.app, name="journal")
 app.add_typer(effect.app, name="effect")
 app.add_typer(letter.app, name="letter")

@@ -225,6 +225,18 @@ def cell_of(manifest: Manifest, module: str, key: str) -> tuple[str, bytes]:
     return base, key_of_text(manifest, base, key)
 
 
+def cell_named(manifest: Manifest, name: str) -> tuple[str, bytes]:
+    """The cell of `module/key`; both may hold slashes, so the longest module that fits is meant."""
+    for base in sorted(manifest.modules, key=len, reverse=True):
+        for short in (base, base.rpartition("/")[2]):
+            if name == short:
+                return cell_of(manifest, base, "")
+            if name.startswith(f"{short}/"):
+                return cell_of(manifest, base, name[len(short) + 1 :])
+    module, _, key = name.partition("/")
+    return cell_of(manifest, module, key)
+
+
 async def owner_of(node: Cellule) -> dict[str, Any] | None:
     """The process that owns the store, if it is another one; None where nobody does."""
     owner = next((each for each in await node.sessions() if each.owns), None)

@@ -14,7 +14,7 @@ from rich.tree import Tree
 
 from cellule.cli.errors import usage
 from cellule.cli.lines import record_line
-from cellule.cli.session import Session, cell_of, in_session, renderer_of
+from cellule.cli.session import Session, cell_named, in_session, renderer_of
 from cellule.errors import Rejected
 from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.ingress.handles import WorldHandle
@@ -75,7 +75,13 @@ async def _height(session: Session, world: WorldHandle, renderer: RecordRenderer
     name, at, version = what.rpartition("@")
     if not at or not version.isdigit():
         name, version = what, ""
-    base, key = _named(await renderer.manifest(), name)
+    manifest = await renderer.manifest()
+    if "/" not in name and not _is_cell(manifest, name):
+        raise usage(
+            "{name} is neither a height nor a cell, nor the id of an effect or of a remembered event",
+            name=name, hint="Write a height, module/key, module/key@version, or an id.",
+        )  # fmt: skip
+    base, key = cell_named(manifest, name)
     cell: CellHandle[Any] = CellHandle(world, base, key)
     versions = await cell.history()
     for each in versions:
@@ -119,23 +125,6 @@ def _is_cell(manifest: Manifest, what: str) -> bool:
         for base in manifest.modules
         for short in (base, base.rpartition("/")[2])
     )
-
-
-def _named(manifest: Manifest, name: str) -> tuple[str, bytes]:
-    """The cell of `module/key`; both may hold slashes, so the longest module that fits is meant."""
-    for base in sorted(manifest.modules, key=len, reverse=True):
-        for short in (base, base.rpartition("/")[2]):
-            if name == short:
-                return cell_of(manifest, base, "")
-            if name.startswith(f"{short}/"):
-                return cell_of(manifest, base, name[len(short) + 1 :])
-    if "/" not in name:
-        raise usage(
-            "{name} is neither a height nor a cell, nor the id of an effect or of a remembered event",
-            name=name, hint="Write a height, module/key, module/key@version, or an id.",
-        )  # fmt: skip
-    module, _, key = name.partition("/")
-    return cell_of(manifest, module, key)
 
 
 def _chain(chain: list[RecordView], also: dict[int, list[RecordView]]) -> Tree:

@@ -11,6 +11,7 @@ ever, for a question that is rarely asked.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from cellule.errors import Corrupted, Rejected, StepFailed
@@ -22,6 +23,8 @@ from cellule.kernel.journal.codes import OK, Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import MessageRecord, StepRecord
 from cellule.kernel.state.ledger import Era
+from cellule.values.cbor import decode_trusted
+from cellule.values.schema.scalars import EPOCH, MICROSECOND
 
 T = TypeVar("T")
 KEY_BYTES_MIN = 3  # a shorter key is in almost every frame: looking for its bytes would tell nothing
@@ -29,7 +32,7 @@ KEY_BYTES_MIN = 3  # a shorter key is in almost every frame: looking for its byt
 
 @dataclass(frozen=True, slots=True)
 class Version(Generic[T]):
-    """One step in a cell's history."""
+    """One step in a cell's history; `ann` is the note that the step left."""
 
     height: int
     version: int
@@ -40,6 +43,12 @@ class Version(Generic[T]):
     state: T | None
     error: str
     code: str = ""
+    ann: Any = None
+
+    @property
+    def at(self) -> datetime:
+        """When the step was taken, in UTC."""
+        return EPOCH + self.now_ns // 1_000 * MICROSECOND
 
 
 class History(list[Version[T]]):
@@ -135,9 +144,11 @@ class HistoryReader:
                 state = self._types.state(step.module, *newest)
             except (StepFailed, Rejected) as unreadable:
                 error = str(unreadable)
+        note = step.extras.get("ann")
+        ann = None if note is None else decode_trusted(await self._reader.bytes_of(note))
         message = (await self._reader.journal.frame(step.cause, head)).at(step.cause)
         schema = message.schema if isinstance(message, MessageRecord) else ""
         return Version(
             height, step.version, Status(step.status).name.lower(), schema, step.cause, frame.header.now_ns,
-            state, error, step.extras.get("code", ""),
+            state, error, step.extras.get("code", ""), ann,
         )  # fmt: skip

@@ -11,5 +11,6 @@ in the queue of the world for what is the step's own outcome; `announce: true` e
 """
 
 from cellule.modules.fsm.programs import FsmPrograms
+from cellule.modules.fsm.records import StateChange, state_changes
 
-__all__ = ["FsmPrograms"]
+__all__ = ["FsmPrograms", "StateChange", "state_changes"]

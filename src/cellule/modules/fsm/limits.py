@@ -33,3 +33,21 @@ PROBLEMS_MAX: Final = 50
 
 ALLOWED_SHOWN_MAX: Final = 20
 """Triggers that a refused event is told of."""
+
+DRAWN_STATES_MAX: Final = 120
+"""States of one picture."""
+
+DRAWN_ARROWS_MAX: Final = 400
+"""Arrows of one picture."""
+
+EXAMPLES_MAX: Final = 400
+"""Values of one event that are tried for a transition."""
+
+TRIES_MAX: Final = 20_000
+"""Steps that are tried to walk a whole machine; what is not reached by then is walked by hand."""
+
+PATHS_MAX: Final = 200
+"""Paths through one machine that are walked."""
+
+BEGINNINGS_MAX: Final = 30
+"""Values of the first event from which a machine is walked."""

@@ -153,21 +153,24 @@ class FsmProgram:
         self, born: bool, moves: tuple[Move, ...], schema: str, arguments: Arguments, key: bytes,
         context: Context | None,
     ) -> Output:  # fmt: skip
-        """The first of `moves` whose guard holds; one that gives no answer does not hold, and is noted."""
-        faults: list[str] = []
-        for move in moves:
-            guard = move.guard
-            if guard is not None:
-                try:
-                    if not guard(arguments):
-                        continue
-                except ExpressionFault as fault:
-                    faults.append(recordable(f"line {move.transition.line}: {fault}"))
-                    continue
-            return self._moved(
-                born, move.transition, move, move.transition.trigger, faults, arguments, key, context
-            )
-        raise self._refusal(schema, arguments["data"]["state"], moves, faults)
+        """Take the first of `moves` whose guard holds; what gave no answer before it is noted."""
+        move, faults = _chosen(moves, arguments)
+        if move is None:
+            raise self._refusal(schema, arguments["data"]["state"], moves, faults)
+        return self._moved(
+            born, move.transition, move, move.transition.trigger, faults, arguments, key, context
+        )
+
+    def choice(
+        self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
+    ) -> Transition | None:
+        """The transition that an event would take; None where none, or where it only begins a machine."""
+        if state is None and schema in self._machine.start:
+            return None
+        data = self._initial() if state is None else self._stored(state)
+        arguments = self._arguments(data, decoder_for(t.Ref(schema), self._schemas)(value), key, context)
+        move, _ = _chosen(self._machine.moves.get(schema, {}).get(data["state"], ()), arguments)
+        return None if move is None else move.transition
 
     def _by_hand(self, born: bool, arguments: Arguments, key: bytes, context: Context | None) -> Output:
         event, state = arguments["event"], arguments["data"]["state"]
@@ -266,3 +269,17 @@ class FsmProgram:
             return "It is terminal: nothing is possible any more."
         more = f" and {len(found) - ALLOWED_SHOWN_MAX} more" if len(found) > ALLOWED_SHOWN_MAX else ""
         return f"Possible are: {', '.join(found[:ALLOWED_SHOWN_MAX])}{more}."
+
+
+def _chosen(moves: tuple[Move, ...], arguments: Arguments) -> tuple[Move | None, list[str]]:
+    """The first whose guard holds, and the guards before it that gave no answer, which do not hold."""
+    faults: list[str] = []
+    for move in moves:
+        if move.guard is None:
+            return move, faults
+        try:
+            if move.guard(arguments):
+                return move, faults
+        except ExpressionFault as fault:
+            faults.append(recordable(f"line {move.transition.line}: {fault}"))
+    return None, faults

@@ -130,7 +130,11 @@ class _Reader:
         name = part.text()
         found = self._state_names.get(name.upper())
         if found is None and name:
-            hint = near(name.upper(), self._state_names) or f"There are: {', '.join(self.states)}."
+            hint = (
+                near(name, self.states)
+                or near(name.upper(), self._state_names)
+                or f"There are: {', '.join(self.states)}."
+            )
             self.problems.add("state_unknown", part, f"there is no state {name}", hint)
         return found or ""
 

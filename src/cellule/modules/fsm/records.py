@@ -7,20 +7,37 @@ text for a guard that gave no answer. Notes hold neither key nor time: the Step 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
 from cellule.modules.fsm.interface import INITIALIZED, TRANSITIONED
 from cellule.values.cbor import encode
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """One entry of a machine's history; `from_state` is None where it was initialised."""
 
     from_state: str | None
     to_state: str
     trigger: str
-    at_ns: int
+    at: datetime
     height: int
+
+
+class StepVersion(Protocol):
+    """What is needed of a version in a cell's history, of a node or of `cellule.testing`."""
+
+    @property
+    def ann(self) -> Any:
+        """The note of its step."""
+
+    @property
+    def at(self) -> datetime:
+        """When the step was taken."""
+
+    @property
+    def height(self) -> int:
+        """Where the step stands in the journal."""
 
 
 def initialized(machine: str, state: str, trigger: str) -> dict[str, Any]:
@@ -41,14 +58,18 @@ def note_of(records: list[dict[str, Any]], faults: list[str]) -> bytes:
     return encode(written)
 
 
-def changes(notes: Iterable[tuple[Any, int, int]]) -> list[Change]:
-    """The history of a machine from notes of its steps, each with its time and height."""
-    found: list[Change] = []
-    for note, at_ns, height in notes:
-        for record in note or ():
-            value = record.get("$value")
-            if record.get("$tag") == INITIALIZED:
-                found.append(Change(None, value["state"], value["trigger"], at_ns, height))
-            elif record.get("$tag") == TRANSITIONED:
-                found.append(Change(value["from_state"], value["to_state"], value["trigger"], at_ns, height))
+def state_changes(versions: Iterable[StepVersion]) -> list[StateChange]:
+    """The changes of a machine's state in versions of its cell, oldest first.
+
+    Steps that changed no state (an event that was refused) have no entry.
+    """
+    found: list[StateChange] = []
+    for version in sorted(versions, key=lambda each: each.height):
+        for record in version.ann if isinstance(version.ann, list) else ():
+            tag, value = record.get("$tag"), record.get("$value")
+            if tag == INITIALIZED:
+                found.append(StateChange(None, value["state"], value["trigger"], version.at, version.height))
+            elif tag == TRANSITIONED:
+                states = value["from_state"], value["to_state"]
+                found.append(StateChange(*states, value["trigger"], version.at, version.height))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from cellule.kernel.journal.records import EmittedRecord, IntentRecord
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.programs import load_all
-from cellule.modules.fsm.records import changes
+from cellule.modules.fsm import state_changes
 from cellule.values import decode
+from cellule.values.schema.scalars import EPOCH
 from tests.support.fsm_world import machine_world, notes, refusals, steps
 from tests.support.kernel_world import KernelWorld
 from tests.unit.modules.fsm.test_contract import SEED
@@ -186,11 +188,13 @@ def test_the_note_of_a_step_is_the_typed_record_and_gives_the_history():
     assert second[0]["$value"] == {
         "machine": "order", "from_state": "PROCESSING", "to_state": "FAILED", "trigger": "processing_failed",
     }  # fmt: skip
-    found = changes([(first, 1, 10), (second, 2, 20)])
-    assert [(each.from_state, each.to_state, each.trigger, each.at_ns) for each in found] == [
-        (None, "PENDING", "start_processing", 1), ("PENDING", "PROCESSING", "start_processing", 1),
-        ("PROCESSING", "FAILED", "processing_failed", 2),
+    versions = [SimpleNamespace(ann=note, at=EPOCH, height=at) for at, note in ((20, second), (10, first))]
+    found = state_changes(versions)
+    assert [each[:3] for each in found] == [
+        (None, "PENDING", "start_processing"), ("PENDING", "PROCESSING", "start_processing"),
+        ("PROCESSING", "FAILED", "processing_failed"),
     ]  # fmt: skip
+    assert [each.height for each in found] == [10, 10, 20]
 
 
 def test_announced_records_are_events_with_key_and_time():
