@@ -7,7 +7,7 @@ A defect is one small change of the source: another comparison, a constant off b
 The sample is drawn by the seed from all places of the rooms below, so a run can be repeated. Each defect is
 put into a copy of the package, and the tests that execute its line run against that copy until one fails;
 which tests those are was recorded by a run with coverage first. A defect that no test executes counts as not
-caught, as does one that all of them pass. One that runs into the time limit is caught. Every outcome is
+caught, as does one that all of them pass. One that runs into the limit of time is caught. Every outcome is
 written to FILE as it comes, and a run that finds one there does not try that defect again.
 
 `tools/mutants.toml` lists the survivors that change nothing anybody can see, with the reason.
@@ -20,7 +20,9 @@ import ast
 import json
 import os
 import random
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,11 +43,14 @@ TESTS = ("tests/unit/kernel", "tests/golden", "tests/properties")
 EXPLAINED = ROOT / "tools" / "mutants.toml"
 DATA = ROOT / ".mutants.coverage"
 SECONDS = ROOT / ".mutants.seconds"
+LIMIT_CPU_S = 200  # of the processor: on a busy machine a test is slow without a defect
+LIMIT_S = 1_800  # for one that waits for ever
 PYTEST = ("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+PATIENT = ("--timeout", str(LIMIT_S))
 TESTS_S_MAX = 60  # of those that execute a line, the quickest that take so long together
-LIMIT_S = 300
 CAUGHT_MIN = 0.95
 _OUTCOMES = {0: "survived", 1: "caught", 2: "caught"}  # pytest's: all passed, one failed, none could be read
+_OUTCOMES[-signal.SIGXCPU] = "timeout"
 
 _COMPARED = {
     ast.Lt: ("<", "<="),
@@ -211,7 +216,7 @@ def record() -> None:
     tools = f"{ROOT / 'tools'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     environment = {**os.environ, "PYTHONPATH": tools, "MUTANTS_SECONDS": str(SECONDS)}
     subprocess.run(  # noqa: S603 - our own command
-        [*command, "-p", "mutants_record", "--timeout", "900", *TESTS], cwd=ROOT, env=environment, check=False
+        [*command, "-p", "mutants_record", *PATIENT, *TESTS], cwd=ROOT, env=environment, check=False
     )
     settings.unlink()
 
@@ -278,17 +283,28 @@ class Place:
             path.write_text(text)
 
     def _run(self, tests: list[str]) -> str:
-        command = [sys.executable, *PYTEST, "-x", *tests]
+        command = [sys.executable, *PYTEST, *PATIENT, "-x", *tests]
         environment = {**os.environ, "PYTHONPATH": str(self.source), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = subprocess.run(  # noqa: S603 - our own command
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT_S, check=False
+                command,
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                timeout=LIMIT_S,
+                check=False,
+                preexec_fn=limited,
             )
         except subprocess.TimeoutExpired:
             return "timeout"
         if done.returncode not in _OUTCOMES:  # a test that is not there, say: nothing was tried
             raise SystemExit(done.stdout.decode() + done.stderr.decode())
         return _OUTCOMES[done.returncode]
+
+
+def limited() -> None:
+    """In the process of the tests: so much of the processor and no more."""
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_CPU_S, LIMIT_CPU_S + 10))
 
 
 def main() -> int:
