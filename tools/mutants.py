@@ -43,13 +43,14 @@ TESTS = ("tests/unit/kernel", "tests/golden", "tests/properties")
 EXPLAINED = ROOT / "tools" / "mutants.toml"
 DATA = ROOT / ".mutants.coverage"
 SECONDS = ROOT / ".mutants.seconds"
-LIMIT_CPU_S = 200  # of the processor: on a busy machine a test is slow without a defect
+LIMIT_CPU_S = 120  # of the processor: on a busy machine a test is slow without a defect
 LIMIT_S = 1_800  # for one that waits for ever
 PYTEST = ("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 PATIENT = ("--timeout", str(LIMIT_S))
 TESTS_S_MAX = 60  # of those that execute a line, the quickest that take so long together
 CAUGHT_MIN = 0.95
 _OUTCOMES = {0: "survived", 1: "caught", 2: "caught"}  # pytest's: all passed, one failed, none could be read
+_USAGE_ERROR = 4
 _OUTCOMES[-signal.SIGXCPU] = "timeout"
 
 _COMPARED = {
@@ -297,6 +298,8 @@ class Place:
             )
         except subprocess.TimeoutExpired:
             return "timeout"
+        if done.returncode == _USAGE_ERROR and b"while loading conftest" in done.stderr:
+            return "caught"  # the package cannot even be imported
         if done.returncode not in _OUTCOMES:  # a test that is not there, say: nothing was tried
             raise SystemExit(done.stdout.decode() + done.stderr.decode())
         return _OUTCOMES[done.returncode]

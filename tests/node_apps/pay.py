@@ -65,6 +65,10 @@ class Audits(msgspec.Struct, frozen=True):
 mail = app.effect("pay.mail", params=Mail, receipt=Sent)
 
 
+async def _exit() -> None:
+    sys.exit("one of its tasks has enough")
+
+
 @app.adapter("pay.charge", attempts=3, backoff_s=0.01, backoff_max_s=0.02)
 async def charge(params: Charge, attempt: Attempt) -> Charged:
     token = await attempt.secrets.resolve(params.token)
@@ -77,6 +81,8 @@ async def charge(params: Charge, attempt: Attempt) -> Charged:
         raise Retry(f"{token} is busy", after_s=3600)
     if params.order.startswith("exit"):
         sys.exit("the adapter has enough")
+    if params.order.startswith("child"):
+        await asyncio.create_task(_exit())
     if params.order.startswith("odd"):
         raise Retry("busy", after_s="5")  # type: ignore[arg-type]
     if params.order.startswith("outside"):

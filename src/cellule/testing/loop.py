@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
+from cellule.effects.child_tasks import TaskFactory, contained
 from cellule.errors import InvariantBroken, Rejected
 from cellule.testing.handles import ReadyHandle, TimerHandle, label_of
 from cellule.testing.refusals import check_not_as_completed, refuse, refusing
@@ -65,6 +66,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._finalizing: set[asyncio.Task[None]] = set()
         self._handler: Handler | None = None
         self._eager = False
+        self._factory: TaskFactory | None = None
         self._debug = False
         self._closed = False
         self._stopping = False
@@ -142,6 +144,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         """Make a task that hashes by creation number."""
         self._check_open()
         check_not_as_completed(sys._getframe(1))  # noqa: SLF001 - only the caller's name tells them apart
+        if self._factory is not None:
+            coro = contained(coro, context)
         eager = self._eager if eager_start is None else eager_start
         number = next(self._tasks_made)
         task = NumberedTask(number, coro, loop=self, name=name, context=context, eager=eager)
@@ -149,14 +153,20 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         return task
 
     def set_task_factory(self, factory: object) -> None:
-        """Take `asyncio.eager_task_factory` or `None`; other factories make tasks that hash by address."""
-        if factory is not None and factory is not getattr(asyncio, "eager_task_factory", None):
+        """Take what changes no task: `None`, `asyncio.eager_task_factory`, or that of a pool around these.
+
+        Tasks that other factories make hash by address.
+        """
+        self._factory = factory if isinstance(factory, TaskFactory) else None
+        before = factory.before if isinstance(factory, TaskFactory) else factory
+        if before is not None and before is not getattr(asyncio, "eager_task_factory", None):
             refuse("set_task_factory", "a foreign kind of task")
-        self._eager = factory is not None
+        self._eager = before is not None
 
     def get_task_factory(self) -> Any:
         """Return what was set."""
-        return getattr(asyncio, "eager_task_factory", None) if self._eager else None
+        eager = getattr(asyncio, "eager_task_factory", None) if self._eager else None
+        return self._factory or eager
 
     def tasks_unfinished(self) -> list[NumberedTask[Any]]:
         """All tasks that are not done, by number."""

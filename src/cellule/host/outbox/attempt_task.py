@@ -16,6 +16,7 @@ from collections.abc import Awaitable
 from contextvars import Context
 from typing import Any, Literal, Protocol
 
+from cellule.effects.child_tasks import begin_attempt
 from cellule.host.outbox.attempts import Again, Outcome, Waiting
 from cellule.host.outbox.kind_queue import RUNNING, Entry
 from cellule.host.outbox.limits import PROGRESS_SAVE_S, STUBBORN_S
@@ -90,6 +91,7 @@ class AttemptTask:
         if entry.closed or not self._starter.may_begin():
             return None
         entry.state, entry.attempt = RUNNING, self
+        begin_attempt()
         row = entry.stored.row
         return (
             row.params if type(row.params) is Link else entry.lane.performer.perform(row, self._on_progress)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cellule.effects.adapter import Adapter, Adapters
+from cellule.effects.child_tasks import contained_tasks
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Fenced
 from cellule.host.limits import STALL_S
@@ -97,7 +98,7 @@ class Pool:
         """
         failure: BaseException | None = None
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with contained_tasks(), asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 loops = [tasks.create_task(self._runner.run()), tasks.create_task(self._searcher.run())]
                 try:

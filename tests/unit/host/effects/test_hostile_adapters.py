@@ -9,6 +9,7 @@ import pytest
     ("order", "said"),
     [
         ("exit1", "SystemExit: the adapter has enough ("),
+        ("child1", "TaskExit: a task of the adapter raised SystemExit: one of its tasks has enough ("),
         ("odd1", "busy; its after_s is no number of seconds ("),
     ],
 )

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from cellule.effects.adapter import AdapterLimits, Failed, Retry
+from cellule.effects.child_tasks import TaskExit
 from cellule.host.outbox.search import due_rows
 from cellule.values.cbor import decode
 from tests.support.outbox import check_left_nothing, opening
@@ -76,6 +77,32 @@ def raised(error):
     raise error
 
 
+async def exits_in_a_task():
+    """As a task group or a client library does."""
+    exits()
+
+
+async def gathers(work):
+    await asyncio.gather(work, asyncio.sleep(1))
+
+
+async def groups(work):
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(work)
+        tasks.create_task(asyncio.sleep(1))
+
+
+async def asks_a_task_of_a_task(work):
+    await asyncio.create_task(groups(work))
+
+
+async def forgets(work):
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0.1)
+    assert isinstance(task.exception(), TaskExit)
+    raise Retry("TaskExit: a task of the adapter raised SystemExit: enough (")
+
+
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
 @pytest.mark.parametrize("name", RAISED)
 def test_it_is_one_attempt_that_failed_and_the_next_one_has_its_place(play, work_types, name, later):
@@ -98,6 +125,49 @@ def test_it_is_one_attempt_that_failed_and_the_next_one_has_its_place(play, work
         assert (first.status, first.code, first.attempts) == ("failed", "effects.exhausted", 2)
         assert first.text.startswith(said)
         assert [each.status for each in others] == ["ok"] * 5
+
+    play(main)
+
+
+@pytest.mark.parametrize("way", [gathers, groups, asks_a_task_of_a_task, forgets])
+def test_a_task_that_an_adapter_starts_ends_its_attempt_and_nothing_else(play, work_types, way):
+    """It went through to whoever ran the loop, past every `except`, and the node was gone."""
+
+    async def main(bench):
+        async def hostile(params, attempt):
+            if params.number == 0:
+                await way(exits_in_a_task())
+            return work_types[1](params.number)
+
+        async with bench.pool(bench.worker(hostile, concurrency=1)) as pool:
+            intents = await bench.opened(pool, opening(0, attempts=2), opening(1))
+            await pool.wait_idle()
+        assert asyncio.get_running_loop().get_task_factory() is None
+        found = await check_left_nothing(bench.world, intents)
+        first, second = [found[intent] for intent in intents]
+        assert (first.status, first.attempts, second.status) == ("failed", 2, "ok")
+        assert "raised SystemExit: enough (" in first.text
+        if way is not forgets:
+            assert "test_hostile.py" in first.text
+
+    play(main)
+
+
+def test_a_task_of_an_adapter_that_is_cancelled_before_it_begins_is_begun_and_ended(play, work_types):
+    """A coroutine that nobody ever awaited is warned of, and warnings are errors here."""
+
+    async def main(bench):
+        async def hasty(params, attempt):
+            task = asyncio.create_task(exits_in_a_task())
+            assert task.get_coro().cr_code is exits_in_a_task.__code__
+            task.cancel()
+            await asyncio.wait([task])
+            return work_types[1](params.number)
+
+        async with bench.pool(bench.worker(hasty)) as pool:
+            [intent] = await bench.opened(pool, opening(1))
+            await pool.wait_idle()
+        assert (await check_left_nothing(bench.world, [intent]))[intent].status == "ok"
 
     play(main)
 
