@@ -23,7 +23,7 @@ from cellule.effects.failure import safe_text
 _is_attempt: ContextVar[bool] = ContextVar("cellule_attempt", default=False)
 
 
-class TaskExit(Exception):  # noqa: N818 - as SystemExit is named
+class TaskExit(Exception):
     """A task that an adapter started raised `SystemExit` or `KeyboardInterrupt`."""
 
 

@@ -13,10 +13,10 @@ from heapq import heapify, heappop, heappush
 from typing import Literal, Protocol
 
 from cellule.host.outbox.attempts import Performer
-from cellule.host.outbox.key_limits import KeyLimits
+from cellule.host.outbox.key_limits import KeyLimits, Place
 from cellule.host.outbox.limits import TAKE_MAX
 from cellule.host.outbox.rate_limit import RateLimit
-from cellule.host.outbox.rows import Stored
+from cellule.host.outbox.rows import Row, Stored
 from cellule.sources import Clock
 
 WAITING, CHECKED, RUNNING, SETTLING = "waiting", "checked", "running", "settling"
@@ -60,10 +60,11 @@ class KindQueue:
         self.limits = performer.adapter.limits
         self.left = False  # the store has more than the window holds
         self.count = 0
+        self.bytes = 0
         self.active = 0  # checked or running
         self._keys: KeyLimits[Entry] = KeyLimits(self.limits)
         self._rate = RateLimit(self.limits.rate_per_s, clock.monotonic_ns())
-        self._ready: list[tuple[int, int, int, Entry]] = []
+        self._ready: list[Place[Entry]] = []
         self._later: list[tuple[int, int, Entry]] = []
         self._pushed = 0
         self._void = 0  # of those that wait, how many left the lane meanwhile
@@ -82,7 +83,10 @@ class KindQueue:
         """A row that waits is not to be performed; its place is given up now or soon."""
         entry.state = SETTLING
         self._void += 1
-        if self._void > max(_VOID_MIN, (len(self._ready) + len(self._later)) // 2):
+        if self._keys.is_any:
+            self._keys.skip(entry.stored.row, self._clock.monotonic_ns())
+        if self._void > max(_VOID_MIN, self.count // 2):
+            self._keys.keep(lambda each: each.state is WAITING)
             self._ready = [each for each in self._ready if each[3].state is WAITING]
             self._later = [each for each in self._later if each[2].state is WAITING]
             heapify(self._ready)
@@ -101,9 +105,9 @@ class KindQueue:
         ready = self._ready
         if self._later:
             self._ripen()
-        if self._keys.is_any:
-            self._come_back(self._keys.due(self._clock.monotonic_ns()))
         while True:
+            if self._keys.is_any:
+                self._come_back()
             while ready and ready[0][3].state is not WAITING:
                 heappop(ready)
                 self._void -= 1
@@ -111,8 +115,9 @@ class KindQueue:
                 return None
             if self.limits.rate_per_s is not None and self._rate.wait_ns(self._clock.monotonic_ns()) > 0:
                 return None
-            entry = heappop(ready)[3]
-            if not self._keys.is_any or self._keys.begin(entry.stored.row, entry, self._clock.monotonic_ns()):
+            place = heappop(ready)
+            entry = place[3]
+            if not self._keys.is_any or self._keys.begin(entry.stored.row, place, self._clock.monotonic_ns()):
                 break
         if self.limits.rate_per_s is not None:
             self._rate.take(self._clock.monotonic_ns())
@@ -124,17 +129,28 @@ class KindQueue:
         """An attempt ended, or did not begin: its place is free."""
         self.active -= 1
         if self._keys.is_any:
-            self._come_back(self._keys.end(entry.stored.row, self._clock.monotonic_ns()))
+            self._keys.end(entry.stored.row, self._clock.monotonic_ns())
 
-    def _come_back(self, entries: list[Entry]) -> None:
+    def give_way(self, row: Row) -> list[Entry]:
+        """Rows to leave to the store, so that there is room for this one; see `KeyLimits`."""
+        if not self._keys.is_any:
+            return []
+        given = self._keys.give_way(row, self._clock.monotonic_ns())
+        waiting = [entry for entry in given if entry.state is WAITING]
+        self._void -= len(given) - len(waiting)
+        return waiting
+
+    def _come_back(self) -> None:
         """Rows that stood aside may be the next again."""
-        for entry in entries:
-            if entry.state is not WAITING:
-                self._void -= 1
-                continue
-            row = entry.stored.row
-            self._pushed += 1
-            heappush(self._ready, (row.priority, row.ready_ns, self._pushed, entry))
+        now_ns = self._clock.monotonic_ns()
+        while places := self._keys.freed(now_ns):
+            for place in places:
+                entry = place[3]
+                if entry.state is WAITING:
+                    heappush(self._ready, place)
+                else:
+                    self._void -= 1
+                    self._keys.skip(entry.stored.row, now_ns)
 
     def wait_ns(self) -> int | None:
         """How long until a row can be performed without any other event; None if there is no such time."""

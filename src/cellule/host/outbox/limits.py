@@ -9,7 +9,8 @@ ERROR_CHARS_MAX = 1_000  # of the last error, kept in a row or told by a receipt
 
 # The pool
 WINDOW_ROWS = 10_000  # rows of one kind held in memory; more wait in the store
-WINDOW_BYTES = 64_000_000  # of rows of all kinds held in memory
+WINDOW_BYTES = 64_000_000  # of rows of all kinds held in memory; each has the same share
+GIVE_WAY_ROWS = 100  # rows of one key left to the store at once, to make room for other keys
 TAKE_MAX = 256  # attempts begun after one look at the markers
 MAY_BEGIN_S = 0.001  # how long an answer holds that attempts may begin; giving it looks at files
 STUBBORN_S = 5.0  # how long a cancelled attempt may go on before its place is given to another

@@ -27,11 +27,6 @@ class RateLimit:
         """How long until one may begin; 0 for now."""
         return max(0, -int(-(self._free_ns - self._slack_ns - now_ns) // 1))
 
-    @property
-    def is_free(self) -> bool:
-        """Tell whether there is no rate at all."""
-        return not self._each_ns
-
     def is_spent(self, now_ns: int) -> bool:
         """Tell whether something of the rate was taken that is not given back yet."""
         return self._each_ns > 0 and self._free_ns > now_ns

@@ -1,7 +1,8 @@
 """The window: which rows are in memory. Some of every kind, so that none waits behind another's backlog.
 
 What does not fit stays in the store and is found by the next search, which is asked for when there is room
-again. Rows that wait for a far retry take at most half of a lane. A row that left memory while a search was
+again. Rows that wait for a far retry take at most half of a lane, and where an adapter has limits by key,
+keys with many rows give way to those with few. A row that left memory while a search was
 under way is not taken in by that search: it was read before. One that a person made due earlier replaces the
 one that waits here.
 """
@@ -24,7 +25,6 @@ class Window:
         self.missing: dict[str, int] = {}  # kinds without adapter, and how many rows the last search saw
         self.soon_ns: int | None = None  # when a row that is only in the store is due
         self._search = search
-        self._bytes = 0
         self._gone: set[bytes] | None = None
 
     def take_in(self, stored: Stored, *, known: bool) -> None:
@@ -42,20 +42,23 @@ class Window:
         if lane is None:
             self.missing[row.kind] = self.missing.get(row.kind, 0) + 1
             return
-        if lane.count >= WINDOW_ROWS or self._bytes > WINDOW_BYTES:
+        if self._is_full(lane):
             lane.left = True
-            return
+            for crowding in lane.give_way(row):
+                self.forget(crowding)
+            if self._is_full(lane):
+                return
         entry = Entry(stored, lane, known=known)
         self.entries[row.intent] = entry
         lane.count += 1
-        self._bytes += len(stored.value)
+        lane.bytes += len(stored.value)
         lane.push(entry)
 
     def keep(self, entry: Entry, moved: Stored, far_ns: int) -> None:
         """A row has moved: let it wait again; one that waits long is left to the store if many are here."""
         self.replace(entry, moved)
         is_far = moved.row.ready_ns > far_ns and not entry.closed
-        if is_far and entry.lane.count > WINDOW_ROWS // 2:
+        if is_far and not self._is_half_empty(entry.lane):
             self.due_later(moved.row.ready_ns)
             self.forget(entry)
         else:
@@ -63,7 +66,7 @@ class Window:
 
     def replace(self, entry: Entry, stored: Stored) -> None:
         """A row has other bytes now."""
-        self._bytes += len(stored.value) - len(entry.stored.value)
+        entry.lane.bytes += len(stored.value) - len(entry.stored.value)
         entry.stored = stored
 
     def forget(self, entry: Entry) -> None:
@@ -73,11 +76,18 @@ class Window:
             return
         del self.entries[intent]
         lane.count -= 1
-        self._bytes -= len(entry.stored.value)
+        lane.bytes -= len(entry.stored.value)
         if self._gone is not None:
             self._gone.add(intent)
-        if lane.left and lane.count <= WINDOW_ROWS // 2 and self._bytes <= WINDOW_BYTES // 2:
+        if lane.left and self._is_half_empty(lane):
             self._search()
+
+    def _is_full(self, lane: KindQueue) -> bool:
+        """Every kind has the same share of the bytes: long rows of one keep no other out."""
+        return lane.count >= WINDOW_ROWS or lane.bytes >= WINDOW_BYTES // len(self.lanes)
+
+    def _is_half_empty(self, lane: KindQueue) -> bool:
+        return lane.count <= WINDOW_ROWS // 2 and lane.bytes <= WINDOW_BYTES // len(self.lanes) // 2
 
     def due_later(self, ready_ns: int) -> None:
         """A row that is only in the store is due at this time."""

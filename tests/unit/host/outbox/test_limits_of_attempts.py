@@ -10,6 +10,8 @@ import pytest
 
 from cellule.effects.adapter import AdapterLimits, Retry
 from cellule.errors import Rejected
+from cellule.host.outbox import key_limits, window
+from cellule.host.outbox.key_limits import value_at
 from tests.support.outbox import check_left_nothing, opening
 
 SECOND = 1_000_000_000
@@ -226,3 +228,133 @@ def test_limits_that_cannot_be_are_refused(limits):
         AdapterLimits(**limits)
     assert caught.value.code == "effects.limit"
     assert next(iter(limits)) in str(caught.value)
+
+
+# More rows of one value than the window holds
+
+
+@pytest.mark.parametrize("limits", [{"concurrency_by": {"tenant": 1}}, {"rate_by": {"tenant": 0.5}}])
+def test_a_value_with_more_rows_than_memory_holds_keeps_nobody_waiting(play, work_types, monkeypatch, limits):
+    """Its rows stood aside in the window, which was full by them: the others stayed in the store."""
+    monkeypatch.setattr(window, "WINDOW_ROWS", 40)
+    monkeypatch.setattr(key_limits, "GIVE_WAY_ROWS", 4)
+    small = range(200, 230)
+
+    async def main(bench):
+        async def work(params, attempt):
+            await asyncio.sleep(2 if params.tenant == "big" else 0.01)
+            return work_types[1](params.number)
+
+        adapter = bench.worker(work, concurrency=8, **limits)
+        adapter.params = Work
+        async with bench.pool(adapter) as pool:
+            big = await bench.opened(pool, *(of_tenant(n, "big") for n in range(200)))
+            await asyncio.sleep(1)
+            told = await bench.opened(pool, *(of_tenant(n, f"small {n % 5}") for n in small[:15]))
+            rows = [of_tenant(n, f"small {n % 5}") for n in small[15:]]
+            await bench.world.open(rows, bench.clock.now_ns())  # nobody tells of these
+            await asyncio.sleep(30)
+            assert set(small) <= {number for number, _ in bench.performed}
+            assert len(bench.performed) < 60  # the big one is far from its end
+            await asyncio.sleep(500)
+            await pool.wait_idle()
+        await check_left_nothing(bench.world, [*big, *told, *(row.intent for row in rows)])
+        assert len(bench.performed) == 230  # once each, also those that gave way
+
+    play(main)
+
+
+def test_an_attempt_costs_the_same_however_many_rows_stand_aside(play, work_types, monkeypatch):
+    """Every row aside was asked again whenever one of its value ended."""
+    looked = []
+    monkeypatch.setattr(key_limits, "value_at", lambda row, path: looked.append(path) or value_at(row, path))
+
+    async def main(bench):
+        looked.clear()
+        adapter = bench.worker(concurrency_by={"tenant": 2}, rate_by={"user": 1_000.0})
+        adapter.params = Work
+        async with bench.pool(adapter) as pool:
+            intents = await bench.opened(pool, *(of_tenant(n, "big") for n in range(500)))
+            await pool.wait_idle()
+        await check_left_nothing(bench.world, intents)
+        assert len(looked) < 10 * len(intents)
+
+    play(main)
+
+
+@pytest.mark.parametrize("last", [10, 200], ids=["some", "most of them"])
+def test_rows_that_were_withdrawn_aside_stop_nobody_behind_them(play, work_types, last):
+    async def main(bench):
+        release = asyncio.Event()
+
+        async def work(params, attempt):
+            await release.wait()
+            return work_types[1](params.number)
+
+        adapter = bench.worker(work, concurrency_by={"tenant": 1})
+        adapter.params = Work
+        async with bench.pool(adapter) as pool:
+            intents = await bench.opened(pool, *(of_tenant(n, "big") for n in range(300)))
+            await asyncio.sleep(1)
+            await bench.world.close(intents[1:last])
+            pool.closed(intents[1:last])
+            release.set()
+            await pool.wait_idle()
+        assert [number for number, _ in bench.performed] == [0, *range(last, 300)]
+        await check_left_nothing(bench.world, [intents[0], *intents[last:]])
+
+    for seed in range(3):
+        play(main, seed)
+
+
+def test_what_a_row_was_offered_is_for_the_next_one_when_it_is_withdrawn(play, work_types):
+    """It waited behind rows of a higher priority, and nobody else was offered its place."""
+
+    async def main(bench):
+        gates = {tenant: asyncio.Event() for tenant in ("big", "small 1", "small 2")}
+
+        async def work(params, attempt):
+            await gates[params.tenant].wait()
+            return work_types[1](params.number)
+
+        adapter = bench.worker(work, concurrency=2, concurrency_by={"tenant": 1})
+        adapter.params = Work
+        async with bench.pool(adapter) as pool:
+            big = await bench.opened(pool, *(of_tenant(n, "big") for n in range(4)))
+            await asyncio.sleep(1)  # one runs, three stand aside
+            small = [of_tenant(3 + n, f"small {n}")._replace(priority=0) for n in (1, 2)]
+            await bench.opened(pool, *small)
+            await asyncio.sleep(1)
+            gates["big"].set()
+            await asyncio.sleep(1)  # the second of the small ones has the place of the first of the big ones
+            assert [number for number, _ in bench.performed] == [0, 4, 5]
+            await bench.world.close([big[1]])
+            pool.closed([big[1]])
+            for gate in gates.values():
+                gate.set()
+            await pool.wait_idle()
+        assert [number for number, _ in bench.performed] == [0, 4, 5, 2, 3]
+
+    play(main)
+
+
+def test_long_rows_of_one_kind_leave_room_for_the_others(play, work_types, monkeypatch):
+    """All kinds shared one limit of bytes: while one waited out an outage, no other was performed."""
+    monkeypatch.setattr(window, "WINDOW_BYTES", 20_000)
+
+    async def main(bench):
+        async def outage(params, attempt):
+            raise Retry("closed", after_s=4)  # soon enough to be kept in memory
+
+        down, up = bench.worker(outage, kind="test.down"), bench.worker(kind="test.up")
+        for each in (down, up):
+            each.params = Work
+        async with bench.pool(down, up) as pool:
+            long = [of_tenant(n, "x" * 1_000)._replace(kind="test.down") for n in range(30)]
+            await bench.opened(pool, *long)
+            await asyncio.sleep(10)
+            await bench.opened(pool, *(of_tenant(100 + n, "")._replace(kind="test.up") for n in range(5)))
+            await asyncio.sleep(1)
+            assert {number for number, _ in bench.performed} >= set(range(100, 105))
+
+    play(main)
