@@ -10,6 +10,7 @@ import pytest
 
 from cellule.kernel import abi
 from cellule.kernel.program import Context, Emit, Output, Request, StepRefusal
+from cellule.kernel.whole_map import EntryChange
 from cellule.values import encode
 
 CASES = json.loads((Path(__file__).parent / "abi.json").read_text())
@@ -38,6 +39,12 @@ ENVELOPES = {
             encode("done"), encode({"why": "paid"}),
         )
     ),
+    "output: changes of a whole map": abi.encode_output(
+        Output(None, reply=encode("done")), [EntryChange(b"o1", STATE), EntryChange(b"o2", None)]
+    ),
+    "context: of a whole map": abi.encode_context(
+        Context(CONTEXT.world, CONTEXT.module, b"o1", 2, 9, CONTEXT.now_ns, bytes(16), 0, 1, cell_mode=False)
+    ),
     "output: refuse the event": abi.encode_refusal("sold out", "shop.none"),
 }  # fmt: skip
 
@@ -57,9 +64,15 @@ def test_a_frozen_refusal_is_read():
     assert (caught.value.text, caught.value.code) == ("sold out", "shop.none")
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in ENVELOPES if name not in ("context", "output: refuse the event")]
-)
+UNREAD = ("context", "context: of a whole map", "output: changes of a whole map", "output: refuse the event")
+
+
+def test_frozen_changes_are_read_and_written_back():
+    data = bytes.fromhex(CASES["output: changes of a whole map"])
+    assert abi.encode_output(*abi.decode_answer(data)) == data
+
+
+@pytest.mark.parametrize("name", [name for name in ENVELOPES if name not in UNREAD])
 def test_frozen_bytes_are_read_and_written_back(name):
     data = bytes.fromhex(CASES[name])
     if name.startswith("input"):

@@ -48,7 +48,7 @@ class TemplateKind:
     def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
         """See `Programs.program`."""
         cases = yield from _cases(module.code, nodes)
-        return AbiProgram(lambda data: _step(cases, data), keyed=module.key is not None)
+        return AbiProgram.of(manifest, module, lambda data: _step(cases, data))
 
     def upcaster(
         self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes

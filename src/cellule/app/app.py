@@ -31,6 +31,7 @@ from cellule.app.declarations import (
     DeclaredReducer,
     KeyChoice,
     bad_option,
+    check_cell_mode,
     check_choice,
     check_frozen,
     check_function,
@@ -185,6 +186,7 @@ class App:
         version: int | None = None, failure: Failure = "halt", upgrade: Upgrade = "follow",
         retention: Retention | None = None, reply: Any = None, emits: Iterable[Any] = (),
         effects: Iterable[Listed] = (), grants: Grants = (), open_max: int | None = None,
+        cell_mode: bool = True,
     ) -> Callable[[F], F]: ...  # fmt: skip
 
     def reducer(
@@ -192,7 +194,7 @@ class App:
         name: str | None = None, version: int | None = None, failure: Failure = "halt",
         upgrade: Upgrade = "follow", retention: Retention | None = None, reply: Any = None,
         emits: Iterable[Any] = (), effects: Iterable[Listed] = (), grants: Grants = (),
-        open_max: int | None = None,
+        open_max: int | None = None, cell_mode: bool = True,
     ) -> F | Callable[[F], F]:  # fmt: skip
         """Declare a function as a reducer; its annotations say which events it takes.
 
@@ -201,7 +203,8 @@ class App:
         whether a cell whose step failed halts or skips the event. `upgrade`: whether cells follow new code or
         stay pinned to the code they were born under. `reply` is the type of replies, `emits` the events it
         emits. `effects` are those it may ask for, `grants` the grants it has, by slot; beyond `open_max` open
-        intents its events wait.
+        intents its events wait. `cell_mode=False` keeps the states of all keys as one map in one cell; the
+        function stays the same.
         """
         check_choice("failure", failure, _FAILURES)
         check_choice("upgrade", upgrade, _UPGRADES)
@@ -210,8 +213,9 @@ class App:
         check_open_max(open_max)
         options = ModuleOptions(
             failure=failure, upgrade=upgrade, retention=retention or Retention(),
-            cap_slots=check_grants(grants), open_max=open_max,
+            cap_slots=check_grants(grants), open_max=open_max, cell_mode=cell_mode,
         )  # fmt: skip
+        check_cell_mode(options, keyed=keyed)
 
         def declare(given: F) -> F:
             check_function(given, "@app.reducer")

@@ -27,6 +27,7 @@ from cellule.kernel.manifest.system import receipt_event
 from cellule.modules.python import EffectForm, Receipt
 from cellule.modules.python.describe import Description, UpcasterDescription
 from cellule.modules.python.interface import key_codec
+from cellule.modules.python.map_state import entry_schema, map_codec
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import shown_function
 from cellule.modules.python.system import SYSTEM_NAMES, receipt_of
@@ -96,6 +97,7 @@ class Built:
         self._encoders: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
         self.encoders: dict[type, Callable[[Any], BareEvent]] = {}  # of the items of events sent before
         self._keys: dict[str, TypedKey] = {}
+        self._maps: dict[str, Codec[Any]] = {}
 
     @property
     def namespace(self) -> str:
@@ -238,8 +240,16 @@ class Built:
 
     def _state_codec(self, reducer: Reducer) -> Codec[Any] | None:
         """What reads states as objects; None where they are plain values."""
-        state = self._by_base[self.base(reducer)].state_type
-        return None if state is None else self.forms.codec(state)
+        module = self.module(reducer)
+        base, state = module.base, self._by_base[module.base].state_type
+        if state is None or module.cell_mode:
+            return None if state is None else self.forms.codec(state)
+        if base not in self._maps:
+            name = entry_schema(self.manifest, module)
+            key = self._key_codec(base)
+            assert key is not None, "an app names the key of a whole map in its events"
+            self._maps[base] = map_codec(self.forms.naming.derived(state, name), key, module.name)
+        return self._maps[base]
 
     # Effects
 
@@ -285,13 +295,15 @@ class Built:
         return found
 
     def _typed_key(self, base: str) -> TypedKey:
-        description, module = self._by_base[base], self.manifest.modules[base]
-        for subscription in description.subscriptions:
+        return TypedKey(self.manifest, self.manifest.modules[base], self._key_codec(base))
+
+    def _key_codec(self, base: str) -> Codec[Any] | None:
+        """The codec of what stands at the key's path in the first event that is a class of the app."""
+        for subscription in self._by_base[base].subscriptions:
             path, python = subscription.get("key_field"), self.forms.names.get(subscription["event"])
             if path is not None and python is not None:
-                derived = self.forms.naming.derived(python)
-                return TypedKey(self.manifest, module, key_codec(derived, path))
-        return TypedKey(self.manifest, module, None)
+                return key_codec(self.forms.naming.derived(python), path)
+        return None
 
 
 def _resolve(given: str, namespace: str, known: Iterable[str], kind: str) -> str:

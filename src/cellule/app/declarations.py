@@ -83,6 +83,11 @@ class DeclaredReducer:
     effects: tuple[Any, ...] = ()  # what it may ask for: declarations, adapters, or their kinds
 
     @property
+    def cell_mode(self) -> bool:
+        """Whether each key has a cell; if not, one cell has the map of all."""
+        return self.options.cell_mode
+
+    @property
     def where(self) -> str:
         """The function and its place, for messages."""
         return shown_function(self.function)
@@ -202,6 +207,16 @@ def check_open_max(given: object, where: str = "@app.reducer") -> None:
     """Refuse a limit of open intents that is no count."""
     if given is not None and (type(given) is not int or given < 1):
         raise bad_option(where, "open_max", given, "a number above zero")
+
+
+def check_cell_mode(options: ModuleOptions, *, keyed: bool, where: str = "@app.reducer") -> None:
+    """Refuse a cell mode that is none, or one cell for all keys where it means nothing."""
+    if not isinstance(options.cell_mode, bool):
+        raise bad_option(where, "cell_mode", options.cell_mode, "True or False")
+    if not options.cell_mode and not keyed:
+        raise bad_option(where, "cell_mode", False, "only one of `cell_mode=False` and `keyed=False`")
+    if not options.cell_mode and options.retention != Retention():
+        raise bad_option(where, "cell_mode", False, "no `retention` with it: it removes cells, not entries")
 
 
 def field_names(python: type) -> list[str]:

@@ -114,15 +114,27 @@ def check_paths(reducer: KeyOwner, paths: Paths, naming: Naming) -> None:
         first = first or (event, found, path)
 
 
+def check_entry_keys(where: str, paths: Paths | None) -> None:
+    """Refuse one cell for all keys where an event does not say to which entry of the map it belongs."""
+    missing = [shown_type(event) for event, path in (paths or {}).items() if path is None]
+    if paths is not None and not missing:
+        return
+    problem = f"the sender gives the key of {' and '.join(missing)}" if missing else "its events name no key"
+    raise Rejected(
+        "app.cell_mode", "{function} has cell_mode=False, but {problem}.", function=where, problem=problem,
+        hint='Name the field that says to which entry of the map an event belongs: @app.event(key="...").',
+    )  # fmt: skip
+
+
 class TypedKey:
     """The key of one module: a Python value, bytes, or text. Without a codec it has no Python value."""
 
     def __init__(self, manifest: Manifest, module: Module, codec: Codec[Any] | None) -> None:
         self._module = module.base
-        self._schema = module.key
+        self._schema = module.cell_key
         self._schemas = manifest.schemas
         self._codec = codec
-        self._form = None if module.key is None else KeyForm(module.key, manifest.schemas)
+        self._form = None if module.cell_key is None else KeyForm(module.cell_key, manifest.schemas)
 
     def to_bytes(self, key: Any) -> bytes:
         """The bytes of a key as an author writes it; None for a module without keys."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cellule.app.declarations import DeclaredReducer, apps_of
-from cellule.app.keys import check_paths, key_paths
+from cellule.app.keys import check_entry_keys, check_paths, key_paths
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
 from cellule.modules.python.bundle import module_path
@@ -53,6 +53,8 @@ def describe_reducer(
     check_events(app, declared.where, signature.events, "takes")
     check_events(app, declared.where, signature.emits, "emits")
     paths = key_paths(declared, signature.events, app.events)
+    if not declared.cell_mode:
+        check_entry_keys(declared.where, paths)
     if paths is not None:
         check_paths(declared, paths, naming)
     try:

@@ -11,21 +11,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from cellule.app.declarations import KeyChoice, bad_option, check_choice, check_open_max, check_retention
+from cellule.app.declarations import (
+    KeyChoice,
+    bad_option,
+    check_cell_mode,
+    check_choice,
+    check_open_max,
+    check_retention,
+)
 from cellule.app.effects_config import Grants, Listed, check_grants, check_listed
-from cellule.app.keys import check_paths, key_paths
+from cellule.app.keys import check_entry_keys, check_paths, key_paths
 from cellule.app.modules import check_events
 from cellule.app.styles import BuildScope, ModuleHandle, StyleDescription
 from cellule.kernel.manifest.model import TIMER_SET, Failure, Upgrade
 from cellule.kernel.manifest.system import TIMER_FIRED, receipt_event
 from cellule.modules.python import ModuleOptions, Retention
 from cellule.modules.python.effects import effect_documents, effect_schemas
+from cellule.modules.python.map_state import map_state
 from cellule.modules.wasm.code import read_module_file
 from cellule.modules.wasm.programs import pack_module
 from cellule.values.names import Name
 from cellule.values.schema.document import to_document
 from cellule.values.schema.keys import check_key_path
 from cellule.values.schema.registry import Schemas
+from cellule.values.schema.types import Schema
 
 _DECLARING: Final = "app.wasm"
 _LIMITS: Final = ("fuel", "memory_bytes")
@@ -36,6 +45,7 @@ class WasmOptions(TypedDict, total=False):
 
     key: KeyChoice
     keyed: bool
+    cell_mode: bool
     context: bool
     reply: Any
     emits: Iterable[type]
@@ -94,6 +104,8 @@ class DeclaredWasm:
         check_events(scope.app, self.where, self.events, "takes")
         check_events(scope.app, self.where, self._emits, "emits")
         paths = key_paths(self, self.events, scope.app.events)
+        if not self.options.cell_mode:
+            check_entry_keys(self.where, paths)
         if paths is not None:
             check_paths(self, paths, naming)
         names = {event: naming.derived(event).name or "" for event in self.events}
@@ -108,9 +120,14 @@ class DeclaredWasm:
         for event in (*self.events, *self._emits):
             schemas = schemas.merged(naming.derived(event).schemas)
         code, blocks = self._code(name)
+        key = _key_schema(subscriptions, schemas)
+        keys = {} if key is None else {"key": to_document(key)}
+        if not self.options.cell_mode and key is not None:
+            state = map_state(state, key, name)
+            schemas = schemas.merged(state.schemas)
         entry = {
             **self._entry(scope), "state": state.name, "code": code,
-            "event": [*names.values(), *_receipts(scope)], **_key_schema(subscriptions, schemas),
+            "event": [*names.values(), *_receipts(scope)], **keys,
         }  # fmt: skip
         return StyleDescription(
             self.handle, name, entry, subscriptions, schemas, effect_documents(scope.effects, naming),
@@ -132,6 +149,7 @@ class DeclaredWasm:
             "retention": options.retention.document(), "failure": options.failure,
             "upgrade": options.upgrade, "cap_slots": dict(options.cap_slots), "open_max": options.open_max,
             "effects_emitted": sorted(form.kind for form in scope.effects),
+            **({} if options.cell_mode else {"cell_mode": False}),
         }  # fmt: skip
 
 
@@ -154,7 +172,9 @@ def declare_wasm(
     options = ModuleOptions(
         failure=failure, upgrade=upgrade, retention=given.get("retention") or Retention(),
         cap_slots=check_grants(given.get("grants", ())), open_max=open_max,
+        cell_mode=given.get("cell_mode", True),
     )  # fmt: skip
+    check_cell_mode(options, keyed=given.get("keyed", True), where=_DECLARING)
     listed = check_listed(_DECLARING, given.get("effects", ()))
     return DeclaredWasm(
         ModuleHandle(str(full.base)), full, path, events, state, options, given, tuple(listed)
@@ -165,12 +185,11 @@ def _key(path: str | None) -> dict[str, Any]:
     return {"key_only": True} if path is None else {"key_field": path}
 
 
-def _key_schema(subscriptions: Iterable[Mapping[str, Any]], schemas: Schemas) -> dict[str, Any]:
+def _key_schema(subscriptions: Iterable[Mapping[str, Any]], schemas: Schemas) -> Schema | None:
     for each in subscriptions:
         if "key_field" in each:
-            found = check_key_path(schemas[each["event"]], schemas, each["key_field"])
-            return {"key": to_document(found)}
-    return {}
+            return check_key_path(schemas[each["event"]], schemas, each["key_field"])
+    return None
 
 
 def _receipts(scope: BuildScope) -> list[str]:

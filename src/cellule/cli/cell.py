@@ -239,7 +239,7 @@ async def delete(
     async with session.working() as node:
         world = await session.world(node)
         manifest = await renderer_of(world).manifest()
-        if not keys and manifest.modules[StoredCodecs(manifest).module(module)].key is not None:
+        if not keys and manifest.modules[StoredCodecs(manifest).module(module)].cell_key is not None:
             raise usage("cell delete needs the keys of cells", hint="See them with `cellule cell list`.")
         named = [cell_of(manifest, module, key) for key in keys or [""]]
         async with within(timeout_s, "the outcome of cell delete"):

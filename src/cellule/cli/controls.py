@@ -107,6 +107,6 @@ def _named(manifest: Manifest, module: str | None, key: str) -> dict[str, Any]:
     if module is None:
         return {}
     base = StoredCodecs(manifest).module(module)
-    if key or manifest.modules[base].key is None:
+    if key or manifest.modules[base].cell_key is None:
         return {"module": base, "key": cell_of(manifest, module, key)[1]}
     return {"module": base}

@@ -82,7 +82,7 @@ class AppCodecs:
 
     def key(self, base: str, key: Any) -> bytes:
         """See `WorldCodecs.key`."""
-        if self.built.manifest.modules[base].key is None:
+        if self.built.manifest.modules[base].cell_key is None:
             return b""
         return self.built.key_bytes(base, key)
 
@@ -163,11 +163,12 @@ class StoredCodecs:
     def key(self, base: str, key: Any) -> bytes:
         """See `WorldCodecs.key`."""
         module = self.manifest.modules[base]
-        if module.key is None:
+        if module.cell_key is None:
             return b""
         if isinstance(key, bytes):
             return key
-        return key_bytes(from_json(key, module.key, self.manifest.schemas), module.key, self.manifest.schemas)
+        schemas = self.manifest.schemas
+        return key_bytes(from_json(key, module.cell_key, schemas), module.cell_key, schemas)
 
     def typed_key(self, base: str) -> TypedKey:
         """See `WorldCodecs.typed_key`."""

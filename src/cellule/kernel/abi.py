@@ -4,6 +4,7 @@
     output  {state: bytes|null, domain_events?: [{schema, value, key?}],
              effects?: [{kind, params, cap_slot?, idempotency_key?, limits?}], reply?: bytes, ann?: bytes,
              cancel?: [text]}
+            | {state: null, changes: [{key: bytes, state: bytes|null}], ...}   where cell_mode is false
             | {state: null, refuse: {reason: text, code?: text}}
 
 Bytes inside an envelope are canonical values of their own; whether they fit their schemas is checked by
@@ -15,13 +16,21 @@ Rejected: links from an envelope to its parts. A program would need the CAS to r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from cellule.errors import REFUSED_CODE, CelluleError, Rejected
-from cellule.kernel.limits import ABI_OUTPUT_BYTES_MAX, STEP_CANCELS_MAX, STEP_EFFECTS_MAX, STEP_EVENTS_MAX
+from cellule.kernel.limits import (
+    ABI_OUTPUT_BYTES_MAX,
+    MAP_ENTRIES_MAX,
+    STEP_CANCELS_MAX,
+    STEP_EFFECTS_MAX,
+    STEP_EVENTS_MAX,
+)
 from cellule.kernel.manifest.effect_limits import BOUNDS
+from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault, fault_of, refusal
+from cellule.kernel.whole_map import EntryChange, WholeMap
 from cellule.values.cbor import decode, encode
 
 VERSION: Final = 1
@@ -57,6 +66,7 @@ _EFFECT: Final[_Table] = {
     "kind": _Field(str, True), "params": _Field(bytes, True), "cap_slot": _Field(str),
     "idempotency_key": _Field(str), "limits": _Field(dict, fields=_LIMITS),
 }  # fmt: skip
+_CHANGE: Final[_Table] = {"key": _Field(bytes, True), "state": _Field(bytes, True, nullable=True)}
 _REFUSE: Final[_Table] = {"reason": _Field(str, True), "code": _Field(str)}
 _INPUT: Final[_Table] = {
     "version": _Field(int, True), "state": _Field(bytes, True, nullable=True),
@@ -68,6 +78,7 @@ _OUTPUT: Final[_Table] = {
     "effects": _Field(list, count_max=STEP_EFFECTS_MAX, fields=_EFFECT),
     "reply": _Field(bytes), "ann": _Field(bytes), "cancel": _Field(list, count_max=STEP_CANCELS_MAX),
     "refuse": _Field(dict, fields=_REFUSE),
+    "changes": _Field(list, count_max=MAP_ENTRIES_MAX, fields=_CHANGE),
 }  # fmt: skip
 _CONTEXT: Final[_Table] = {
     "world": _Field(bytes, True), "module": _Field(str, True), "key": _Field(bytes, True),
@@ -100,8 +111,8 @@ def decode_input(data: bytes) -> Input:
     return Input(found["state"], event["schema"], event["value"], event.get("key"), found.get("ctx"))
 
 
-def encode_output(output: Output) -> bytes:
-    """The bytes of an answer; a list that is empty is left out."""
+def encode_output(output: Output, changes: Sequence[EntryChange] | None = None) -> bytes:
+    """The bytes of an answer; a list that is empty is left out. `changes` are those of a whole map."""
     events = [_present(schema=each.schema, value=each.value, key=each.key) for each in output.events]
     effects = [
         _present(kind=kind, params=params, cap_slot=slot, idempotency_key=key, limits=limits)
@@ -113,6 +124,7 @@ def encode_output(output: Output) -> bytes:
         reply=output.reply,
         ann=output.ann,
         cancel=list(output.cancels) or None,
+        changes=None if changes is None else [{"key": key, "state": state} for key, state in changes],
     )
     return encode({"state": output.state, **parts})
 
@@ -124,6 +136,14 @@ def encode_refusal(reason: str, code: str = REFUSED_CODE) -> bytes:
 
 def decode_output(data: bytes) -> Output:
     """What a program answered; raises `abi.invalid` naming the field, `StepRefusal` for a refusal."""
+    output, changes = decode_answer(data)
+    if changes is not None:
+        _refuse("output", "changes", "it is for a module with cell_mode: false; a cell answers its state")
+    return output
+
+
+def decode_answer(data: bytes) -> tuple[Output, list[EntryChange] | None]:
+    """What a program answered, and the changes of entries that stand there in place of a state."""
     if len(data) > ABI_OUTPUT_BYTES_MAX:
         _refuse("output", "", f"it has {len(data)} bytes; at most {ABI_OUTPUT_BYTES_MAX}")
     found = _decoded(data, "output", _OUTPUT)
@@ -141,9 +161,14 @@ def decode_output(data: bytes) -> Output:
         )
         for each in found.get("effects", ())
     ]
-    return Output(
+    output = Output(
         found["state"], events, effects, found.get("reply"), found.get("ann"), found.get("cancel", [])
     )
+    if "changes" not in found:
+        return output, None
+    if output.state is not None:
+        _refuse("output", "changes", "an answer has a state or changes of it, not both")
+    return output, [EntryChange(each["key"], each["state"]) for each in found["changes"]]
 
 
 def _check_refuses_only(found: Mapping[str, Any]) -> None:
@@ -165,19 +190,29 @@ def decode_context(data: bytes) -> dict[str, Any]:
 class AbiProgram:
     """A function from bytes to bytes as a program: what every way to write a cell outside Python becomes.
 
-    `call` may raise `StepFault` with a code of its own; whatever else it raises fails the step too.
+    `call` may raise `StepFault` with a code of its own; whatever else it raises fails the step too. With a
+    `whole` map its state is that map, and it may answer changes by key.
     """
 
-    def __init__(self, call: Callable[[bytes], bytes], *, keyed: bool) -> None:
+    def __init__(
+        self, call: Callable[[bytes], bytes], *, keyed: bool, whole: WholeMap | None = None
+    ) -> None:  # fmt: skip
         self._call = call
         self._keyed = keyed
+        self._whole = whole
+
+    @classmethod
+    def of(cls, manifest: Manifest, module: Module, call: Callable[[bytes], bytes]) -> AbiProgram:
+        """The program of a module, as its manifest says that it is called."""
+        whole = None if module.cell_mode else WholeMap(manifest, module)
+        return cls(call, keyed=module.key is not None, whole=whole)
 
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
     ) -> Output:
         """See `Program.step`."""
         ctx = None if context is None else encode_context(context)
-        call = encode_input(Input(state, schema, value, key if self._keyed else None, ctx))
+        call = encode_input(Input(state, schema, value, (key or None) if self._keyed else None, ctx))
         try:
             answer = self._call(call)
         except BaseException as error:
@@ -185,9 +220,33 @@ class AbiProgram:
         if not isinstance(answer, bytes):
             raise StepFault("abi.invalid", f"the program answered {type(answer).__name__}, not bytes")
         try:
-            return decode_output(answer)
+            if self._whole is None:
+                return decode_output(answer)
+            return _with_map(self._whole, state, *decode_answer(answer))
         except Rejected as error:
             raise StepFault(error.code, str(error)) from error
+
+
+def _with_map(
+    whole: WholeMap, before: bytes | None, output: Output, changes: list[EntryChange] | None
+) -> Output:
+    """The answer with the map that is the cell's state from now on."""
+    if changes is not None:
+        for at, each in enumerate(changes):
+            if each.state is not None:
+                _check_canonical(f"changes[{at}].state", each.state)
+        return output._replace(state=whole.changed(before, changes))
+    if output.state is None:
+        return output
+    _check_canonical("state", output.state)
+    return output._replace(state=whole.encode(whole.entries(output.state)))
+
+
+def _check_canonical(path: str, data: bytes) -> None:
+    try:
+        decode(data)
+    except CelluleError as error:
+        _refuse("output", path, f"it is not canonical DAG-CBOR: {error}")
 
 
 def _present(**parts: Any) -> dict[str, Any]:

@@ -136,12 +136,12 @@ class Context:
 
     def __init__(
         self, world: bytes, module: str, key: bytes, beat: int, journal_height: int, now_ns: int,
-        entropy: bytes, era: int, version: int,
+        entropy: bytes, era: int, version: int, *, cell_mode: bool = True,
     ) -> None:  # fmt: skip
         self.world = world
         self.module = module
         self.key = key
-        self.cell_mode = True
+        self.cell_mode = cell_mode
         self.beat = beat
         self.journal_height = journal_height
         self.now_ns = now_ns

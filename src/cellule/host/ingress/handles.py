@@ -453,8 +453,8 @@ class WorldHandle:
         """An explicit key as bytes: by the key of the first module that takes the event."""
         if isinstance(key, bytes):
             return key
-        routes = self.types.manifest.routes.get(schema, ())
-        keyed = [each.base for each in routes if self.types.manifest.modules[each.base].key is not None]
+        routes, modules = self.types.manifest.routes, self.types.manifest.modules
+        keyed = [each.base for each in routes.get(schema, ()) if modules[each.base].cell_key is not None]
         if not keyed:
             raise Rejected("host.no_key", "no module takes {schema} by a key", schema=schema)
         return self.types.key(keyed[0], key)

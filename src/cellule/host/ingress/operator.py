@@ -119,7 +119,7 @@ class Operator:
             return {}
         types = self._types()
         base = types.module(module)
-        if key is None and types.manifest.modules[base].key is None:
+        if key is None and types.manifest.modules[base].cell_key is None:
             key = b""  # its one cell
         return {"module": base} if key is None else {"module": base, "key": types.key(base, key)}
 

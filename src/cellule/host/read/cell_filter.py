@@ -35,7 +35,7 @@ class CellFilter:
             )  # fmt: skip
         self.module = manifest.modules[base]
         self._schemas = manifest.schemas
-        state, key = t.Ref(self.module.state), self.module.key or t.Unit()
+        state, key = t.Ref(self.module.state), self.module.cell_key or t.Unit()
         variables: dict[str, Schema | None] = {"state": state, "key": key, **BESIDE}
         self._expression = compile_expression(where, variables, gives_bool=True, schemas=manifest.schemas)
 

@@ -11,6 +11,7 @@ Rejected: decoding with the newest class as it is. Bytes of another schema give 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 
 from cellule.errors import Rejected, StepFailed
 from cellule.host.codecs import WorldCodecs
@@ -18,6 +19,7 @@ from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.model import Manifest, Upcaster
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.program import Programs, StepFault
+from cellule.kernel.whole_map import upcast_entries
 from cellule.values.cid import Cid
 
 Upcast = Callable[[bytes], bytes]
@@ -52,26 +54,29 @@ class StateReader:
         """The upcasters from one manifest's state to another's; None where no chain leads there."""
         key = (written.cid, target.cid, base)
         if key not in self._ways:
-            chain = _chain(base, written, target)
+            chain, by_entry = _chain(base, written, target)
             self.nodes.pin(types.blocks if chain else {})
             way: list[Upcast] | None = None if chain is None else []
             for step in chain or ():
-                way.append((yield from self._programs.upcaster(target, step, self.nodes)))  # type: ignore[union-attr]
+                function = yield from self._programs.upcaster(target, step, self.nodes)
+                way.append(partial(upcast_entries, function=function) if by_entry else function)  # type: ignore[union-attr]
             self._ways[key] = way
         return self._ways[key]
 
 
-def _chain(base: str, written: Manifest, target: Manifest) -> list[Upcaster] | None:
+def _chain(base: str, written: Manifest, target: Manifest) -> tuple[list[Upcaster] | None, bool]:
+    """The upcasters between the states of two manifests, and whether they are for the values of a map."""
     old, new = written.modules.get(base), target.modules.get(base)
     if old is None or new is None:
-        return None
+        return None, False
     if old.state == new.state or written.cid == target.cid:
-        return []
+        return [], False
+    ends = upcasts.state_ends(written, target, base)
     try:
-        found = upcasts.path(target, old.state, new.state)
+        found = upcasts.path(target, ends.old, ends.new)
     except Rejected:  # two chains, of which a pinned module needs none
-        return None
-    return None if found and new.log else found
+        return None, False
+    return (None if found and new.log else found), ends.by_entry
 
 
 def _along(way: list[Upcast], base: str, written: Manifest, target: Manifest, data: bytes) -> bytes:

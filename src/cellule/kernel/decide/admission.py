@@ -34,8 +34,9 @@ from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
-from cellule.kernel.state.cells import EVENT_MESSAGE, Expected, Message, Slot
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import dedupe_key, payload_check
+from cellule.kernel.state.expectation import Expected
 from cellule.kernel.state.ledger import Target
 
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor

@@ -20,6 +20,7 @@ from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import CODE_UNAVAILABLE, Program, Programs, StepFault, fault_of, forget_kept
 from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.whole_map import upcast_entries
 from cellule.values.cid import Cid
 from cellule.values.expressions import Expression
 from cellule.values.schema.codec import WireCodec, wire_codec
@@ -152,12 +153,14 @@ class Eras:
             for program in era.programs.values():
                 forget_kept(program)
 
-    def upcast(self, era: Compiled, chain: list[Upcaster], data: bytes) -> Generator[Need, None, bytes]:
-        """Run a value through a chain of upcasters; raises `CodeUnavailable`."""
+    def upcast(
+        self, era: Compiled, chain: list[Upcaster], data: bytes, *, by_entry: bool = False
+    ) -> Generator[Need, None, bytes]:
+        """Run a value, or each value of a map, through a chain of upcasters; raises `CodeUnavailable`."""
         for step in chain:
             function = yield from self._upcaster(era, step)
             try:
-                data = function(data)
+                data = upcast_entries(data, function) if by_entry else function(data)
             except BaseException as error:
                 raise fault_of(error) from error
         return data

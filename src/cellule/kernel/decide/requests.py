@@ -32,17 +32,21 @@ class EffectRequest(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The step (or the retry) that asks: its height, the cell's incarnation, depth and era."""
+    """The step (or the retry) that asks: its height, the cell's incarnation, depth and era.
+
+    `entry` is the key of the entry whose step it is, where the cell holds a whole map.
+    """
 
     height: int
     born: int
     depth: int
     era: int
+    entry: bytes = b""
 
 
 class Asking(NamedTuple):
     """What a step leaves to do about intents: those to open, the heights of those to abandon, and names of
-    those to cancel."""
+    those to cancel. Those of entries that are `removed` from a whole map are abandoned, too."""
 
     slot: Slot
     origin: Origin
@@ -50,6 +54,7 @@ class Asking(NamedTuple):
     gone: Sequence[int]
     opened: int = 0  # of those asked, so many of the first are open already
     cancels: Sequence[str] = ()
+    removed: frozenset[bytes] = frozenset()
 
 
 def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[EffectRequest]:

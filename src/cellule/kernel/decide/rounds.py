@@ -77,6 +77,8 @@ class Rounds:
         assert asking is not None
         if asking.gone:
             yield from cancelling.abandon(self._context, asking.slot, asking.origin, asking.gone)
+        if asking.removed:
+            yield from cancelling.abandon_entries(self._context, asking.slot, asking.origin, asking.removed)
         if asking.cancels:
             yield from cancelling.cancel(self._context, asking.slot, asking.origin, asking.cancels)
         yield from opening.open_all(self._context, asking.slot, asking.origin, asking.asked, asking.opened)

@@ -43,9 +43,9 @@ class Writing:
         born = result.born or (height if status in (OK, DELETED) else 0)
         prev = entry.last if entry is not None else 0
         gone = self._ledger.intents_of(slot) if status == DELETED else ()
-        if result.asked or gone or result.cancels:
-            origin = Origin(height, born, message.depth, result.era)
-            asking = Asking(slot, origin, result.asked, gone, 0, result.cancels)
+        if result.asked or gone or result.cancels or result.removed:
+            origin = Origin(height, born, message.depth, result.era, result.entry)
+            asking = Asking(slot, origin, result.asked, gone, 0, result.cancels, result.removed)
         stored, extras = writer.state(state), _step_extras(writer, result)
         if isinstance(stored, Link) and state is not None and not result.log:
             extras["size"] = len(state)  # so that a restore need not read the block

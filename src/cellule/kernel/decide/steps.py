@@ -30,8 +30,10 @@ from cellule.kernel.program import (
     recordable,
 )
 from cellule.kernel.state import log_state as log
-from cellule.kernel.state.cells import Entry, Expected, Message, Slot
+from cellule.kernel.state.cells import Entry, Message, Slot
+from cellule.kernel.state.expectation import Asker, Expected
 from cellule.kernel.state.ledger import Ledger, Target
+from cellule.kernel.whole_map import WholeMap, removed_keys
 from cellule.values.cbor import encode
 from cellule.values.link import Link
 
@@ -63,6 +65,8 @@ class Result(NamedTuple):
     log: bool
     asked: Sequence[EffectRequest] = ()
     cancels: Sequence[str] = ()
+    entry: bytes = b""  # the key of the entry of a whole map that the step is of
+    removed: frozenset[bytes] = frozenset()  # entries that are gone, and that may wait for receipts
 
 
 class _Call(NamedTuple):
@@ -74,6 +78,7 @@ class _Call(NamedTuple):
     schema: str
     value: bytes
     upcasts: Sequence[Upcaster]
+    key: bytes  # the cell's; of a whole map that of the entry which the event is for, empty without one
 
 
 class _Park(Exception):
@@ -114,14 +119,15 @@ class Stepper:
         height += len(call.upcasts)  # their records stand before the step's
         context = None
         if call.module.context:
-            context = self.context(slot.key, call.module, call.era.number, height, entropy, version)
+            context = self.context(call.key, call.module, call.era.number, height, entropy, version)
         try:
-            output = program.step(call.state, call.schema, call.value, slot.key, context)
+            output = program.step(call.state, call.schema, call.value, call.key, context)
         except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
             return self.failed(slot, fault_of(error))
         try:
             check_output(program, output)
-            return self.accepted(slot, call.era, call.module, output, call.upcasts)
+            result = self.accepted(slot, call.era, call.module, output, call.upcasts)
+            return result if call.module.cell_mode else self._of_entry(slot, call, result)
         except StepFault as fault:
             return self.failed(slot, fault)
 
@@ -145,23 +151,43 @@ class Stepper:
         state = yield from self._state(slot, module)
         chain: list[Upcaster] = []
         if state is not None and era is not target:
-            chain = self.state_chain(era, target, base)
-            if chain and module.log:
-                raise _Park(era.number, "a log state cannot be upcast")
-            state = yield from self._eras.upcast(target, chain, state)
-        schema, value = yield from self._event(message, module, target)
-        return _Call(target, module, state, schema, value, chain)
+            chain, state = yield from self._upcast_state(era, target, base, state)
+        sent = yield from self._value(message)
+        schema, value = yield from self._event(message.schema, sent, module, target)
+        key = slot.key
+        if not module.cell_mode:
+            key = self._entry_key(target, base, message, ((message.schema, sent), (schema, value)))
+        schema, value = wrap(target.manifest, module, schema, value, current.manifest)
+        return _Call(target, module, state, schema, value, chain, key)
 
-    def state_chain(self, era: Compiled, target: Compiled, base: str) -> list[Upcaster]:
-        """The upcasters from a cell's era to the target's; empty where the schemas are compatible."""
-        old, new = era.manifest.modules[base].state, target.manifest.modules[base].state
-        if old == new:
-            return []
-        found = upcasts.path(target.manifest, old, new)
-        if found is None:
-            remedy = f": write one (old: {old}) -> {new}, and deploy it"
-            raise _Park(era.number, f"no upcaster leads from state {old} to {new}", remedy)
-        return found
+    def _upcast_state(
+        self, era: Compiled, target: Compiled, base: str, state: bytes
+    ) -> Generator[Need, None, tuple[list[Upcaster], bytes]]:
+        """A state as the target era has it, and the upcasters that it went through."""
+        ends = upcasts.state_ends(era.manifest, target.manifest, base)
+        chain = [] if ends.old == ends.new else upcasts.path(target.manifest, ends.old, ends.new)
+        if chain is None:
+            remedy = f": write one (old: {ends.old}) -> {ends.new}, and deploy it"
+            raise _Park(era.number, f"no upcaster leads from state {ends.old} to {ends.new}", remedy)
+        if chain and target.manifest.modules[base].log:
+            raise _Park(era.number, "a log state cannot be upcast")
+        return chain, (yield from self._eras.upcast(target, chain, state, by_entry=ends.by_entry))
+
+    def _entry_key(
+        self, era: Compiled, base: str, message: Message, forms: Sequence[tuple[str, bytes]]
+    ) -> bytes:
+        """The key of the entry of a whole map that a message is for; empty where nothing says it.
+
+        An event says it in its value, in the form it was sent in or that it was upcast to.
+        """
+        if isinstance(message.expected, Asker):
+            return message.expected.entry
+        for compiled in (era, self._eras.current):
+            for schema, value in forms:
+                found = compiled.router.entry_key(base, schema, value)
+                if found is not None:
+                    return found
+        return b""
 
     def migrated_state(self, slot: Slot, target: Compiled) -> Generator[Need, None, bytes | None]:
         """The state a cell has in an era; None where it has none, or is there already."""
@@ -179,11 +205,8 @@ class Stepper:
             newest = current.manifest.modules.get(base)
             if target is not current and newest is not None and newest.upgrade == "follow":
                 raise _Park(era.number, "its module follows: it moves to the current era at its next event")
-            chain = self.state_chain(era, target, base)
-            if chain and module.log:
-                raise _Park(era.number, "a log state cannot be upcast")
             state = yield from self._ledger.state_bytes(slot)
-            return (yield from self._eras.upcast(target, chain, state))
+            return (yield from self._upcast_state(era, target, base, state))[1]
         except (_Park, StepFault, CodeUnavailable) as error:
             raise Rejected(
                 "kernel.cannot_migrate", "cell {module}/{key}: {why}", module=base, key=slot.key,
@@ -201,22 +224,25 @@ class Stepper:
         blocks = yield from fetch(self._ledger.nodes, tuple(chunks))
         return log.joined([*(blocks[cid] for cid in chunks), state])
 
-    def _event(
-        self, message: Message, module: Module, era: Compiled
-    ) -> Generator[Need, None, tuple[str, bytes]]:
+    def _value(self, message: Message) -> Generator[Need, None, bytes]:
         value = message.value
         if isinstance(value, Link):
             found = yield from fetch(self._ledger.nodes, (value.cid,))
-            value = found[value.cid]
-        schema = message.schema
-        if schema not in module.events:
-            value = in_era(era.manifest, schema, value, self._eras.current.manifest)
-            chain = upcasts.to_any(era.manifest, schema, module.events)
-            if chain is None:
-                raise _Park(era.number, f"{module.name} of era {era.number} does not take {schema}")
-            value = yield from self._eras.upcast(era, chain, value)
-            schema = chain[-1].new
-        return wrap(era.manifest, module, schema, value, self._eras.current.manifest)
+            return found[value.cid]
+        return value
+
+    def _event(
+        self, schema: str, value: bytes, module: Module, era: Compiled
+    ) -> Generator[Need, None, tuple[str, bytes]]:
+        """An event in a form that the module takes."""
+        if schema in module.events:
+            return schema, value
+        value = in_era(era.manifest, schema, value, self._eras.current.manifest)
+        chain = upcasts.to_any(era.manifest, schema, module.events)
+        if chain is None:
+            raise _Park(era.number, f"{module.name} of era {era.number} does not take {schema}")
+        value = yield from self._eras.upcast(era, chain, value)
+        return chain[-1].new, value
 
     def context(
         self, key: bytes, module: Module, era: int, height: int, entropy: bytes, version: int
@@ -224,10 +250,19 @@ class Stepper:
         """What the step at `height` may know beside its state and event."""
         ledger = self._ledger
         return Context(
-            self.world, module.name, key, ledger.beat, height, ledger.now_ns, entropy, era, version
-        )
+            self.world, module.name, key, ledger.beat, height, ledger.now_ns, entropy, era, version,
+            cell_mode=module.cell_mode,
+        )  # fmt: skip
 
     # What comes of it
+
+    def _of_entry(self, slot: Slot, call: _Call, result: Result) -> Result:
+        """The result of a step on a whole map: whose requests are opened, and which entries are gone."""
+        removed: frozenset[bytes] = frozenset()
+        if result.status == OK and self._ledger.has_intents(slot):
+            whole = WholeMap(call.era.manifest, call.module)
+            removed = frozenset(removed_keys(whole, call.state, result.state))
+        return result._replace(entry=call.key, removed=removed)
 
     def accepted(
         self, slot: Slot, era: Compiled, module: Module, output: Output, upcast: Sequence[Upcaster] = ()
@@ -340,6 +375,7 @@ def conflict_of(message: Message, entry: Entry | None, version: int) -> tuple[st
             return "kernel.version_conflict", f"expected version {wanted}, the cell is at {version}"
         text = f"expected {wanted}@{born} (version@born), the cell is at {version}@{found}"
         return "kernel.version_conflict", text
-    if entry is not None and entry.state is not None and entry.born == message.expected:
+    asker = message.expected.born if isinstance(message.expected, Asker) else message.expected
+    if entry is not None and entry.state is not None and entry.born == asker:
         return None
-    return "kernel.receipt_outlived", f"the cell that asked (born at {message.expected}) was deleted"
+    return "kernel.receipt_outlived", f"the cell that asked (born at {asker}) was deleted"

@@ -160,7 +160,8 @@ def settle_plain(context: BeatContext, items: Sequence[Any], start: int, outcome
         if intent is MISSING or intent is None or intent.id != item.intent or intent.status != OPEN:
             return position
         kept = intent.extras
-        event = None if "key" in kept or "due" in kept else _event(current, intent, item)
+        is_more = "key" in kept or "due" in kept or "entry" in kept
+        event = None if is_more else _event(current, intent, item)
         slot = None if event is None else _slot(ledger, current.number, intent)
         if event is None or slot is None:
             return position

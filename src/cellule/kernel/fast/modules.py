@@ -36,7 +36,7 @@ class FastModules:
         if found is not None or base not in era.programs:
             return found
         module = era.manifest.modules[base]
-        if module.log:
+        if module.log or not module.cell_mode:
             return None
         steps = {
             schema: step_function(era.programs[base], schema)

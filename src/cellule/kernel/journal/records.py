@@ -142,8 +142,12 @@ class StepRecord(NamedTuple):
 
 
 class IntentExtras(TypedDict, total=False):
-    """The idempotency key that the step gave, the capability slot it names, its own limits of attempts."""
+    """The idempotency key that the step gave, the capability slot it names, its own limits of attempts.
 
+    `entry`: the key of the entry whose step it was, where the cell holds the whole map of a module.
+    """
+
+    entry: Bytes
     key: Text
     limits: Limits
     slot: Text

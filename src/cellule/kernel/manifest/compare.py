@@ -62,15 +62,16 @@ class ManifestChange:
 
 def compare_manifests(
     old: Manifest, new: Manifest, inhabited: Collection[str] = (), *, empty: Collection[str] = (),
-    earlier: Iterable[Manifest] = (),
+    earlier: Iterable[Manifest] = (), spilled: Collection[str] = (),
 ) -> ManifestChange:  # fmt: skip
     """List every change from `old` to `new`.
 
     `inhabited` are the base names of modules that have cells, `empty` of those that are known to have none:
     their keys may change. `earlier` are manifests of eras before `old`, newest first: a subscription that
-    comes back must find its cells by the key that made them.
+    comes back must find its cells by the key that made them. The maps of `spilled` modules are moved to cells
+    by the same deploy.
     """
-    both = _Both(old, new, frozenset(empty), tuple(earlier))
+    both = _Both(old, new, frozenset(empty), tuple(earlier), frozenset(spilled))
     changes = [change for section in _SECTIONS for change in _section_changes(section, both, inhabited)]
     if old.policy != new.policy:
         changes.append(Change("$.policy", "policy changed", True, "other rules apply to the next intents"))
@@ -84,6 +85,11 @@ class _Both(NamedTuple):
     new: Manifest
     empty: Collection[str] = ()
     earlier: tuple[Manifest, ...] = ()
+    spilled: Collection[str] = ()
+
+    def is_one_cell(self, base: str) -> bool:
+        """Whether a module has one cell in both: its key says to which entry of a map an event belongs."""
+        return self.old.modules[base].cell_key is None and self.new.modules[base].cell_key is None
 
     def schema_changes(self, path: str, old: Schema, new: Schema) -> Iterator[Change]:
         """What changed between a schema of the old manifest and one of the new, below a path."""
@@ -147,9 +153,15 @@ def _schema(both: _Both, path: str, name: str, _old: Any, _new: Any) -> Iterator
 def _module(both: _Both, path: str, base: str, old: Module, new: Module) -> Iterator[Change]:
     if old.name != new.name:
         yield Change(path, "version changed", True, f"{old.name} became {new.name}")
-    for change in _key(both, f"{path}.key", old.key, new.key):
-        yield _unless_empty(both, base, change)
-    yield from _state(both, f"{path}.state", old, new)
+    if is_spill(both.old, both.new, base):
+        yield _unless_empty(both, base, Change(f"{path}.cell_mode", "cell_mode changed", False, _SPILL))
+    else:
+        for change in _key(both, f"{path}.key", old.cell_key, new.cell_key):
+            yield _unless_empty(both, base, change)
+        yield from _state(both, f"{path}.state", old, new)
+        if old.cell_mode != new.cell_mode and both.is_one_cell(base):
+            reason = "its one cell holds a map: code gets the key of each event"
+            yield Change(f"{path}.cell_mode", "cell_mode changed", True, reason)
     if old.log != new.log:
         reason = "a log state and an ordinary one are kept differently: make a new module"
         yield Change(f"{path}.log", "log changed", False, reason)
@@ -170,22 +182,39 @@ def _key(both: _Both, path: str, old: Schema | None, new: Schema | None) -> Iter
         yield Change(change.path, "key changed", False, reason)
 
 
+_SPILL: Final = (
+    "its map has to be moved to cells: preview it with `cellule world migrate-cells --dry-run`, "
+    "then leave --dry-run out"
+)
+
+
+def is_spill(old: Manifest, new: Manifest, base: str) -> bool:
+    """Tell whether a module that was one cell with a map becomes one with a cell for each key of it."""
+    before, after = old.modules.get(base), new.modules.get(base)
+    if before is None or after is None or before.cell_key is not None or after.cell_key is None:
+        return False
+    return upcasts.map_of(old, before.state) is not None
+
+
 def _state(both: _Both, path: str, old: Module, new: Module) -> Iterator[Change]:
     if old.state != new.state:
-        compatible, reason = _state_reason(both.new, old.state, new)
+        compatible, reason = _state_reason(both, old, new)
         yield Change(path, "state changed", compatible, reason)
 
 
-def _state_reason(manifest: Manifest, old: str, new: Module) -> tuple[bool, str]:
+def _state_reason(both: _Both, before: Module, new: Module) -> tuple[bool, str]:
     """Whether cells survive another state schema, and why."""
     if new.upgrade == "pin":
-        return True, f"cells that are there keep {old} and their era; new ones have {new.state}"
+        return True, f"cells that are there keep {before.state} and their era; new ones have {new.state}"
+    old, wanted, by_entry = upcasts.state_ends(both.old, both.new, new.base)
+    if by_entry and old == wanted:
+        return True, f"the entries of the map keep their schema {old}"
     try:
-        chain = upcasts.path(manifest, old, new.state)
+        chain = upcasts.path(both.new, old, wanted)
     except Rejected as error:
         return False, str(error)
     if chain is None:
-        return False, f"cells follow, but no upcaster leads from {old} to {new.state}: add one"
+        return False, f"cells follow, but no upcaster leads from {old} to {wanted}: add one"
     if new.log:
         return False, "a log state cannot be upcast"
     return True, f"cells are upcast at their next event: {' -> '.join([old, *(step.new for step in chain)])}"
@@ -231,12 +260,17 @@ def _added_to_known(old: Manifest, new: Manifest) -> Iterator[tuple[tuple[str, s
 
 
 def _key_moved(both: _Both, path: str, key: tuple[str, str], what: str) -> Change:
+    if key[1] in both.new.modules and key[1] in both.old.modules and both.is_one_cell(key[1]):
+        reason = f"{key[1]} is one cell: the key of {key[0]} names the entry of its map"
+        return Change(path, "key field changed", True, reason)
     reason = f"the key of {key[0]} for {key[1]} {what}: this requires migration"
     return _unless_empty(both, key[1], Change(path, "key field changed", False, reason))
 
 
 def _unless_empty(both: _Both, base: str, change: Change) -> Change:
     """A change of keys matters to cells only; a module that has none may change them."""
+    if base in both.spilled and not change.compatible:
+        return Change(change.path, change.what, True, f"the map of {base} is moved to cells")
     if base not in both.empty or change.compatible:
         return change
     return Change(change.path, change.what, True, f"{base} has no cells, so its keys may change")

@@ -37,6 +37,7 @@ class _Way(NamedTuple):
     field: str
     form: KeyForm | None  # None = unkeyed
     key_only: bool
+    whole: bool  # one cell for all keys: the key only says to which entry the event belongs
 
 
 class EventRoutes:
@@ -49,9 +50,10 @@ class EventRoutes:
         self._shared = self._shared_form()
 
     def _way(self, route: Route) -> _Way:
-        key = self._manifest.modules[route.base].key
-        form = None if key is None else KeyForm(key, self._manifest.schemas)
-        return _Way(route.base, route.key_path, ".".join(route.key_path), form, route.key_only)
+        module = self._manifest.modules[route.base]
+        form = None if module.key is None else KeyForm(module.key, self._manifest.schemas)
+        field = ".".join(route.key_path)
+        return _Way(route.base, route.key_path, field, form, route.key_only, not module.cell_mode)
 
     def _shared_form(self) -> KeyForm | None:
         """The key schema that all routes have; None where they differ or one is unkeyed."""
@@ -84,7 +86,7 @@ class EventRoutes:
 
     def _is_typed(self, way: _Way, kind: type) -> bool:
         """Tell whether the event's schema alone promises a key of that kind in the module's bounds."""
-        if way.form is None or way.form.kind is not kind:
+        if way.form is None or way.whole or way.form.kind is not kind:
             return False
         schemas = self._manifest.schemas
         found = check_key_path(t.Ref(self._event), schemas, way.field)
@@ -132,7 +134,15 @@ class EventRoutes:
         """The cells an event goes to, checking everything."""
         if key is not None:
             self._check_given(key)
-        return [(way.base, self._key(way, value, key)) for way in self._ways]
+        found = ((way, self._key(way, value, key)) for way in self._ways)
+        return [(way.base, b"" if way.whole else key) for way, key in found]
+
+    def entry_key(self, base: str, value: bytes) -> bytes | None:
+        """The key that an event has for a module, whether it has a cell for it or not; None without one."""
+        for way in self._ways:
+            if way.base == base and way.form is not None and not way.key_only:
+                return self._key(way, value, None)
+        return None
 
     def reachable(self, value: bytes, key: bytes | None) -> Targets:
         """The cells an event can go to: a route that has no key for it is left out, and nothing is raised."""
@@ -141,7 +151,8 @@ class EventRoutes:
             try:
                 if key is not None:
                     self._check_given(key)
-                found.append((way.base, self._key(way, value, key)))
+                own = self._key(way, value, key)
+                found.append((way.base, b"" if way.whole else own))
             except CelluleError:
                 continue
         return found

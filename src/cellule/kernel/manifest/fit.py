@@ -47,12 +47,14 @@ class Fitting:
             self._fit_key(route)
         for route in routes:
             self._check_key(route)
+        for module in modules:
+            self._check_whole(module)
         self._check_shared(subscriptions)
         self._check_system(modules, subscriptions)
 
     def _check_system(self, modules: Iterable[ModuleDraft], routes: Sequence[RouteDraft]) -> None:
         """Check that what Cellule itself sends has a key wherever its route looks for one."""
-        unkeyed = [module.name for module in modules if module.key is None]
+        unkeyed = [module.name for module in modules if module.key is None or not module.cell_mode]
         for route in routes:
             if route.event not in (STEP_FAILED, CASCADE_STOPPED, WORLD_STARTED):
                 continue
@@ -152,12 +154,35 @@ class Fitting:
                     below(route.path, "key_only"), "key_only", f"{module.name} has no key",
                     "Declare the module's `key`, or leave `key_only` out.",
                 )  # fmt: skip
+        elif route.key_only and not module.cell_mode:
+            self.problems.add(
+                below(route.path, "key_only"), "key_only",
+                f"{module.name} is one cell for all keys, which finds the key of {route.event} in its value",
+                "Name its `key_field`.",
+            )  # fmt: skip
         elif route.key_field is None and not route.key_only:
             self.problems.add(
                 route.path, "key_field_missing",
                 f"{module.name} is keyed, so `key_field` has to say where the key of {route.event} stands",
                 'Name a field, or write "key_only": true if senders give the key.',
             )  # fmt: skip
+
+    def _check_whole(self, module: ModuleDraft) -> None:
+        """Check that the keys of a whole map are those that its routes find in events."""
+        if module.cell_mode or not module.state or module.log:
+            return
+        state = self.schemas.resolve(t.Ref(module.state))
+        if not isinstance(state, t.Map):
+            return
+        place, problem = below(module.path, "cell_mode"), ""
+        if module.key is None:
+            problem = f"{module.name} has no key, so nothing says to which entry an event belongs"
+        elif not is_same_kind(module.key, state.key, self.schemas):
+            problem = f"the keys of {module.state} have another type than those of {module.name}"
+        elif isinstance(self.schemas.resolve(state.value), t.Option | t.Unit):
+            problem = f"the values of {module.state} may be null, which stands for an entry that is gone"
+        if problem:
+            self.problems.add(place, "cell_mode", problem, "Name the `key_field` of its subscriptions.")
 
     def _check_shared(self, routes: Sequence[RouteDraft]) -> None:
         """Check that where senders have to give the key, all routes of the event take the same one."""

@@ -56,6 +56,12 @@ class Module:
     code: Mapping[str, Any]  # opaque to the kernel: what `Programs` needs to find the code
     cap_slots: Mapping[str, str] = field(default_factory=dict)  # the grant behind each slot
     open_max: int = OPEN_MAX_DEFAULT  # open external intents before the module's events wait
+    cell_mode: bool = True  # False: one cell, whose state is the map of all keys
+
+    @property
+    def cell_key(self) -> Schema | None:
+        """The schema of its cells' keys; None where it has one cell, with the empty key."""
+        return self.key if self.cell_mode else None
 
 
 @dataclass(frozen=True, slots=True)

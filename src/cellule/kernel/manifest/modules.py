@@ -51,6 +51,7 @@ class ModuleDraft:
     code: Mapping[str, Any]
     cap_slots: Mapping[str, str]
     open_max: int
+    cell_mode: bool
     events: dict[str, str | None] = field(default_factory=dict)
     wrapped: str | None = None
 
@@ -59,7 +60,7 @@ class ModuleDraft:
         return Module(
             self.name, self.base, self.kind, self.style, self.state, self.events, self.wrapped, self.key,
             self.context, self.effects_emitted, self.retention, self.failure, self.upgrade, self.log,
-            self.code, self.cap_slots, self.open_max,
+            self.code, self.cap_slots, self.open_max, self.cell_mode,
         )  # fmt: skip
 
     def normal(self) -> dict[str, Any]:
@@ -72,7 +73,8 @@ class ModuleDraft:
             "retention": plain(self.retention),
             "open_max": None if self.open_max == OPEN_MAX_DEFAULT else self.open_max,
         }
-        return {name: part for name, part in parts.items() if part}
+        kept = {name: part for name, part in parts.items() if part and name != "cell_mode"}
+        return kept if self.cell_mode else {**kept, "cell_mode": False}
 
 
 def load_modules(scope: f.Scope, path: str, section: object) -> dict[str, ModuleDraft]:
@@ -97,6 +99,7 @@ def load_modules(scope: f.Scope, path: str, section: object) -> dict[str, Module
         )  # fmt: skip
         _check_log(fields, drafts[base])
         _check_pure(fields, drafts[base])
+        _check_whole(fields, drafts[base])
     return drafts
 
 
@@ -143,6 +146,24 @@ def _check_pure(fields: f.Fields, draft: ModuleDraft) -> None:
     if draft.effects_emitted and draft.kind == "pure":
         hint = "Leave the list out, or make the module a workflow."
         fields.note("effects_emitted", "pure_effects", "a pure module emits no effects", hint)
+
+
+def _check_whole(fields: f.Fields, draft: ModuleDraft) -> None:
+    """Refuse what has no meaning for one cell with the map of all keys."""
+    if draft.cell_mode:
+        return
+    schemas = fields.scope.schemas
+    problem = ""
+    if draft.style != "reducer":
+        problem = f"a module of style {draft.style} has a cell for each key, and no other way"
+    elif draft.log:
+        problem = "a log has no entries to keep apart by key"
+    elif draft.retention != Retention():
+        problem = "`retention` removes cells, and a whole map is one cell"
+    elif draft.state and not isinstance(schemas.resolve(schemas[draft.state]), t.Map):
+        problem = f"its state is the map of all keys, but {draft.state} is no map"
+    if problem:
+        fields.note("cell_mode", "cell_mode", problem, "Leave `cell_mode` out: then each key has a cell.")
 
 
 def _events(fields: f.Fields, field: str) -> tuple[str, ...]:
@@ -207,6 +228,10 @@ def _upgrade(fields: f.Fields, field: str) -> str:
     return str(f.choice("pin", "follow", default="pin" if pinned else "follow")(fields, field))
 
 
+def _cell_mode(fields: f.Fields, field: str) -> bool:
+    return fields.get(field) is None or f.flag(fields, field)
+
+
 def _slots(fields: f.Fields, field: str) -> dict[str, str]:
     """The grants behind the module's slots; whether they exist is checked when all are known."""
     problems, path, value = fields.problems, fields.at(field), fields.get(field)
@@ -224,7 +249,7 @@ _MODULE: Final[f.Table] = {
     "kind": _kind, "style": _STYLE, "state": _state, "event": _events, "key": _key, "context": _context,
     "effects_emitted": f.distinct(_emitted), "retention": _retention, "failure": f.choice("halt", "skip"),
     "upgrade": _upgrade, "log": f.flag, "code": f.opaque_map, "cap_slots": _slots,
-    "open_max": f.whole(1, OPEN_MAX_MAX, OPEN_MAX_DEFAULT),
+    "open_max": f.whole(1, OPEN_MAX_MAX, OPEN_MAX_DEFAULT), "cell_mode": _cell_mode,
 }  # fmt: skip
 
 

@@ -64,6 +64,11 @@ class Router:
         routes = self._routes.get(schema)
         return [] if routes is None else routes.reachable(value, key)
 
+    def entry_key(self, base: str, schema: str, value: bytes) -> bytes | None:
+        """The key that an event has for a module with one cell for all; None where no route says it."""
+        routes = self._routes.get(schema)
+        return None if routes is None else routes.entry_key(base, value)
+
     def inbox(self, source: str, value: bytes, key: bytes | None) -> Targets:
         """The cell that a sys/FabricMessage@1 from `source` goes to."""
         compiled = self._inboxes.get(source)

@@ -8,9 +8,12 @@ refused, never decided by order.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from typing import NamedTuple
 
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Upcaster
+from cellule.values.schema import types as t
+from cellule.values.schema.compatibility import compare
 
 Edges = Mapping[str, tuple[Upcaster, ...]]
 
@@ -18,6 +21,34 @@ Edges = Mapping[str, tuple[Upcaster, ...]]
 def path(manifest: Manifest, old: str, new: str) -> list[Upcaster] | None:
     """The one chain from `old` to `new`; empty if they are the same, None if there is none."""
     return chain(manifest.upcasters, old, (new,))
+
+
+class StateEnds(NamedTuple):
+    """The schemas between which a state is upcast; `by_entry` where they are those of a map's values."""
+
+    old: str
+    new: str
+    by_entry: bool = False
+
+
+def state_ends(old: Manifest, new: Manifest, base: str) -> StateEnds:
+    """Between which schemas the states of a module are upcast: of a whole map those of its entries."""
+    before, after = old.modules[base].state, new.modules[base].state
+    whole = StateEnds(before, after)
+    if before == after or new.modules[base].cell_mode:
+        return whole
+    one, other = map_of(old, before), map_of(new, after)
+    if one is None or other is None or not compare(one.key, other.key, old.schemas, new.schemas).identical:
+        return whole
+    if not isinstance(one.value, t.Ref) or not isinstance(other.value, t.Ref):
+        return whole
+    return StateEnds(one.value.name, other.value.name, by_entry=True)
+
+
+def map_of(manifest: Manifest, schema: str) -> t.Map | None:
+    """The map that a schema is; None where it is something else."""
+    found = manifest.schemas.resolve(t.Ref(schema))
+    return found if isinstance(found, t.Map) else None
 
 
 def to_any(manifest: Manifest, old: str, accepted: Container[str]) -> list[Upcaster] | None:

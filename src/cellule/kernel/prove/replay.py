@@ -39,8 +39,9 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
 from cellule.kernel.state import step_changes
-from cellule.kernel.state.cells import EVENT_MESSAGE, Expected, Message, Slot
+from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import control_check, dedupe_key, payload_check
+from cellule.kernel.state.expectation import Expected
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values.envelope import value_of

@@ -187,6 +187,7 @@ def _requests_differ(recorded: list[IntentRecord], result: Result) -> tuple[str,
                 asked.slot,
                 asked.key,
                 asked.limits,
+                result.entry or None,
             ]
         if before is None or after is None:
             return f"effects[{at}]", _shown_request(before), _shown_request(after)
@@ -196,20 +197,21 @@ def _requests_differ(recorded: list[IntentRecord], result: Result) -> tuple[str,
     return None
 
 
-_REQUEST = ("kind", "params", "slot", "key", "limits")
+_REQUEST = ("kind", "params", "slot", "key", "limits", "entry")
 
 
 def _recorded_request(record: IntentRecord) -> list[object]:
     extras = record.extras
     return [
-        record.kind, _bytes_of(record.params), extras.get("slot"), extras.get("key"), extras.get("limits")
+        record.kind, _bytes_of(record.params), extras.get("slot"), extras.get("key"), extras.get("limits"),
+        extras.get("entry"),
     ]  # fmt: skip
 
 
 def _shown_request(request: list[Any] | None) -> object:
     if request is None:
         return None
-    kind, params, slot, key, limits = request
+    kind, params, slot, key, limits, _ = request
     shown = decode_trusted(params) if isinstance(params, bytes) else params
     return {"kind": kind, "params": shown, "slot": slot, "key": key, **({"limits": limits} if limits else {})}
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +30,7 @@ from cellule.kernel.limits import (
     STATE_INLINE_INDEX_MAX,
 )
 from cellule.kernel.need import Need, Nodes
+from cellule.kernel.state.expectation import Asker, Expected
 from cellule.kernel.state.snapshot_schema import is_count, is_heights, is_message
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import open_envelope, seal
@@ -93,26 +93,10 @@ def ghost(era: int = 0, active_ns: int = 0) -> Entry:
     return Entry(None, 0, 0, 0, 0, era, active_ns, 0, None)
 
 
-class Expected(NamedTuple):
-    """What an event's sender expects of its cell: the version, and where it said so the incarnation.
-
-    `id` is the key of the event's id, where it has one that is remembered: a conflict leaves it to be used.
-    """
-
-    version: int
-    born: int | None
-    id: bytes | None
-
-    @property
-    def check(self) -> int:
-        """By this two expectations are told apart; it is never 0, which stands for none."""
-        return crc32(f"{self.version}@{self.born}".encode()) or 1
-
-
 class Message(NamedTuple):
     """A message in a queue; `height` is that of the record that carries it.
 
-    `expected` is what an event's sender expects, or the incarnation (`born`) a receipt is for.
+    `expected` is what an event's sender expects, or whom a receipt is for: an incarnation, or an `Asker`.
     """
 
     height: int
@@ -120,7 +104,7 @@ class Message(NamedTuple):
     schema: str
     value: bytes | Link
     depth: int
-    expected: Expected | int | None
+    expected: Expected | Asker | int | None
 
 
 class Slot:
@@ -253,9 +237,8 @@ def message_value(message: Message) -> list[Any]:
     value = message.value
     held = value if isinstance(value, Link) else seal(value)
     expected = message.expected
-    if isinstance(expected, Expected):
-        return [message.height, message.kind, message.schema, held, message.depth, [*expected]]
-    return [message.height, message.kind, message.schema, held, message.depth, expected]
+    stored = [*expected] if isinstance(expected, Expected | Asker) else expected
+    return [message.height, message.kind, message.schema, held, message.depth, stored]
 
 
 def message_of(value: Any) -> Message:
@@ -263,10 +246,10 @@ def message_of(value: Any) -> Message:
     if not is_message(value):
         raise Corrupted("kernel.message_damaged", "this is not a stored message: {found}", found=value)
     height, kind, schema, held, depth, expected = value
-    expected = Expected(*expected) if isinstance(expected, list) else expected
-    return Message(
-        height, kind, schema, held if isinstance(held, Link) else open_envelope(held).data, depth, expected
-    )
+    if isinstance(expected, list):
+        expected = Asker(*expected) if len(expected) == 2 else Expected(*expected)
+    value = held if isinstance(held, Link) else open_envelope(held).data
+    return Message(height, kind, schema, value, depth, expected)
 
 
 def pack_message(row: list[Any], blocks: dict[Cid, bytes]) -> list[Any]:
@@ -296,11 +279,9 @@ class LongQueue:
         rows = yield from scan_all(self.root, nodes)
         if [key for key, _ in rows] != [pair_key(number, 0) for number in range(self.count)]:
             raise Corrupted(
-                "kernel.queue_damaged",
-                "queue {root} is not a list of {count} messages",
-                root=str(self.root),
-                count=self.count,
-            )
+                "kernel.queue_damaged", "queue {root} is not a list of {count} messages",
+                root=str(self.root), count=self.count,
+            )  # fmt: skip
         return [message_of(row) for _, row in rows]
 
 

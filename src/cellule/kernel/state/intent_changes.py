@@ -15,12 +15,13 @@ from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, NEXT_BEAT, PARK
 from cellule.kernel.need import Need
 from cellule.kernel.state import rows
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
+from cellule.kernel.state.expectation import Asker
 from cellule.kernel.state.intent_id import idempotency_hash, intent_text, params_digest
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.link import Link
 
-REQUEST_EXTRAS = ("key", "limits", "slot")
+REQUEST_EXTRAS = ("entry", "key", "limits", "slot")
 """What an Intent record may say besides kind and params, and a dead letter keeps of it."""
 _KEPT = (*REQUEST_EXTRAS, "grant", "rule", "same")  # fields of records that the book keeps, too
 _STATUS = {ALLOW: rows.OPEN, DENY: rows.DENIED, PARK: rows.PARKED}
@@ -140,13 +141,14 @@ def settled(
     if outcome.extras.get("exhausted"):
         letter = {"born": born, "height": height, "kind": kind, "params": kept["params"]}
         letter["key"] = kept.get("key") or intent_text(digest)
-        letter.update({name: kept[name] for name in ("limits", "slot") if name in kept})
+        letter.update({name: kept[name] for name in ("entry", "limits", "slot") if name in kept})
         code, text = outcome.extras.get("code", ""), outcome.extras.get("text", "")
         ledger.dead_letters.insert(pair_key(outcome.height, 1), DeadLetter(base, key, code, text, letter))
     if outcome.extras.get("under"):
         ledger.unhold(base)
     depth = outcome.extras.get("depth", 0)
-    message = Message(outcome.height, RECEIPT_MESSAGE, outcome.schema, outcome.value, depth, born)
+    asker = Asker(born, kept["entry"]) if "entry" in kept else born
+    message = Message(outcome.height, RECEIPT_MESSAGE, outcome.schema, outcome.value, depth, asker)
     if outcome.delivery == AT_ONCE:
         ledger.deliver(slot, message)
     elif outcome.delivery == NEXT_BEAT:

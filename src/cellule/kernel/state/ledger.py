@@ -24,8 +24,9 @@ from cellule.kernel.index.live import MISSING, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import HELD_RELEASE_MAX, QUEUE_MESSAGES_MAX, QUEUE_SHORT
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, Expected, LongQueue, Message, Slot
+from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, LongQueue, Message, Slot
 from cellule.kernel.state.dedupe import Dedupe, Seen
+from cellule.kernel.state.expectation import Expected
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.module_cells import Budget, Cells
 from cellule.kernel.state.rows import (

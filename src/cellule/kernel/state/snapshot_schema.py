@@ -63,8 +63,13 @@ def is_message(value: Any) -> bool:
     height, kind, schema, held, depth, expected = value
     return (
         is_count(height) and is_count(kind) and type(schema) is str and is_held(held) and is_count(depth)
-        and (expected is None or is_count(expected) or _is_expected(expected))
+        and (expected is None or is_count(expected) or _is_expected(expected) or _is_asker(expected))
     )  # fmt: skip
+
+
+def _is_asker(value: Any) -> bool:
+    """Tell whether this is [born, entry]."""
+    return isinstance(value, list) and len(value) == 2 and is_count(value[0]) and type(value[1]) is bytes
 
 
 def _is_expected(value: Any) -> bool:
@@ -123,10 +128,11 @@ def is_dead_letter(value: Any) -> bool:
 
 
 def is_failed_intent(value: Any) -> bool:
-    """Tell whether this is {born, height, key?, kind, limits?, params, slot?}."""
+    """Tell whether this is {born, entry?, height, key?, kind, limits?, params, slot?}."""
     return (
         isinstance(value, dict) and {"born", "height", "kind", "params"} <= set(value)
-        and set(value) <= {"born", "height", "key", "kind", "limits", "params", "slot"}
+        and set(value) <= {"born", "entry", "height", "key", "kind", "limits", "params", "slot"}
+        and type(value.get("entry", b"")) is bytes
         and is_count(value["born"]) and are_limits(value.get("limits", {}))
         and is_count(value["height"]) and type(value["kind"]) is str and is_held(value["params"])
         and all(type(value.get(name, "")) is str for name in ("key", "slot"))
@@ -140,6 +146,7 @@ def are_limits(value: Any) -> bool:
 
 _INTENT_FIELDS: dict[str, Callable[[Any], bool]] = {
     "params": is_held,
+    "entry": lambda value: type(value) is bytes,
     "key": lambda value: type(value) is str,
     "limits": are_limits,
     "slot": lambda value: type(value) is str,

@@ -61,8 +61,16 @@ class Context:
 
     @property
     def key(self) -> Any:
-        """The cell's key, as the type it has in events; empty for a module without keys."""
+        """The cell's key, as the type it has in events; empty for a module without keys.
+
+        Where one cell holds the map of all keys, it is the key of the entry that the event is for.
+        """
         return self._read_key(self._kernel.key)
+
+    @property
+    def cell_mode(self) -> bool:
+        """Whether each key has a cell of its own; False where one cell holds the map of all."""
+        return self._kernel.cell_mode
 
     @property
     def height(self) -> int:

@@ -25,6 +25,7 @@ from cellule.modules.python.effects import (
     receipt_events,
 )
 from cellule.modules.python.guard import check_deterministic
+from cellule.modules.python.map_state import map_state
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import Signature, read_signature, read_upcaster, shown_function
 from cellule.values.cid import Cid
@@ -119,6 +120,7 @@ class ModuleOptions:
     log: bool = False
     cap_slots: Mapping[str, str] = field(default_factory=dict)
     open_max: int | None = None
+    cell_mode: bool = True
 
 
 def describe(
@@ -153,15 +155,15 @@ def describe(
     schemas = _merged([state, *events.values(), *(naming.derived(event) for event in signature.emits)])
     schemas = schemas.merged(effect_schemas(forms, naming))
     event_names = {event: derived.name or "" for event, derived in events.items()}
-    subscriptions = tuple(
-        _subscription(function, full_name, event_names, event, key) for event in event_names
-    )
-    entry = _entry(signature, options, state.name or "", [*event_names.values(), *receipts])
-    entry["effects_emitted"] = sorted({*options.effects_emitted, *(form.kind for form in forms)})
+    subscriptions = tuple(_subscription(function, full_name, event_names, each, key) for each in event_names)
     key_schema = _key_schema(subscriptions, schemas)
-    if key_schema is not None:
-        entry["key"] = to_document(key_schema)
-    entry["code"] = code.document()
+    if not options.cell_mode and key_schema is not None:
+        state = map_state(state, key_schema, full_name)
+        schemas = schemas.merged(state.schemas)
+    entry = _entry(signature, options, state.name or "", [*event_names.values(), *receipts])
+    emitted = sorted({*options.effects_emitted, *(form.kind for form in forms)})
+    entry |= {"effects_emitted": emitted, "code": code.document()}
+    entry |= {} if key_schema is None else {"key": to_document(key_schema)}
     return ModuleDescription(
         function, naming, code, schemas, stored, full_name, entry, subscriptions, event_names, receipts,
         effect_documents(forms, naming),
@@ -238,6 +240,7 @@ def _entry(signature: Signature, options: ModuleOptions, state: str, events: lis
         "context": signature.takes_context, "retention": options.retention.document(),
         "failure": options.failure, "upgrade": options.upgrade, "log": options.log,
         "cap_slots": dict(options.cap_slots), "open_max": options.open_max,
+        **({} if options.cell_mode else {"cell_mode": False}),
     }  # fmt: skip
 
 

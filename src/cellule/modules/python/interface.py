@@ -14,6 +14,7 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.system import EFFECTS, LOG
 from cellule.modules.python.context import key_reader
+from cellule.modules.python.map_state import entry_schema
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import Signature, shown_function
 from cellule.modules.python.system import is_receipt, received
@@ -56,8 +57,9 @@ class Interface:
             for route in routes
             if route.base == module.base and route.key_path
         }
+        state = module.state if module.cell_mode else entry_schema(manifest, module)
         return cls(
-            module.name, module.state, direct, module.event, module.key, module.context, manifest.schemas,
+            module.name, state, direct, module.event, module.key, module.context, manifest.schemas,
             effects, keys,
         )  # fmt: skip
 

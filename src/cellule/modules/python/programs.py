@@ -15,6 +15,7 @@ from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Program
+from cellule.kernel.whole_map import EntryProgram, WholeMap
 from cellule.modules.python.bundle import read_root
 from cellule.modules.python.code import LIVE, PYTHON, PythonCode, read_code, read_entry
 from cellule.modules.python.collect import bundle_file, live_places
@@ -100,6 +101,8 @@ class PythonPrograms:
         made: Program = PythonProgram(read_signature(function), interface, naming, self.watchdog, places)
         if self._guarded:
             made = GuardedProgram(made)
+        if not module.cell_mode:
+            made = EntryProgram(made, WholeMap(manifest, module))
         self._programs[manifest.cid, module.name] = made
         return made
 

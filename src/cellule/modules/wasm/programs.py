@@ -44,9 +44,8 @@ class WasmPrograms:
 
     def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
         """See `Programs.program`."""
-        del manifest
         call = yield from _load(module.code, "step", module.name, nodes)
-        return AbiProgram(call, keyed=module.key is not None)
+        return AbiProgram.of(manifest, module, call)
 
     def upcaster(
         self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes

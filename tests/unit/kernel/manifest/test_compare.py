@@ -295,3 +295,87 @@ def test_changed_inboxes_are_told(compared):
 
     assert ("inbox changed", True) in whats(compared(other_module, before=inbox))
     assert whats(compared(other_key, before=inbox)) == [("key field changed", False)]
+
+
+# One cell for all keys
+
+
+ORDERS = {"map": {"key": {"text": {}}, "value": {"ref": "shop/Order@1"}}}
+
+
+def whole(document, *, state="shop/Orders@1"):
+    """Make the orders one cell with the map of all."""
+    document["schemas"]["shop/Orders@1"] = ORDERS
+    document["modules"]["shop/Orders@1"].update(state=state, cell_mode=False)
+
+
+def unkeyed(document):
+    """Make the orders one cell that keeps a map by itself."""
+    whole(document)
+    del document["modules"]["shop/Orders@1"]["cell_mode"], document["modules"]["shop/Orders@1"]["key"]
+    for route in document["routing"]["subscriptions"]:
+        route.pop("key_field", None)
+
+
+def cells(document):
+    """Make each order a cell."""
+    document["modules"]["shop/Orders@1"].update(state="shop/Order@1", key={"text": {}}, cell_mode=True)
+    for route in document["routing"]["subscriptions"][:2]:
+        route["key_field"] = "order_id"
+
+
+@pytest.mark.parametrize("before", [whole, unkeyed])
+def test_a_map_becomes_cells_by_a_migration_only(compared, before):
+    change = compared(cells, before=before)
+    refused = [each for each in change.changes if not each.compatible]
+    assert refused[0].path == '$.modules["shop/Orders@1"].cell_mode'
+    assert "cellule world migrate-cells" in refused[0].reason
+    assert not compared(cells, before=before, empty=["shop/Audits"]).compatible
+    assert compared(cells, before=before, empty=["shop/Orders"]).compatible
+    assert compared(cells, before=before, spilled=["shop/Orders"]).compatible
+
+
+def test_cells_do_not_become_a_map(compared):
+    change = compared(whole)
+    assert ("key changed", False) in whats(change)
+
+
+def test_a_cell_that_kept_a_map_by_itself_may_be_told_the_keys(compared):
+    def told(document):
+        document["modules"]["shop/Orders@1"].update(key={"text": {}}, cell_mode=False)
+        for route in document["routing"]["subscriptions"][:2]:
+            route["key_field"] = "order_id"
+
+    change = compared(told, before=unkeyed)
+    assert change.compatible
+    assert ("cell_mode changed", True) in whats(change)
+
+
+def test_a_map_is_upcast_by_the_upcaster_of_its_entries(compared):
+    def second(document):
+        document["schemas"]["shop/Order@2"] = {"record": {"items": {"int": {}}, "note": {"text": {}}}}
+        document["schemas"]["shop/Orders@2"] = {
+            "map": {"key": {"text": {}}, "value": {"ref": "shop/Order@2"}}
+        }
+        document["modules"]["shop/Orders@1"]["state"] = "shop/Orders@2"
+
+    def with_upcaster(document):
+        second(document)
+        document["upcasters"] = [{"from": "shop/Order@1", "to": "shop/Order@2", "code": {}}]
+
+    assert "no upcaster leads from shop/Order@1 to shop/Order@2" in str(
+        compared(second, before=whole).changes
+    )
+    assert compared(with_upcaster, before=whole).compatible
+
+
+def test_a_map_with_the_same_entries_may_have_another_name(compared):
+    def renamed(document):
+        document["schemas"]["shop/Book@1"] = ORDERS
+        document["modules"]["shop/Orders@1"]["state"] = "shop/Book@1"
+
+    change = compared(renamed, before=whole)
+    assert [each.reason for each in change.changes if each.what == "state changed"] == [
+        "the entries of the map keep their schema shop/Order@1"
+    ]
+    assert change.compatible

@@ -23,6 +23,13 @@ def module(**fields):
     return {"modules": {"shop/Orders@1": fields}}
 
 
+def whole(keys=None, values=None, **fields):
+    """The shop's keyed module as one cell with the map of all orders."""
+    orders = {"map": {"key": keys or {"text": {}}, "value": values or {"ref": "shop/Order@1"}}}
+    fields = {"state": "shop/Orders@1", "cell_mode": False, **fields}
+    return {"schemas": {"shop/Orders@1": orders}, **module(**fields)}
+
+
 def subscription(position, **fields):
     """Fields of one of the shop's subscriptions."""
     return {"routing": {"subscriptions": {position: fields}}}
@@ -100,6 +107,20 @@ CASES = {
     "state that is no name": (module(state={"int": {}}), f"{MODULE}.state", "type"),
     "malformed state": (module(state="order"), f"{MODULE}.state", "name"),
     "log of a record": (module(log=True), f"{MODULE}.state", "log_state"),
+    "whole map that is no map": (module(cell_mode=False), f"{MODULE}.cell_mode", "cell_mode"),
+    "whole map that is no flag": (module(cell_mode=0), f"{MODULE}.cell_mode", "type"),
+    "whole map in another style": (whole(style="fsm"), f"{MODULE}.cell_mode", "cell_mode"),
+    "whole map that is a log": (whole(state="log"), f"{MODULE}.cell_mode", "cell_mode"),
+    "whole map with retention": (whole(retention={"ttl_ns": 5}), f"{MODULE}.cell_mode", "cell_mode"),
+    "whole map without a key": (
+        {**whole(key=None), "routing": {"subscriptions": {0: {"key_field": None}, 1: {"key_field": None}}}},
+        f"{MODULE}.cell_mode", "cell_mode"),
+    "whole map with other keys": (whole(keys={"int": {}}), f"{MODULE}.cell_mode", "cell_mode"),
+    "whole map of values that may be null": (
+        whole(values={"option": {"int": {}}}), f"{MODULE}.cell_mode", "cell_mode"),
+    "whole map with a key by the sender": (
+        {**whole(), **subscription(0, key_field=None, key_only=True)},
+        f"{SUBSCRIPTIONS}[0].key_only", "key_only"),
     "log that is no flag": (module(log=1), f"{MODULE}.log", "type"),
     "unknown kind": (module(kind="lambda"), f"{MODULE}.kind", "choice"),
     "unknown style": (module(style="actor"), f"{MODULE}.style", "choice"),

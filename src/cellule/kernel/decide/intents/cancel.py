@@ -9,7 +9,7 @@ Rejected: cancelling by intent id. A step never learns the id of what it asks fo
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Container, Generator, Sequence
 from typing import Any
 
 from cellule.errors import Corrupted
@@ -39,12 +39,21 @@ def abandon(
     yield from _settle(context, slot, origin, found, Settled.ABANDONED, _ABANDONED, {})
 
 
+def abandon_entries(
+    context: BeatContext, slot: Slot, origin: Origin, keys: Container[bytes]
+) -> Generator[Need, None, None]:
+    """Entries of a whole map are gone: what they waited for is settled, as if each had been a cell."""
+    every = yield from _intents(context, slot, context.ledger.intents_of(slot))
+    found = [each for each in every if each[1].extras.get("entry") in keys]
+    yield from _settle(context, slot, origin, found, Settled.ABANDONED, _ABANDONED, {})
+
+
 def cancel(
     context: BeatContext, slot: Slot, origin: Origin, names: Sequence[str]
 ) -> Generator[Need, None, None]:
     """Settle the cell's open intents that have one of these names."""
     found: Found = []
-    for height, intent in (yield from _intents(context, slot, context.ledger.intents_of(slot))):
+    for height, intent in (yield from _of_entry(context, slot, origin)):
         key = intent.extras.get("key")
         if key in names or (yield from _timer_key(context, intent)) in names:
             found.append((height, intent))
@@ -52,7 +61,9 @@ def cancel(
     yield from _settle(context, slot, origin, found, Settled.CANCELLED, _CANCELLED, step)
 
 
-def timers_like(context: BeatContext, slot: Slot, asked: EffectRequest) -> Generator[Need, None, Found]:
+def timers_like(
+    context: BeatContext, slot: Slot, origin: Origin, asked: EffectRequest
+) -> Generator[Need, None, Found]:
     """The cell's timers that a request replaces if it is allowed: those with the same key."""
     if asked.effect.kind != TIMER_SET:
         return []
@@ -61,7 +72,7 @@ def timers_like(context: BeatContext, slot: Slot, asked: EffectRequest) -> Gener
     if key is None:
         return []
     found: Found = []
-    for height, intent in (yield from _intents(context, slot, context.ledger.intents_of(slot))):
+    for height, intent in (yield from _of_entry(context, slot, origin)):
         if (yield from _timer_key(context, intent)) == key:
             found.append((height, intent))
     return found
@@ -79,6 +90,12 @@ def _timer_key(context: BeatContext, intent: OpenIntent) -> Generator[Need, None
     params: Any = decode_trusted((yield from context.value_of(intent.extras["params"])))
     key: str | None = params.get("key")
     return key
+
+
+def _of_entry(context: BeatContext, slot: Slot, origin: Origin) -> Generator[Need, None, Found]:
+    """The cell's open intents; of a cell with a whole map, those of the entry whose step it is."""
+    every = yield from _intents(context, slot, context.ledger.intents_of(slot))
+    return [each for each in every if each[1].extras.get("entry", b"") == origin.entry]
 
 
 def _intents(context: BeatContext, slot: Slot, heights: Sequence[int]) -> Generator[Need, None, Found]:

@@ -31,7 +31,7 @@ def open_all(
     context: BeatContext, slot: Slot, origin: Origin, asked: Sequence[EffectRequest], opened: int = 0
 ) -> Generator[Need, None, None]:
     """Write a step's requests down, decide them, and make it so; the first `opened` are open already."""
-    if not opened:
+    if not opened and not origin.entry:
         opened = context.short.open(slot, origin, asked)
     for position in range(opened, len(asked)):
         yield from _open(context, slot, origin, position, asked[position])
@@ -42,11 +42,14 @@ def _open(
 ) -> Generator[Need, None, None]:
     ledger, base = context.ledger, slot.cells.base
     era = yield from context.eras.era(origin.era)
-    old = yield from cancelling.timers_like(context, slot, asked)
+    old = yield from cancelling.timers_like(context, slot, origin, asked)
     running = sum(timer.status == TIMER for _, timer in old)
-    who = Requester(era.manifest.modules[base], slot.key, len(ledger.intents_of(slot)) - len(old), running)
+    key, count = origin.entry or slot.key, len(ledger.intents_of(slot)) - len(old)
+    who = Requester(era.manifest.modules[base], key, count, running)
     ruling = yield from _ruling(context, base, who, asked)
     extras: IntentExtras = {}
+    if origin.entry:
+        extras["entry"] = origin.entry
     if asked.key is not None:
         extras["key"] = asked.key
     if asked.slot is not None:
