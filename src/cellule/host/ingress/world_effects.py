@@ -35,6 +35,7 @@ from cellule.kernel.state.intent_id import intent_text, parse_token
 from cellule.kernel.state.wait_reasons import RECEIPT
 from cellule.store import keys
 from cellule.store.engine import Batch
+from cellule.store.sound_scan import sound_read
 from cellule.values.cbor import encode
 
 LIST_MAX: Final = 1_000
@@ -291,8 +292,8 @@ class WorldEffects:
 
     async def _row(self, opened: IntentAt) -> Stored | None:
         engine = self._node.engine
-        [at] = await engine.read([keys.effect_at(opened.intent.id)])
-        [value] = [None] if at is None else await engine.read([at])
+        [at], _ = await sound_read(engine, [keys.effect_at(opened.intent.id)])
+        [value], _ = ([None], None) if at is None else await sound_read(engine, [at])
         try:
             return None if at is None or value is None else read_row(at, value)
         except Corrupted:

@@ -34,5 +34,4 @@ NOTES_KEPT = 64  # newest notes of an intent, for who begins to watch later
 NOTES_WAITING_MAX = 1_000  # notes a slow reader may have waiting; older ones are dropped
 
 # Reading
-LIST_MAX = 1_000  # rows one listing returns
 REPAIR_PAGE = 1_000

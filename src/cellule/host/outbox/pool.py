@@ -280,7 +280,7 @@ class Pool:
         intents = list(self._closing)[:CLOSE_MAX]
         markers, places = await self._runner.look_up(intents)
         there = [at for at in places if at is not None]
-        held = await self._patience.call(lambda: self._engine.read(there))
+        held, _ = await self._runner.read(there)
         values = dict(zip(there, held, strict=True))
         for intent, marker, at in zip(intents, markers, places, strict=True):
             del self._closing[intent]

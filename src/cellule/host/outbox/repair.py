@@ -6,12 +6,14 @@ receipt in the inbox, gets its row again and is performed again, with the same k
 allowed it was withdrawn meanwhile: it stays without row, and the report says so. Rows, places, markers of
 intents that are not open are removed; so the end of a world is a repair with no intents at all.
 
-Every write expects what was read: beside a running pool a repair may lose, and says so as `skipped`.
+A row that is damaged or cannot be read is removed by the world whose intent its key names; what no world
+claims stays, is told by the log, and stops nobody. Every write expects what was read, but for damaged rows,
+which nobody can change: beside a running pool a repair may lose, and says so as `skipped`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -37,6 +39,7 @@ from cellule.kernel.items import Opening
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
+from cellule.store.sound_scan import sound_scan
 from cellule.values.cbor import decode
 
 
@@ -83,6 +86,7 @@ async def repair(
     answered = {intent async for intent in _answered(engine, cas.universe, world)}
     asked = await openings()
     wanted = {opening.intent: opening for opening in asked.openings}
+    found.claim(wanted)
     report = Report(dry_run, len(wanted))
     changes = list(_changes(found, wanted, report))
     lost = [intent for intent in wanted if intent not in found.rows and intent not in answered]
@@ -102,30 +106,52 @@ class _Found:
     def __init__(self) -> None:
         self.rows: dict[bytes, Stored] = {}
         self.second: list[Stored] = []
-        self.unreadable: dict[bytes, bytes] = {}
+        self.unreadable: dict[bytes, bytes | None] = {}  # None where the row is damaged
+        self.unclaimed: dict[bytes, bytes | None] = {}  # unreadable ones, maybe of other worlds
         self.foreign: set[bytes] = set()  # rows of other worlds in the same shard
-        self.places: dict[bytes, bytes] = {}
-        self.markers: dict[bytes, bytes] = {}
+        self.places: dict[bytes, bytes | None] = {}
+        self.markers: dict[bytes, bytes | None] = {}
+        self.lost_markers: set[bytes] = set()  # damaged ones, maybe of other worlds
 
     @classmethod
     async def read(cls, engine: Engine, universe: UUID, world: UUID) -> _Found:
         """Read everything of a world's shard."""
         found, shard = cls(), keys.shard_of(world)
         async for key, at in _scanned(engine, place_range()):
-            if _shard_in(at) in (shard, None):
+            if at is None or _shard_in(at) in (shard, None):
                 found.places[intent_of(key)] = at
         async for at, value in _scanned(engine, shard_range(shard)):
             found._sort(at, value, universe, world)
         async for key, marker in _scanned(engine, marker_range()):
-            if marker_ids(marker) == (universe, world):
+            if marker is None:
+                found.lost_markers.add(intent_of(key))
+            elif marker_ids(marker) == (universe, world):
                 found.markers[intent_of(key)] = marker
         return found
 
-    def _sort(self, at: bytes, value: bytes, universe: UUID, world: UUID) -> None:
+    def claim(self, wanted: Collection[bytes]) -> None:
+        """Of what is damaged, that is ours whose key names an intent of ours, or none at all."""
+        for at, value in self.unclaimed.items():
+            intent = _intent_in(at)
+            if intent is None or intent in wanted:
+                self.unreadable[at] = value
+            else:
+                self.foreign.add(at)
+        for intent in self.lost_markers:
+            if intent in wanted or intent in self.rows:
+                self.markers[intent] = None
+
+    def _sort(self, at: bytes, value: bytes | None, universe: UUID, world: UUID) -> None:
+        owner = None if value is None else _world_in(value)
         try:
-            stored = read_row(at, value)
+            stored = None if value is None else read_row(at, value)
         except Corrupted:
-            if _world_in(value) in (world, None):
+            stored = None
+        if stored is None and owner is None:
+            self.unclaimed[at] = value
+            return
+        if stored is None:
+            if owner == world:
                 self.unreadable[at] = value
             else:
                 self.foreign.add(at)
@@ -156,14 +182,19 @@ def _changes(found: _Found, wanted: Mapping[bytes, Opening], report: Report) -> 
         yield Batch(expect={stored.at: stored.value}, clear=[stored.at])
     for at, value in found.unreadable.items():
         report.unreadable.append(at)
-        yield Batch(expect={at: value}, clear=[at])
-    for intent, at in found.places.items():
-        if intent not in found.rows and at not in found.foreign:
+        yield _cleared(at, value)
+    for intent, place in found.places.items():
+        if intent not in found.rows and place not in found.foreign:
             report.places.append(intent)
-            yield Batch(expect={keys.effect_at(intent): at}, clear=[keys.effect_at(intent)])
+            yield _cleared(keys.effect_at(intent), place)
     for intent, marker in found.markers.items():
         report.markers.append(intent)
-        yield Batch(expect={keys.effect_cancel(intent): marker}, clear=[keys.effect_cancel(intent)])
+        yield _cleared(keys.effect_cancel(intent), marker)
+
+
+def _cleared(key: bytes, value: bytes | None) -> Batch:
+    """Clear a row that holds this; a damaged one cannot be compared."""
+    return Batch(expect={} if value is None else {key: value}, clear=[key])
 
 
 async def _write(engine: Engine, cas: Cas, opened: Opened, report: Report) -> None:
@@ -193,27 +224,36 @@ async def _answered(engine: Engine, universe: UUID, world: UUID) -> AsyncIterato
     """The intents whose receipts wait in the inbox."""
     async for _, value in _scanned(engine, keys.inbox_range(universe, world)):
         try:
-            item: Any = decode(value)
+            item: Any = None if value is None else decode(value)
         except Rejected:
             continue
         if isinstance(item, dict) and item.get("kind") == KIND and isinstance(item.get("intent"), bytes):
             yield item["intent"]
 
 
-async def _scanned(engine: Engine, wanted: keys.Range) -> AsyncIterator[tuple[bytes, bytes]]:
+async def _scanned(engine: Engine, wanted: keys.Range) -> AsyncIterator[tuple[bytes, bytes | None]]:
+    """Rows in order; without a value where they are damaged."""
     begin, end = wanted
     while True:
-        page = await engine.scan(begin, end, limit=REPAIR_PAGE)
-        for item in page.items:
-            yield item
+        page, damaged = await sound_scan(engine, begin, end, limit=REPAIR_PAGE)
+        rows = sorted({**dict(page.items), **dict.fromkeys(damaged)}.items())
+        for row in rows:
+            yield row
         if not page.more:
             return
-        begin = page.items[-1][0] + b"\0"
+        begin = rows[-1][0] + b"\0"
 
 
 def _shard_in(at: bytes) -> int | None:
     try:
         return place_of(at)[0]
+    except (Rejected, ValueError):
+        return None
+
+
+def _intent_in(at: bytes) -> bytes | None:
+    try:
+        return place_of(at)[3]
     except (Rejected, ValueError):
         return None
 

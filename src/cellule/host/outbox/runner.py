@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Protocol
 
-from cellule.errors import Unavailable
+from cellule.errors import Corrupted, Unavailable
 from cellule.host.limits import CLOCK_LOOK_S
 from cellule.host.outbox.attempt_task import AttemptTask
 from cellule.host.outbox.attempts import Again, Outcome
@@ -26,6 +26,7 @@ from cellule.host.outbox.window import Window
 from cellule.host.store_retry import StoreRetry
 from cellule.store import keys
 from cellule.store.engine import Engine
+from cellule.store.sound_scan import sound_read
 
 
 class Owner(Protocol):
@@ -101,10 +102,15 @@ class Runner:
             raise self._failure
 
     async def look_up(self, intents: list[bytes]) -> tuple[list[bytes | None], list[bytes | None]]:
-        """The markers of intents, and where their rows are."""
-        wanted = [*map(keys.effect_cancel, intents), *map(keys.effect_at, intents)]
-        held = await self._patience.call(lambda: self._engine.read(wanted))
-        return held[: len(intents)], held[len(intents) :]
+        """The markers of intents, and where their rows are; a damaged marker is one, a damaged place none."""
+        marks, places = [*map(keys.effect_cancel, intents)], [*map(keys.effect_at, intents)]
+        held, damaged = await self.read([*marks, *places])
+        markers = [b"" if mark in damaged else value for mark, value in zip(marks, held, strict=False)]
+        return markers, held[len(intents) :]
+
+    async def read(self, wanted: list[bytes]) -> tuple[list[bytes | None], dict[bytes, Corrupted]]:
+        """What the store holds, around damaged rows."""
+        return await self._patience.call(lambda: sound_read(self._engine, wanted))
 
     async def _start(self, taken: Sequence[Entry]) -> None:
         """Begin attempts, but for rows that are elsewhere by now."""
@@ -128,7 +134,7 @@ class Runner:
 
     async def _is_there(self, stored: Stored) -> bool:
         """The row itself decides, if what points to it does not agree."""
-        [value] = await self._patience.call(lambda: self._engine.read([stored.at]))
+        [value], _ = await self.read([stored.at])
         return value == stored.value
 
     # For attempts

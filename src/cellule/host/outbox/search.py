@@ -8,6 +8,7 @@ a row may appear before one that was seen. Markers come first, for worlds that e
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple
 
@@ -17,10 +18,13 @@ from cellule.host.outbox.backoff import SECOND_NS
 from cellule.host.outbox.limits import SCAN_PAGE, SCAN_SHARE, UNREADABLE_KEPT
 from cellule.host.outbox.rows import Stored, intent_of, marker_range, place_of, read_row, rows_range
 from cellule.host.outbox.window import Window
+from cellule.kernel.state.intent_id import intent_text
 from cellule.sources import Clock
 from cellule.store import keys
 from cellule.store.engine import Engine, Page
 from cellule.store.sound_scan import sound_scan
+
+_log = logging.getLogger("cellule.effects")
 
 
 class Searcher:
@@ -72,16 +76,29 @@ class Searcher:
         async for intents in marked_intents(self._engine):
             self._marked(intents)
         self._window.search_begins()
-        self.unreadable = {}
+        told, self.unreadable = self.unreadable, {}
         try:
             async for page in due_rows(self._engine, self.until_ns):
                 self._found(page.rows)
                 for at in page.unreadable[: UNREADABLE_KEPT - len(self.unreadable)]:
                     self.unreadable[at] = None
+                    if at not in told:
+                        _log.error(
+                            "the outbox row %s cannot be read: `cellule effect repair` in the world of the"
+                            " effect removes it, and writes it again", _shown(at),
+                        )  # fmt: skip
                 if page.next_ns is not None:
                     self._window.due_later(page.next_ns)
         finally:
             self._window.search_ends()
+
+
+def _shown(at: bytes) -> str:
+    """What the key of a row says: the effect, or its bytes."""
+    try:
+        return f"of {intent_text(place_of(at)[3])}"
+    except (Rejected, ValueError):
+        return at.hex()
 
 
 class Found(NamedTuple):

@@ -3,19 +3,20 @@
 A receipt is appended to its world's inbox in the batch that clears its row and expects the row's bytes, so an
 intent gets one receipt from here however often a commit is repeated. `Unavailable`: the same again.
 `Conflict` or an unknown outcome: the rows are read; what no longer has its row was written, by us or by
-somebody else, and the rest goes again. One batch a world is under way; what finishes meanwhile shares the
-next.
+somebody else, and the rest goes again. A damaged row cannot be expected: its outcome is written without that,
+and the row goes; the world settles an intent once, however often it hears of it. One batch a world is under
+way; what finishes meanwhile shares the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 from uuid import UUID
 
-from cellule.errors import Conflict, OutcomeUnknown, Unavailable
+from cellule.errors import Conflict, Corrupted, OutcomeUnknown, Unavailable
 from cellule.host.outbox.kind_queue import Entry
 from cellule.host.outbox.limits import CHANGES_BYTES_MAX, CHANGES_MAX, GATHER_TURNS
 from cellule.host.outbox.receipts import Rows
@@ -26,6 +27,7 @@ from cellule.kernel.items import ReceiptItem
 from cellule.sources import Entropy
 from cellule.store import keys
 from cellule.store.engine import Batch, Engine
+from cellule.store.sound_scan import damaged_key, sound_read
 
 READY_BYTES = 16
 ATTEMPT_NUMBERS = 256
@@ -122,9 +124,10 @@ class Settler:
 
     async def _write(self, group: list[Change]) -> None:
         attempt = 0
+        damaged: set[bytes] = set()
         while group:
             attempt += 1
-            batch = self._batch(group, attempt)
+            batch = self._batch(group, attempt, damaged)
             try:
                 stamps = await self._engine.commit(batch)
             except (Conflict, OutcomeUnknown) as error:
@@ -134,6 +137,10 @@ class Settler:
                 group = left
             except Unavailable as error:
                 await self._patience.pause(error)
+            except Corrupted as error:
+                if (key := damaged_key(error)) is None or key not in batch.expect:
+                    raise
+                damaged.add(key)
             else:
                 self._patience.over()
                 self._announce(group, batch, stamps)
@@ -145,11 +152,11 @@ class Settler:
         """After an unclear outcome: tell about what is decided, return the rest."""
         olds = [change.stored.at for change in group if change.stored is not None]
         news = [change.moved.at for change in group if change.moved is not None]
-        held = await self._patience.call(lambda: self._engine.read([*olds, *news]))
+        held, damaged = await self._patience.call(lambda: sound_read(self._engine, [*olds, *news]))
         found = dict(zip([*olds, *news], held, strict=True))
         left: list[Change] = []
         for change in group:
-            fate = _fate(change, found)
+            fate = _fate(change, found, damaged)
             if fate == "open":
                 left.append(change)
             elif change.unmark and change.stored is not None:
@@ -160,7 +167,7 @@ class Settler:
                 self._on_settled(change, fate == "written")
         return left
 
-    def _batch(self, group: list[Change], attempt: int) -> Batch:
+    def _batch(self, group: list[Change], attempt: int, damaged: Collection[bytes]) -> Batch:
         expect: dict[bytes, bytes | None] = {}
         rows: dict[bytes, bytes] = {}
         clear: list[bytes] = []
@@ -173,7 +180,8 @@ class Settler:
                 clear.append(keys.effect_cancel(change.intent))
             if stored is None:
                 continue
-            expect[stored.at] = stored.value
+            if stored.at not in damaged:
+                expect[stored.at] = stored.value
             clear.append(stored.at)
             if moved is not None:
                 rows[moved.at] = moved.value
@@ -225,8 +233,9 @@ def _group(queue: deque[Change]) -> list[Change]:
     return group
 
 
-def _fate(change: Change, found: dict[bytes, bytes | None]) -> Fate:
-    if change.stored is None or found[change.stored.at] == change.stored.value:
+def _fate(change: Change, found: Mapping[bytes, bytes | None], damaged: Collection[bytes]) -> Fate:
+    old = change.stored
+    if old is None or old.at in damaged or found[old.at] == old.value:
         return "open"
     if change.moved is not None and found[change.moved.at] == change.moved.value:
         return "written"

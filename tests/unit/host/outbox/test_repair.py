@@ -10,11 +10,13 @@ import pytest
 from cellule.effects.adapter import Retry
 from cellule.errors import Rejected
 from cellule.host.ingress.inject import inject
-from cellule.host.outbox.listing import find_row, list_rows
+from cellule.host.outbox.listing import find_row
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.repair import Wanted, repair
 from cellule.store import keys
 from cellule.store.engine import Batch
+from cellule.store.sound_scan import sound_read
+from cellule.store.tuples import pack
 from cellule.testing import Fate, Fault, FaultPlan, FaultyEngine
 from cellule.values.cbor import encode
 from cellule.values.link import Link
@@ -140,7 +142,7 @@ def test_a_repair_of_unknown_outcome_is_repeated(play, fate):
     play(main)
 
 
-def test_a_listing_tells_what_is_done_about_each_row(play, work_types):
+def test_a_look_at_a_row_tells_what_is_done_about_it(play, work_types):
     async def main(bench):
         async def mixed(params, attempt):
             if params.number == 1:
@@ -148,47 +150,120 @@ def test_a_listing_tells_what_is_done_about_each_row(play, work_types):
             await asyncio.sleep(50)
             return work_types[1](params.number)
 
+        async def told(number, pool):
+            found = await find_row(bench.engine, bench.clock, opening(number).intent, pool)
+            return None if found is None else (found.state, found.reason)
+
         async with bench.pool(bench.worker(mixed, concurrency=1)) as pool:
             rows = [opening(1, priority=0), opening(2, priority=1), opening(3), opening(4, "other.kind")]
             await bench.opened(pool, *rows)
             await asyncio.sleep(5)
-            page = await list_rows(bench.engine, bench.clock, pool=pool)
-            told = {each.row.height - 1: (each.state, each.reason) for each in page.rows}
-            assert told == {
-                1: ("retrying", "the bank is closed"),
-                2: ("running", "attempt 1 of 5"),
-                3: ("waiting", "for a free place of its adapter"),
-                4: ("no adapter", "no adapter for other.kind on this node"),
-            }
-            assert page.cursor is None
-            apart = await list_rows(bench.engine, bench.clock, world=WORLD)
-            assert {each.state for each in apart.rows} == {"waiting", "retrying"}
-            assert (await list_rows(bench.engine, bench.clock, world=UUID(int=9))).rows == []
+            assert [await told(number, pool) for number in range(1, 6)] == [
+                ("retrying", "the bank is closed"),
+                ("running", "attempt 1 of 5"),
+                ("waiting", "for a free place of its adapter"),
+                ("no adapter", "no adapter for other.kind on this node"),
+                None,
+            ]
+            assert {(await told(number, None))[0] for number in range(1, 5)} == {"waiting", "retrying"}
             found = await find_row(bench.engine, bench.clock, opening(2).intent, pool)
-            assert (found.state, found.intent) == ("running", opening(2).key)
-            assert await find_row(bench.engine, bench.clock, opening(9).intent, pool) is None
+            assert found.intent == opening(2).key
+        await bench.world.open([opening(6)], bench.clock.now_ns() + 10**9)
+        assert await told(6, None) == ("waiting", "for its time")
 
     play(main)
 
 
-def test_a_listing_is_cut_into_pages_and_shows_unreadable_rows(play):
+# Rows that fail their checksums
+
+
+@pytest.mark.parametrize("key", ["row", "place"])
+def test_a_damaged_row_is_told_by_name_and_set_right(play, key, caplog):
+    """Repair and listing read the store as if nothing could be damaged: both failed for the whole shard."""
+
     async def main(bench):
-        await bench.world.open([opening(n, priority=n % 10) for n in range(25)], bench.clock.now_ns() + 10**9)
-        await bench.engine.commit(Batch(set={keys.effect(63, 9, 1, b"x"): b"?"}))
-        seen, after = [], None
-        while True:
-            page = await list_rows(bench.engine, bench.clock, after=after, limit=7)
-            seen += page.rows
-            after = page.cursor
-            if after is None:
-                break
-        assert [each.state for each in seen] == ["waiting"] * 25 + ["unreadable"]
-        assert [each.row.priority for each in seen[:25]] == sorted(n % 10 for n in range(25))
-        assert seen[-1].intent == ""
-        assert seen[0].reason == "for its time"
-        with pytest.raises(Rejected) as caught:
-            await list_rows(bench.engine, bench.clock, limit=0)
-        assert caught.value.code == "effects.list_limit"
+        opened = await bench.world.open([opening(n) for n in range(4)], bench.clock.now_ns())
+        stored = opened.stored[1]
+        bench.disk.damage(stored.at if key == "row" else stored.place)
+        found = await find_row(bench.engine, bench.clock, stored.row.intent)
+        assert (found.state, found.intent) == ("unreadable", "")
+        assert "fails its checksum" in found.reason
+        assert (await find_row(bench.engine, bench.clock, opening(2).intent)).state == "waiting"
+        async with bench.pool(bench.worker()) as pool:
+            await bench.attempts(3 if key == "row" else 4)
+            await pool.wait_idle()
+            if key == "row":
+                assert f"of {stored.row.key} cannot be read: `cellule effect repair`" in caplog.text
+                report = await repaired(bench, opening(1))
+                assert (report.unreadable, report.missing) == ([stored.at], [stored.row.intent])
+                pool.search()
+                await bench.attempts(4)
+                await pool.wait_idle()
+        await check_left_nothing(bench.world, [each.row.intent for each in opened.stored])
+
+    play(main)
+
+
+@pytest.mark.parametrize("outcome", ["receipt", "retry"])
+def test_a_row_that_is_damaged_while_its_attempt_runs_keeps_its_outcome(play, work_types, outcome):
+    """The batch expected its bytes, the pool took that for the end of the store, and ended the node."""
+
+    async def main(bench):
+        async def work(params, attempt):
+            if params.number == 1 and attempt.number == 1:
+                bench.disk.damage(opened.stored[1].at)
+                if outcome == "retry":
+                    raise Retry("once more")
+            return work_types[1](params.number)
+
+        opened = await bench.world.open([opening(n) for n in range(4)], bench.clock.now_ns())
+        plan = FaultPlan(commit={1: Fault(Fate.UNKNOWN_APPLIED), 2: Fault(Fate.UNKNOWN_LOST)})
+        async with bench.pool(bench.worker(work), engine=FaultyEngine(bench.engine, plan)) as pool:
+            pool.offer(opened.stored)
+            await pool.wait_idle()
+        found = await check_left_nothing(bench.world, [each.row.intent for each in opened.stored])
+        assert {each.status for each in found.values()} == {"ok"}
+        assert found[opening(1).intent].attempts == (2 if outcome == "retry" else 1)
+
+    for seed in range(5):
+        play(main, seed)
+
+
+def test_a_damaged_marker_is_a_marker_and_goes_with_its_row(play):
+    async def main(bench):
+        opened = await bench.world.open([opening(n) for n in range(3)], bench.clock.now_ns())
+        await bench.world.close([opening(1).intent, opening(7).intent])
+        for number in (1, 7):
+            bench.disk.damage(keys.effect_cancel(opening(number).intent))
+        async with bench.pool(bench.worker()) as pool:
+            await bench.attempts(2)
+            await pool.wait_idle()
+        assert {number for number, _ in bench.performed} == {0, 2}
+        await check_left_nothing(bench.world, [opened.stored[0].row.intent, opened.stored[2].row.intent])
+
+    play(main)
+
+
+def test_what_is_damaged_is_set_right_by_the_world_it_belongs_to_and_by_no_other(play):
+    """A row of another world would be gone, and its effect never performed."""
+
+    async def main(bench):
+        other = OutboxWorld(bench.engine, bench.key, UNIVERSE, same_shard(WORLD))
+        [foreign] = (await other.open([opening(50)], bench.clock.now_ns())).stored
+        await other.close([opening(51).intent])
+        [ours] = (await bench.world.open([opening(1)], bench.clock.now_ns())).stored
+        await bench.world.close([opening(1).intent])
+        nobodys = pack("effects", keys.shard_of(WORLD), 5, 1, "no intent")
+        await bench.engine.commit(Batch(set={nobodys: b"?"}))
+        marks = [keys.effect_cancel(opening(number).intent) for number in (1, 51)]
+        for key in (foreign.at, ours.at, *marks):
+            bench.disk.damage(key)
+        report = await repaired(bench, opening(1))
+        assert sorted(report.unreadable) == sorted([ours.at, nobodys])
+        assert (report.markers, report.missing) == ([opening(1).intent], [opening(1).intent])
+        assert (await repaired(bench, opening(1))).is_clean
+        _, damaged = await sound_read(bench.engine, [foreign.at, ours.at, *marks])
+        assert set(damaged) == {foreign.at, marks[1]}
 
     play(main)
 
