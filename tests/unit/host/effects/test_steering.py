@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,6 +13,7 @@ from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.state.intent_id import parse_intent
 from cellule.store import keys
 from cellule.store.engine import Batch
+from cellule.store.store import DATABASE
 
 
 @pytest.fixture(params=["owner", "beside"])
@@ -233,3 +235,23 @@ async def test_a_lost_row_is_repaired_and_performed(both):
         assert (await acting.repair_effects(dry_run=True)).missing == tried.missing
         assert not (await acting.repair_effects()).is_clean
         assert (await acting.repair_effects(dry_run=True)).is_clean
+
+
+async def test_a_damaged_row_is_repaired_and_performed_and_the_node_goes_on(opened, tmp_path):
+    """Whoever listed effects, or repaired them, was told of a row of the store and nothing else."""
+    async with opened(perform=False) as here:
+        view = await here.place("fine1")
+        place = keys.effect_at(parse_intent(view.id))
+        [at] = await here.engine.read([place])
+    for key in (at, place):
+        with sqlite3.connect(tmp_path / "data" / DATABASE) as connection:
+            assert connection.execute("UPDATE rows SET value = x'00' WHERE key = ?", (key,)).rowcount == 1
+        connection.close()
+    async with opened() as here:
+        assert (await here.settled(await here.place("fine2"))).receipt.status == "ok"
+        [listed] = await here.world.effects()
+        assert listed.id == view.id
+        assert "its outbox row cannot be read: cellule effect repair" in listed.reason
+        report = await here.world.repair_effects()
+        assert (report.unreadable, report.missing) == ([at], [parse_intent(view.id)])
+        assert (await here.settled(view)).receipt.status == "ok"
