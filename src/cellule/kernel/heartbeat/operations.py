@@ -24,6 +24,8 @@ from cellule.values.link import Link
 
 MODES: Final = ("opm:direct", "opm:states")
 RUN: Final = "ist:run"
+Held = Link | list[Any] | None
+"""A payload as records hold it: a link, or an envelope."""
 FINAL: Final = {"sts:ok": "ist:ok", "sts:fail": "ist:fail", "sts:cnl": "ist:cnl"}
 """The states that a close sets, by status."""
 TIMEOUT_SIGNAL: Final = "/op/tmo"
@@ -38,7 +40,7 @@ class Envelope(NamedTuple):
     mode: str
     ttl: int
     issued_beat: int
-    payload: Link | None = None
+    payload: Held = None
 
 
 class HistoryEntry(NamedTuple):
@@ -57,7 +59,7 @@ class Watcher(NamedTuple):
     cont: str
     armed: bool
     deadline: int | None
-    payload: Link | None = None
+    payload: Held = None
 
 
 class CloseRecord(NamedTuple):
@@ -94,7 +96,7 @@ class Fired(NamedTuple):
     """What a watcher queues for the next beat as it goes; `late`: it gave up, and a warning goes first."""
 
     signal: str
-    payload: Link | None
+    payload: Held
     late: bool
 
 
@@ -119,9 +121,7 @@ def state_set(operation: Operation, state: str, code: int, note: str | None, bea
     return operation._replace(history=history, watchers=_armed(operation.watchers, {state} - FINAL.keys()))
 
 
-def wait(
-    operation: Operation, want: str, ttl: int, cont: str, payload: Link | None, beat: int
-) -> Operation | None:
+def wait(operation: Operation, want: str, ttl: int, cont: str, payload: Held, beat: int) -> Operation | None:
     """Install a watcher, on a closed operation, too; None for an empty `want` or `cont`, a negative ttl."""
     if not want or not cont or ttl < 0:
         return None

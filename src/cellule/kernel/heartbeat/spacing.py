@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 WINDOW_DEFAULT: Final = 256
-WINDOW_MAX: Final = 65_536
+WINDOW_MAX: Final = 4_096
 
 
 class Spacing:
