@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from cellule import aggregate
@@ -15,6 +15,7 @@ from cellule.kernel.programs import ProgramKinds
 from cellule.modules.aggregate import AggregateKind
 from cellule.values.schema.scalars import decimal_text
 from tests.support.kernel_world import START_NS, KernelWorld
+from tests.support.lives import Dies, Life, Passed, check_lives
 
 HOUR = 3_600_000_000_000
 BASE = START_NS // HOUR * HOUR
@@ -91,3 +92,58 @@ def test_a_module_gives_what_the_batch_gives_and_restarts_change_nothing(items, 
         found |= {(shop, each["start_ns"]): each["results"] for each in (held or {"windows": ()})["windows"]}
     assert found == {key: wired(result) for key, result in whole(items).items()}
     world.assert_replays()
+
+
+CLOCKED = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["shop/Sold@1", "shop/Sold@1", "shop/Closed@1", "shop/Gone@1"]),
+            st.sampled_from("ab"), st.integers(0, 9),
+        ),
+        max_size=4,
+    )
+    | st.builds(Passed, st.integers(0, 2 * HOUR)),
+    min_size=1,
+    max_size=12,
+)  # fmt: skip
+
+
+def clocked() -> dict[str, Any]:
+    """Windows of world time, which end by timers; an event closes them, another lets them fail."""
+    document = manifest()
+    document["schemas"] |= {
+        name: {"record": {"shop": {"text": {}}}} for name in ("shop/Closed@1", "shop/Gone@1")
+    }
+    module = document["modules"]["shop/sales@1"]
+    module["code"] = {
+        "kind": "aggregate", "measures": MEASURES, "window": {"size_ns": HOUR}, "batch": 2,
+        "closes": ["shop/Closed@1"], "fails": ["shop/Gone@1"], "distinct_max": 2, "on_limit": "fail",
+    }  # fmt: skip
+    module |= {
+        "event": ["shop/Sold@1", "shop/Closed@1", "shop/Gone@1", "sys/TimerFired@1"],
+        "effects_emitted": ["timer.set"],
+    }
+    document["routing"]["subscriptions"] += [
+        {"event": name, "module": "shop/sales@1", "key_field": "shop"}
+        for name in ("shop/Closed@1", "shop/Gone@1")
+    ]
+    return document
+
+
+@settings(max_examples=25, deadline=None)
+@given(CLOCKED)
+def test_cold_restarts_between_beats_and_the_general_way_change_no_byte(drawn):
+    def make(dies: Dies, fast: bool) -> Life:
+        world = KernelWorld(clocked(), ProgramKinds(AggregateKind()), fast=fast)
+        return Life(world, lambda: ProgramKinds(AggregateKind()), dies=dies)
+
+    whole = check_lives(make, [each if isinstance(each, Passed) else list(map(sold, each)) for each in drawn])
+    for shop in "ab":
+        state = whole.world.state("shop/sales", shop.encode())
+        event("nothing" if state is None else f"{len(state['windows'])} open, {min(state['ended'], 3)} ended")
+
+
+def sold(drawn: tuple[str, str, int]) -> tuple[str, Any]:
+    schema, shop, n = drawn
+    item = {"shop": shop, "amount": str(n), "at": BASE, "who": "abc"[n % 3]}
+    return schema, item if schema == "shop/Sold@1" else {"shop": shop}

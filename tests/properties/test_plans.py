@@ -12,12 +12,11 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from cellule.kernel.items import EventItem, ReceiptItem
-from cellule.kernel.need import drive
 from cellule.kernel.programs import ProgramKinds
 from cellule.modules.plan import PlanPrograms
 from cellule.values import decode, encode
 from tests.support.kernel_world import KernelWorld
+from tests.support.lives import Deed, Dies, Life, Receipt, check_lives
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "25"))
 TEXT, INT = {"text": {}}, {"int": {}}
@@ -88,42 +87,23 @@ receipts = st.tuples(st.just("receipt"), st.integers(0, 9), st.sampled_from(["ok
 lives = st.lists(st.lists(events, max_size=4) | receipts, min_size=1, max_size=12)
 
 
-class Life:
-    """A world that lives through the same beats, forgetting all memory before each of them if it `dies`."""
+def deeds_of(drawn: list[Any]) -> list[Deed]:
+    """What was drawn, as a life does it."""
+    return [
+        [(schema, {"id": key, "n": n}) for schema, key, n in each]
+        if isinstance(each, list)
+        else Receipt(each[1], each[2], {"id": "r", "n": each[1]})
+        for each in drawn
+    ]
 
-    def __init__(self, plan: dict[str, Any], *, dies: str = "never", fast: bool = True) -> None:
-        self.world = KernelWorld(document(plan), ProgramKinds(PlanPrograms()), fast=fast)
-        self._dies = dies
 
-    def live(self, deeds: list[Any]) -> Life:
-        for deed in deeds:
-            self.beat(self.items(deed))
-            while self.beat([]).more:
-                pass
-        return self
+def life(plan: dict[str, Any], dies: Dies = "never", fast: bool = True) -> Life:
+    world = KernelWorld(document(plan), ProgramKinds(PlanPrograms()), fast=fast)
+    return Life(world, lambda: ProgramKinds(PlanPrograms()), dies=dies)
 
-    def beat(self, items: list[Any]) -> Any:
-        if self._dies != "never":
-            if self._dies == "with a snapshot":
-                self.world.snapshot()
-            self.world.programs = ProgramKinds(PlanPrograms())
-            self.world.world = self.world.restored(len(self.world.snapshots) - 1)
-        return self.world.beat(items)
 
-    def items(self, deed: Any) -> list[Any]:
-        if isinstance(deed, list):
-            return [EventItem(schema, encode({"id": key, "n": n})) for schema, key, n in deed]
-        _, at, status = deed
-        ledger = self.world.world.ledger
-        rows = drive(ledger.book.open.scan(b"", None, 1_000), ledger.nodes, self.world.fetch)
-        if not rows:
-            return []
-        place, intent = rows[at % len(rows)]
-        value = encode({"id": "r", "n": at}) if status == "ok" else None
-        return [ReceiptItem(intent.id, int.from_bytes(place[:8], "big"), status, value)]
-
-    def runs(self) -> dict[str, Any]:
-        return {key: self.world.state("a/flow", key.encode()) for key in KEYS}
+def runs_of(lived: Life) -> dict[str, Any]:
+    return {key: lived.world.state("a/flow", key.encode()) for key in KEYS}
 
 
 SMALL = settings(
@@ -136,15 +116,9 @@ SMALL = settings(
 @SMALL
 @given(plans(), lives)
 def test_cold_restarts_between_beats_and_the_general_way_change_no_byte(plan, deeds):
-    whole = Life(plan).live(deeds)
-    for run in whole.runs().values():
+    whole = check_lives(lambda dies, fast: life(plan, dies, fast), deeds_of(deeds))
+    for run in runs_of(whole).values():
         event("no run" if run is None else run["status"])
-    for other in (
-        Life(plan, dies="from the start"), Life(plan, dies="with a snapshot"), Life(plan, fast=False),
-    ):  # fmt: skip
-        assert other.live(deeds).world.frames == whole.world.frames
-        assert other.runs() == whole.runs()
-    whole.world.assert_replays()
 
 
 @SMALL
@@ -152,12 +126,12 @@ def test_cold_restarts_between_beats_and_the_general_way_change_no_byte(plan, de
 def test_a_run_is_the_same_whatever_happens_to_others(plan, deeds):
     """Only the events of one correlation are sent again: its run comes to the same place and values."""
     deeds = [deed for deed in deeds if isinstance(deed, list)]
-    whole = Life(plan).live(deeds)
+    whole = runs_of(life(plan).live(deeds_of(deeds)))
     for key in KEYS:
         own = [[each for each in deed if each[1] == key] for deed in deeds]
-        alone = Life(plan).live([deed for deed in own if deed])
-        assert essence(alone.runs()[key]) == essence(whole.runs()[key])
-        assert {name for name, run in alone.runs().items() if run} <= {key}
+        alone = runs_of(life(plan).live(deeds_of([deed for deed in own if deed])))
+        assert essence(alone[key]) == essence(whole[key])
+        assert {name for name, run in alone.items() if run} <= {key}
 
 
 def essence(run: Any) -> Any:
@@ -168,6 +142,6 @@ def essence(run: Any) -> Any:
 def test_an_encoded_state_is_what_the_world_shows():
     """The two laws above compare what is there: a run, with its locals."""
     plan = {"steps": [step(0, "assign", []), step(1, "await_event", [])]}
-    life = Life(plan).live([[("a/Start@1", "x", 3)]])
-    assert (life.runs()["x"]["at"], life.runs()["x"]["local"]) == ("s1", {"sum": 3})
-    assert decode(encode(life.runs()["x"])) == life.runs()["x"]
+    run = runs_of(life(plan).live([[("a/Start@1", {"id": "x", "n": 3})]]))["x"]
+    assert (run["at"], run["local"]) == ("s1", {"sum": 3})
+    assert decode(encode(run)) == run
