@@ -55,16 +55,21 @@ ASK = {"effect": "shop.ask", "params": {"id": "key", "n": "data.n"}}
 def contracts(draw: st.DrawFn, *, effects: bool = True) -> dict[str, Any]:
     """A machine in which every state is reached: a way through all of them, and transitions beside it."""
     names = STATES[: draw(st.integers(2, len(STATES)))]
-    found: list[dict[str, Any]] = []
+    ways: dict[tuple[str, str], str] = {}
     for source, target in pairwise(names):
-        found.append({"from": source, "to": target, "trigger": draw(st.sampled_from(TRIGGERS))})
-    for _ in range(draw(st.integers(0, 6))):
-        each = {"from": draw(st.sampled_from(names[:-1])), "to": draw(st.sampled_from(names))}
-        found.append({**each, "trigger": draw(st.sampled_from(TRIGGERS))})
-    for each in found:
+        ways[source, draw(st.sampled_from(TRIGGERS))] = target
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.sampled_from(names[:-1])), draw(st.sampled_from(TRIGGERS))
+        ways.setdefault(place, draw(st.sampled_from(names)))
+    found: list[dict[str, Any]] = []
+    for (source, trigger), target in ways.items():
+        both = {"from": source, "trigger": trigger}
         if draw(st.booleans()):
             left = draw(st.sampled_from(("event.n", "data.n")))
-            each["guard"] = f"{left} {draw(st.sampled_from(('<', '>=')))} {draw(st.integers(0, 9))}"
+            guard = f"{left} {draw(st.sampled_from(('<', '>=')))} {draw(st.integers(0, 9))}"
+            found.append({**both, "to": draw(st.sampled_from(names)), "guard": guard})
+        found.append({**both, "to": target})
+    for each in found:
         if draw(st.booleans()):
             each["set"] = {"n": draw(st.sampled_from(("data.n + event.n", "event.n", "0")))}
     states: list[dict[str, Any]] = [{"name": name} for name in names]
