@@ -207,9 +207,9 @@ class FsmProgram:
             effects += [make(arguments) for make in move.effects]
         effects += self._entered(data, arguments)
         if not (born or faults or self._announces) and trigger == transition.trigger:
-            note = self._notes.get((line, source))
+            note = self._notes.get((transition.number, source))
             if note is None:
-                note = self._notes[line, source] = note_of(
+                note = self._notes[transition.number, source] = note_of(
                     [transitioned(self._title, source, transition.target, trigger)], []
                 )
             return Output(self._write(data), (), effects, None, note, cancels)

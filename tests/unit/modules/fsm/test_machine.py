@@ -197,6 +197,18 @@ def test_the_note_of_a_step_is_the_typed_record_and_gives_the_history():
     assert [each.height for each in found] == [10, 10, 20]
 
 
+def test_each_transition_of_a_contract_on_one_line_has_a_note_of_its_own():
+    """Notes were remembered by line, so all transitions from a state had that of the first one taken."""
+    text = '{"states": ["a", "b", "c"], "terminal_states": ["c"], "transitions": [{"from": "a", "to": "b", '
+    text += '"trigger": "go"}, {"from": "b", "to": "a", "trigger": "go"}, {"from": "b", "to": "c", '
+    text += '"trigger": "end"}]}'
+    world = machine_world(text)
+    for trigger in ("go", "go", "go", "end"):
+        world.send(f"shop/{trigger}@1", {"id": "w"})
+    assert [each[-1]["$value"]["to_state"] for each in notes(world)] == ["b", "a", "b", "c"]
+    world.assert_replays()
+
+
 def test_announced_records_are_events_with_key_and_time():
     world = machine_world(SEED.replace("state_transitions:", "state_transitions:\n  announce: true"))
     world.send("shop/start_processing@1", {"id": "w"})
