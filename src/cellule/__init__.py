@@ -46,6 +46,15 @@ if TYPE_CHECKING:
     from cellule.host.service import Cellule
     from cellule.modules.aggregate import Aggregates, aggregate
     from cellule.modules.fsm import StateChange, state_changes
+    from cellule.modules.workflow import (
+        Cancelled,
+        EffectCancelled,
+        EffectDenied,
+        EffectFailed,
+        EffectTimedOut,
+        Workflow,
+        WorkflowRun,
+    )
     from cellule.store.store import StoreOptions
     from cellule.sync import open_sync
 
@@ -56,12 +65,17 @@ __all__ = [
     "App",
     "Attempt",
     "Built",
+    "Cancelled",
     "CellHandle",
     "Cellule",
     "CelluleError",
     "Context",
     "Corrupted",
     "Effect",
+    "EffectCancelled",
+    "EffectDenied",
+    "EffectFailed",
+    "EffectTimedOut",
     "Failed",
     "Fenced",
     "InvariantBroken",
@@ -85,6 +99,8 @@ __all__ = [
     "TimerFired",
     "Unavailable",
     "VersionConflict",
+    "Workflow",
+    "WorkflowRun",
     "WorldHandle",
     "aggregate",
     "blob_get",
@@ -115,6 +131,10 @@ _HOMES = {
     "cellule.host.service": ("Cellule",),
     "cellule.modules.aggregate": ("Aggregates", "aggregate"),
     "cellule.modules.fsm": ("StateChange", "state_changes"),
+    "cellule.modules.workflow": (
+        "Cancelled", "EffectCancelled", "EffectDenied", "EffectFailed", "EffectTimedOut", "Workflow",
+        "WorkflowRun",
+    ),
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
     "cellule.errors": (

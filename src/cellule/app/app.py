@@ -59,6 +59,7 @@ from cellule.app.plan_module import DeclaredPlan
 from cellule.app.rules import Default, Part
 from cellule.app.styles import DeclaredModule, ModuleHandle, beside_caller
 from cellule.app.wasm_module import WasmOptions, declare_wasm
+from cellule.app.workflow_module import Declares, WorkflowOptions, declare_workflow, handle_of
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
@@ -68,6 +69,7 @@ from cellule.kernel.manifest.model import CatchUp, Failure, Overlap, Upgrade
 from cellule.modules.python import ModuleOptions, Retention
 from cellule.modules.python import reducer as declare_reducer
 from cellule.modules.python.signature import shown_function
+from cellule.modules.workflow.view import WorkflowRun
 from cellule.values.names import ModuleName, Name, check_not_reserved
 from cellule.values.records import RecordLike
 
@@ -293,6 +295,28 @@ class App:
             DeclaredFsm(handle, full, path, check_grants(grants), options, self._effect_declarations.effects)
         )
         return handle
+
+    @overload
+    def workflow(self, function: Callable[..., Any], /) -> ModuleHandle[WorkflowRun]: ...
+
+    @overload
+    def workflow(self, function: None = None, /, **options: Unpack[WorkflowOptions]) -> Declares: ...
+
+    def workflow(
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[WorkflowOptions]
+    ) -> ModuleHandle[WorkflowRun] | Declares:
+        """Declare `async def billing(ctx: Workflow, new: Subscribed) -> Bill`: a run for each key.
+
+        The second annotation says which events start a run, `events` are those it awaits, `effects` those it
+        may ask for. The other options are those of reducers: `key`, `keyed`, `name`, `version`, `grants`,
+        `failure`, `retention`, `open_max`, and `upgrade`, which is "pin" if it is not said.
+        """
+
+        def declare(given: Callable[..., Any], /) -> ModuleHandle[WorkflowRun]:
+            self.add_module(declare_workflow(self.namespace, self.version, given, options))
+            return handle_of(given)
+
+        return declare if function is None else declare(function)
 
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],

@@ -17,7 +17,7 @@ from typing import Any
 
 from cellule.app.declarations import DeclaredEvent, shown_value
 from cellule.app.keys import TypedKey
-from cellule.app.styles import DescribedModule
+from cellule.app.styles import DescribedModule, ReadsStates
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
 from cellule.kernel.items import BareEvent
@@ -226,8 +226,9 @@ class Built:
 
     def decode_state(self, reducer: Reducer, data: bytes) -> Any:
         """The object of a reducer's state."""
-        codec = self._state_codec(reducer)
-        return decode_trusted(data) if codec is None else codec.decode_trusted(data)
+        codec, described = self._state_codec(reducer), self._by_base[self.base(reducer)]
+        state = decode_trusted(data) if codec is None else codec.decode_trusted(data)
+        return described.read_state(state) if isinstance(described, ReadsStates) else state
 
     def state_to_json(self, reducer: Reducer, data: bytes) -> Any:
         """A state's bytes as JSON data."""

@@ -31,7 +31,7 @@ from cellule.values.schema.annotations import shown_type
 if TYPE_CHECKING:
     from cellule.app.app import App
 
-D = TypeVar("D", ModuleDescription, UpcasterDescription)
+D = TypeVar("D", bound="ModuleDescription | UpcasterDescription")
 
 SCHEMA_VERSION: Final = 1
 """The version of every schema whose class does not say another."""
@@ -64,8 +64,8 @@ def describe_reducer(
             effects=effects,
         )  # fmt: skip
     except Rejected as error:
-        raise _for_authors(app, declared.function, error) from error
-    return _with_names_of_bundle(found)
+        raise for_authors(app, declared.function, error) from error
+    return with_names_of_bundle(found)
 
 
 def describe_app_upcaster(
@@ -87,8 +87,8 @@ def describe_app_upcaster(
             function, namespace=app.namespace, schema_version=SCHEMA_VERSION, names=naming.names, live=live
         )
     except Rejected as error:
-        raise _for_authors(app, function, error) from error
-    return _with_names_of_bundle(found)
+        raise for_authors(app, function, error) from error
+    return with_names_of_bundle(found)
 
 
 def revised(description: D, revision: int) -> D:
@@ -126,7 +126,7 @@ def _unknown_hint(app: App, event: Any) -> str:
     return f"Put @app.event above the class. {similar}".strip()
 
 
-def _for_authors(app: App, function: Callable[..., Any], error: Rejected) -> Rejected:
+def for_authors(app: App, function: Callable[..., Any], error: Rejected) -> Rejected:
     """The same refusal in the words of an app's author."""
     if error.code != "modules.not_bundled":
         return error
@@ -137,7 +137,7 @@ def _for_authors(app: App, function: Callable[..., Any], error: Rejected) -> Rej
     )  # fmt: skip
 
 
-def _with_names_of_bundle(description: D) -> D:
+def with_names_of_bundle(description: D) -> D:
     """Keep only the names of classes that the bundle's code can reach."""
     code = description.code
     kept = {

@@ -133,6 +133,14 @@ class DescribedModule(Protocol):
         """The Python type of its replies, or None."""
 
 
+@runtime_checkable
+class ReadsStates(Protocol):
+    """A described module whose states are shown as something else than what is stored."""
+
+    def read_state(self, state: Any) -> Any:
+        """What readers see of a stored state, given as plain values."""
+
+
 @dataclass(frozen=True, slots=True)
 class StyleDescription:
     """A `DescribedModule` as plain data."""

@@ -92,7 +92,7 @@ class FunctionAdapter(Generic[P, R]):
 
     def __call__(
         self, params: P, *, key: str | None = None, slot: str | None = None, **options: Unpack[RequestOptions]
-    ) -> Request:
+    ) -> Request[R]:
         """Ask for this effect; `key` is its idempotency key, `slot` the capability slot it uses.
 
         `options` are for this request only: `timeout_s`, `attempts`, `deadline_s`, `priority`, `backoff_s`,

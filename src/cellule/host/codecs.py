@@ -11,6 +11,7 @@ from cellule.app.keys import TypedKey
 from cellule.errors import Rejected
 from cellule.kernel.items import BareEvent
 from cellule.kernel.manifest.model import Manifest
+from cellule.modules.workflow.view import is_workflow, run_json
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
 from cellule.values.json_view import from_json, to_json
@@ -185,7 +186,10 @@ class StoredCodecs:
 
     def state(self, base: str, manifest: Manifest, data: bytes) -> Any:
         """See `WorldCodecs.state`."""
-        return to_json(decode_trusted(data), t.Ref(manifest.modules[base].state), manifest.schemas)
+        module, state = manifest.modules[base], decode_trusted(data)
+        if is_workflow(module):
+            return run_json(state)  # type: ignore[arg-type]
+        return to_json(state, t.Ref(module.state), manifest.schemas)
 
     def reply(self, base: str, data: bytes) -> Any:  # noqa: ARG002 - replies have no schema in a manifest
         """See `WorldCodecs.reply`."""

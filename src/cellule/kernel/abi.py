@@ -77,7 +77,7 @@ _OUTPUT: Final[_Table] = {
     "domain_events": _Field(list, count_max=STEP_EVENTS_MAX, fields=_EVENT),
     "effects": _Field(list, count_max=STEP_EFFECTS_MAX, fields=_EFFECT),
     "reply": _Field(bytes), "ann": _Field(bytes), "cancel": _Field(list, count_max=STEP_CANCELS_MAX),
-    "refuse": _Field(dict, fields=_REFUSE),
+    "cut": _Field(bool), "refuse": _Field(dict, fields=_REFUSE),
     "changes": _Field(list, count_max=MAP_ENTRIES_MAX, fields=_CHANGE),
 }  # fmt: skip
 _CONTEXT: Final[_Table] = {
@@ -125,6 +125,7 @@ def encode_output(output: Output, changes: Sequence[EntryChange] | None = None) 
         ann=output.ann,
         cancel=list(output.cancels) or None,
         changes=None if changes is None else [{"key": key, "state": state} for key, state in changes],
+        cut=output.cut or None,
     )
     return encode({"state": output.state, **parts})
 
@@ -162,8 +163,9 @@ def decode_answer(data: bytes) -> tuple[Output, list[EntryChange] | None]:
         for each in found.get("effects", ())
     ]
     output = Output(
-        found["state"], events, effects, found.get("reply"), found.get("ann"), found.get("cancel", [])
-    )
+        found["state"], events, effects, found.get("reply"), found.get("ann"), found.get("cancel", []),
+        found.get("cut", False),
+    )  # fmt: skip
     if "changes" not in found:
         return output, None
     if output.state is not None:

@@ -22,6 +22,7 @@ from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes
 from cellule.values.cbor import decode
 from cellule.values.cid import Cid
+from cellule.values.link import Link
 
 CODE_UNAVAILABLE = "kernel.code_unavailable"
 """The code of a step that could not be taken because its program could not be loaded; `verify` passes it."""
@@ -58,7 +59,8 @@ class CheckedRequest(NamedTuple):
 class Output(NamedTuple):
     """What a step answers. `state=None` deletes the cell; a log module's state is the entries to append.
 
-    `cancels` are keys of timers and effects that the cell asked for before and wants no more.
+    `cancels` are keys of timers and effects that the cell asked for before and wants no more. `cut` begins a
+    log anew: all its entries go, and those of this step are its first.
     """
 
     state: bytes | None
@@ -67,6 +69,14 @@ class Output(NamedTuple):
     reply: bytes | None = None
     ann: bytes | None = None
     cancels: Sequence[str] = ()
+    cut: bool = False
+
+
+class LogMark(NamedTuple):
+    """Where a log ends: the links of its sealed chunks, and its tail. Two logs with one mark are equal."""
+
+    chunks: Sequence[Link]
+    tail: bytes
 
 
 class StepFault(Exception):
@@ -166,7 +176,9 @@ class Program(Protocol):
     """The code of one module in one era.
 
     It may also have `way(schema) -> StepFunction`, which the hot path calls; and `forget()`, if it keeps
-    anything from a step to the next in place of bytes, which drops it.
+    anything from a step to the next in place of bytes, which drops it. That of a log module may have
+    `resume(mark, schema, value, key, context) -> Output | None`: a step without the log, None where it keeps
+    nothing that stands where the log ends. Then the log is read, and `step` called.
     """
 
     def step(
@@ -212,7 +224,7 @@ def step_function(program: Program, schema: str) -> StepFunction:
     ) -> Output | bytes:
         output = program.step(state, schema, value, key, context)
         check_output(program, output)
-        new, events, effects, reply, ann, cancels = output
+        new, events, effects, reply, ann, cancels, _ = output
         if new is None or events or effects or reply is not None or ann is not None or cancels:
             return output
         return new

@@ -16,6 +16,7 @@ from cellule.modules.python import PythonPrograms
 from cellule.modules.python.describe import Description
 from cellule.modules.python.watchdog import LIMIT_S
 from cellule.modules.wasm import WasmPrograms
+from cellule.modules.workflow.program import WORKFLOW, workflow_program
 
 
 class CodeKinds(ProgramKinds):
@@ -28,7 +29,10 @@ class CodeKinds(ProgramKinds):
         self, *, limit_s: float | None = LIMIT_S, live: Iterable[Description] = (), any_version: bool = False,
         guarded: bool = False,
     ) -> None:  # fmt: skip
-        self._python = PythonPrograms(limit_s=limit_s, live=live, any_version=any_version, guarded=guarded)
+        self._python = PythonPrograms(
+            limit_s=limit_s, live=live, any_version=any_version, guarded=guarded,
+            forms={WORKFLOW: workflow_program},
+        )  # fmt: skip
         super().__init__(self._python, AggregateKind(), FsmPrograms(), PlanPrograms(), WasmPrograms())
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.log_state import joined
 from cellule.kernel.state.rows import DeadLetter
 from cellule.kernel.state.wait_reasons import Reason
+from cellule.modules.workflow.view import is_workflow, timeline
 from cellule.testing.answers import Events, Failure, Letter
 from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
 from cellule.testing.memory_host import MemoryHost
@@ -113,8 +114,11 @@ class Chronicle:
         return None if found is None else AppCodecs(self._builds[-1]).state(base, *found)
 
     def state(self, base: str, era: int, data: bytes) -> Any:
-        """A state that was written in that era, as the newest app has it."""
-        return AppCodecs(self._builds[-1]).state(base, *self._newest(base, era, data))
+        """A state that was written in that era, as the newest app has it; of a workflow, what was added."""
+        manifest, data = self._newest(base, era, data)
+        if is_workflow(manifest.modules[base]):
+            return timeline(decode_trusted(data))  # type: ignore[arg-type]
+        return AppCodecs(self._builds[-1]).state(base, manifest, data)
 
     def matching(self, base: str, where: str) -> Callable[[bytes, Entry], bool]:
         """Whether an expression is true of a cell; one that gives no answer is logged, and is not."""

@@ -8,11 +8,23 @@ decided in the beat.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
 
 
-class Request(NamedTuple):
-    """A request for an effect: what kind, with which parameters (a record or plain values)."""
+class Request(NamedTuple, Generic[R]):
+    """A request for an effect: what kind, with which parameters (a record or plain values).
+
+    `R` is what its receipt brings, as far as a type checker knows it.
+    """
 
     kind: str
     params: Any = None

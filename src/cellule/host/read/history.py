@@ -22,7 +22,9 @@ from cellule.host.read.reader import Reader
 from cellule.kernel.journal.codes import OK, Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import MessageRecord, StepRecord
+from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.ledger import Era
+from cellule.modules.workflow.view import is_workflow, timeline
 from cellule.values.cbor import decode_trusted
 from cellule.values.schema.scalars import EPOCH, MICROSECOND
 
@@ -59,6 +61,14 @@ class History(list[Version[T]]):
     """
 
     next: int | None = None
+
+
+def _shown(base: str, manifest: Manifest, data: bytes, types: WorldCodecs) -> Any:
+    """The state of a step; of a workflow, what the step added to its history, a line each."""
+    if not is_workflow(manifest.modules[base]):
+        return types.state(base, manifest, data)
+    entries: Any = decode_trusted(data)
+    return timeline(entries)
 
 
 class HistoryReader:
@@ -141,7 +151,7 @@ class HistoryReader:
             try:
                 data = await self._reader.bytes_of(step.state)
                 newest = await self._reader.newest_state(step.module, step.era, data, self._types, self._eras)
-                state = self._types.state(step.module, *newest)
+                state = _shown(step.module, *newest, self._types)
             except (StepFailed, Rejected) as unreadable:
                 error = str(unreadable)
         note = step.extras.get("ann")

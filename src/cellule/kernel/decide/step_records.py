@@ -75,7 +75,8 @@ class Writing:
         assert state is not None
         size, kept = len(state), None
         if result.log:
-            state, size, kept = step_changes.append_log(ledger, slot.entry, state, self._writer.blocks)
+            before = None if result.cut else slot.entry
+            state, size, kept = step_changes.append_log(ledger, before, state, self._writer.blocks)
         step_changes.step_done(ledger, slot, height, OK, result.version, born, result.era, state, size, kept)
         if born == height:
             expiry.arm(self._context, slot, height)
@@ -108,6 +109,8 @@ def _step_extras(writer: FrameWriter, result: Result) -> StepExtras:
         extras["timed_out"] = True
     if result.log:
         extras["log"] = True
+    if result.cut:
+        extras["cut"] = True
     if result.cancels:
         extras["cancels"] = list(result.cancels)
     return extras

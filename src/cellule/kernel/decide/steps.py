@@ -22,7 +22,9 @@ from cellule.kernel.need import Need, fetch
 from cellule.kernel.program import (
     CODE_UNAVAILABLE,
     Context,
+    LogMark,
     Output,
+    Program,
     StepFault,
     StepRefusal,
     check_output,
@@ -67,10 +69,11 @@ class Result(NamedTuple):
     cancels: Sequence[str] = ()
     entry: bytes = b""  # the key of the entry of a whole map that the step is of
     removed: frozenset[bytes] = frozenset()  # entries that are gone, and that may wait for receipts
+    cut: bool = False  # of a log: its entries before these go
 
 
 class _Call(NamedTuple):
-    """Everything a step is called with."""
+    """Everything a step is called with; the state of a log is read only where its program asks for it."""
 
     era: Compiled
     module: Module
@@ -121,8 +124,16 @@ class Stepper:
         if call.module.context:
             context = self.context(call.key, call.module, call.era.number, height, entropy, version)
         try:
-            output = program.step(call.state, call.schema, call.value, call.key, context)
+            output = self._resumed(slot, call, program, context)
         except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
+            return self.failed(slot, fault_of(error))
+        state = call.state
+        if output is None and call.module.log:
+            state = yield from self._log(slot)
+        try:
+            if output is None:
+                output = program.step(state, call.schema, call.value, call.key, context)
+        except BaseException as error:  # noqa: BLE001 - as above
             return self.failed(slot, fault_of(error))
         try:
             check_output(program, output)
@@ -130,6 +141,15 @@ class Stepper:
             return result if call.module.cell_mode else self._of_entry(slot, call, result)
         except StepFault as fault:
             return self.failed(slot, fault)
+
+    def _resumed(self, slot: Slot, call: _Call, program: Program, context: Context | None) -> Output | None:
+        """The answer of a program that kept where its log ends; None where it has to read the log."""
+        entry, resume = slot.entry, getattr(program, "resume", None)
+        if not call.module.log or resume is None or entry is None or not isinstance(entry.state, bytes):
+            return None
+        mark = LogMark(entry.get("log", ()), entry.state)
+        answer: Output | None = resume(mark, call.schema, call.value, call.key, context)
+        return answer
 
     # What the step is called with
 
@@ -148,10 +168,10 @@ class Stepper:
             target = era
         if module is None:
             raise _Park(target.number, f"module {base} is no longer in the manifest")
-        state = yield from self._state(slot, module)
+        state = None if module.log else (yield from self._state(slot))
         chain: list[Upcaster] = []
-        if state is not None and era is not target:
-            chain, state = yield from self._upcast_state(era, target, base, state)
+        if entry is not None and entry.state is not None and era is not target:
+            chain, state = yield from self._upcast_state(era, target, base, state or b"")
         sent = yield from self._value(message)
         schema, value = yield from self._event(message.schema, sent, module, target)
         key = slot.key
@@ -213,13 +233,16 @@ class Stepper:
                 why=error.text if isinstance(error, StepFault) else str(error),
             ) from error  # fmt: skip
 
-    def _state(self, slot: Slot, module: Module) -> Generator[Need, None, bytes | None]:
-        entry = slot.entry
-        if entry is None or entry.state is None:
+    def _state(self, slot: Slot) -> Generator[Need, None, bytes | None]:
+        if slot.entry is None or slot.entry.state is None:
             return None
-        state = yield from self._ledger.state_bytes(slot)
-        if not module.log:
-            return state
+        return (yield from self._ledger.state_bytes(slot))
+
+    def _log(self, slot: Slot) -> Generator[Need, None, bytes | None]:
+        """All entries of a log."""
+        entry, state = slot.entry, (yield from self._state(slot))
+        if entry is None or state is None:
+            return None
         chunks = [link.cid for link in entry.get("log", ())]
         blocks = yield from fetch(self._ledger.nodes, tuple(chunks))
         return log.joined([*(blocks[cid] for cid in chunks), state])
@@ -268,7 +291,7 @@ class Stepper:
         self, slot: Slot, era: Compiled, module: Module, output: Output, upcast: Sequence[Upcaster] = ()
     ) -> Result:
         """The result of a step that answered; raises `StepFault` where the answer breaks a rule."""
-        state, events, effects, reply, ann, cancels = output
+        state, events, effects, reply, ann, cancels, cut = output
         size = sum(len(part) for part in (state, reply, ann) if part is not None)
         asked: Sequence[EffectRequest] = ()
         if effects:
@@ -285,6 +308,8 @@ class Stepper:
             raise StepFault(
                 "kernel.output_size", f"the step's output has {size} bytes; at most {OUTPUT_BYTES_MAX}"
             )
+        if cut and not module.log:
+            raise StepFault("kernel.output_invalid", f"{module.name} is no log module, and has no log to cut")
         entry = slot.entry
         version, born = 0, 0
         if entry is not None and entry.state is not None:
@@ -297,7 +322,7 @@ class Stepper:
             )  # fmt: skip
         return Result(
             OK, version + 1, born, era.number, state, emissions, reply, ann, upcast, "", "", False,
-            module.log, asked, cancels,
+            module.log, asked, cancels, cut=cut,
         )  # fmt: skip
 
     def _emissions(self, message: Message, output: Output) -> list[Emission]:

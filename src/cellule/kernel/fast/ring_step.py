@@ -87,7 +87,7 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
 
 def _bare(era: Compiled, module: Module, output: Output) -> tuple[bytes | None, Sequence[EffectRequest]]:
     """The state of an output and what it asks for; no state where there is anything else, or too much."""
-    state, events, effects, reply, ann, cancels = output
+    state, events, effects, reply, ann, cancels, _ = output
     if state is None or events or reply is not None or ann is not None or cancels:
         return None, ()
     if not effects:

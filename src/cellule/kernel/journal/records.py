@@ -108,7 +108,7 @@ class ReceiptRecord(NamedTuple):
 
 
 class StepExtras(TypedDict, total=False):
-    """`code` and `text`: why it failed; `log`: `state` holds entries that a log appends.
+    """`code` and `text`: why it failed; `log`: `state` holds entries that a log appends; `cut`: its first.
 
     `size`: that of a state that is a link, so that a restore need not read it; `cancels`: the keys of what it
     takes back. `control`: the height of the Control by which a person ended the message or the cell; no code
@@ -120,6 +120,7 @@ class StepExtras(TypedDict, total=False):
     code: Text
     text: Text
     log: Flag
+    cut: Flag
     timed_out: Flag
     size: Count
     cancels: Texts

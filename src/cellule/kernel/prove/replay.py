@@ -206,10 +206,12 @@ class Replay:
             return
         state, size, kept = value_of(record.state), extras.get("size"), None
         if extras.get("log"):
-            if slot.entry is not None and slot.entry.state is not None:
+            is_cut = extras.get("cut", False)
+            if not is_cut and slot.entry is not None and slot.entry.state is not None:
                 yield from ledger.state_bytes(slot)
             added = yield from self._read(state)
-            state, size, kept = step_changes.append_log(ledger, slot.entry, added, None)
+            before = None if is_cut else slot.entry
+            state, size, kept = step_changes.append_log(ledger, before, added, None)
         elif isinstance(state, bytes):
             size = len(state)
         if size is None:

@@ -164,6 +164,7 @@ def _differs(
         ("reply", _bytes_of(extras.get("reply")), result.reply),
         ("ann", _bytes_of(extras.get("ann")), result.ann),
         ("cancel", list(extras.get("cancels", ())), list(result.cancels)),
+        ("cut", extras.get("cut", False), result.cut),
     ]
     if step.status == REFUSED:  # the text of a failure names lines of code, which may move
         pairs.append(("reason", extras.get("text", ""), result.text))

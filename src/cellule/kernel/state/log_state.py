@@ -11,9 +11,21 @@ from collections.abc import Sequence
 
 from cellule.errors import Corrupted
 from cellule.kernel.limits import LOG_CHUNK_BYTES
+from cellule.kernel.program import LogMark
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
 from cellule.values.writer import LIST, head
 
 EMPTY = b"\x80"
+NOTHING = LogMark((), EMPTY)
+
+
+def advanced(mark: LogMark, added: bytes) -> tuple[LogMark, bytes | None]:
+    """Where a log ends once these entries are appended, and the chunk that this seals, if any."""
+    tail = append(mark.tail, added)
+    if not is_full(tail):
+        return LogMark(mark.chunks, tail), None
+    return LogMark([*mark.chunks, Link(cid_of(tail))], EMPTY), tail
 
 
 def append(tail: bytes, added: bytes) -> bytes:

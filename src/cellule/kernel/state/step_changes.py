@@ -11,12 +11,12 @@ from typing import Any
 from cellule.errors import ensure
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
-from cellule.kernel.program import CODE_UNAVAILABLE
+from cellule.kernel.program import CODE_UNAVAILABLE, LogMark
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import Entry, Slot, ghost, message_value
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, StoppedRow
-from cellule.values.cid import Cid, cid_of
+from cellule.values.cid import Cid
 from cellule.values.link import Link
 
 _STOP_FIELDS = ("status", "since", "code", "text")
@@ -154,17 +154,14 @@ def append_log(
     ledger: Ledger, entry: Entry | None, added: bytes, blocks: dict[Cid, bytes] | None
 ) -> tuple[bytes, int, dict[str, Any] | None]:
     """A log's new tail, size and chunks; a sealed one goes to `blocks` (None in replay: it exists)."""
-    tail, sealed, chunks = log.EMPTY, 0, []
+    mark, sealed = log.NOTHING, 0
     if entry is not None and isinstance(entry.state, bytes):
-        tail, sealed = entry.state, entry.size - len(entry.state)
-        chunks = list(entry.get("log", ()))
-    tail = log.append(tail, added)
-    if log.is_full(tail):
-        sealed += len(tail)
-        cid = cid_of(tail)
+        mark, sealed = LogMark(entry.get("log", ()), entry.state), entry.size - len(entry.state)
+    mark, chunk = log.advanced(mark, added)
+    if chunk is not None:
+        sealed += len(chunk)
         if blocks is not None:
-            blocks[cid] = tail
-            ledger.keep_block(cid, tail)  # the next step reads it, and its frame is not durable yet
-        chunks.append(Link(cid))
-        tail = log.EMPTY
-    return tail, sealed + len(tail), ({"log": chunks} if chunks else None)
+            cid = mark.chunks[-1].cid
+            blocks[cid] = chunk
+            ledger.keep_block(cid, chunk)  # the next step reads it, and its frame is not durable yet
+    return mark.tail, sealed + len(mark.tail), ({"log": mark.chunks} if mark.chunks else None)

@@ -1,10 +1,11 @@
 """What a manifest stores as the `code` of a Python module or upcaster.
 
     {kind: "python", bundle: link, entry: "shop.orders:order", namespace: "com.acme", schema_version: 1,
-     names?: {"shop.models:OrderV1": "com.acme/Order@1"}}
+     names?: {"shop.models:OrderV1": "com.acme/Order@1"}, form?: "workflow"}
 
 `namespace`, `schema_version` and `names` say how the bundle's classes are named as schemas. Code that runs
-live, without a bundle, has the kind "python-live" and no bundle: no other process can run it.
+live, without a bundle, has the kind "python-live" and no bundle: no other process can run it. `form` says
+what kind of function it is: a reducer, where it is absent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from cellule.values.link import Link
 
 PYTHON: Final = "python"
 LIVE: Final = "python-live"
-_FIELDS: Final = {"kind", "bundle", "entry", "namespace", "schema_version", "names"}
+REDUCER: Final = "reducer"
+_FIELDS: Final = {"kind", "bundle", "entry", "namespace", "schema_version", "names", "form"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class PythonCode:
     schema_version: int = 1
     names: Mapping[str, str] = field(default_factory=dict)  # schema names by "module:qualified.name"
     bundle: Cid | None = None
+    form: str = REDUCER
 
     def document(self) -> dict[str, Any]:
         """The map that stands in the manifest."""
@@ -41,6 +44,8 @@ class PythonCode:
         }  # fmt: skip
         if self.names:
             parts["names"] = dict(self.names)
+        if self.form != REDUCER:
+            parts["form"] = self.form
         if self.bundle is not None:
             parts["bundle"] = Link(self.bundle)
         return parts
@@ -65,9 +70,11 @@ def read_code(code: Mapping[str, Any], what: str) -> PythonCode:
     bundle = code.get("bundle")
     if (kind == PYTHON) != isinstance(bundle, Link):
         _refuse(what, "its bundle is not a link" if kind == PYTHON else "live code has no bundle")
-    return PythonCode(
-        kind, entry, namespace, version, names, bundle.cid if isinstance(bundle, Link) else None
-    )
+    form = code.get("form", REDUCER)
+    if not isinstance(form, str):
+        _refuse(what, "its form is not text")
+    cid = bundle.cid if isinstance(bundle, Link) else None
+    return PythonCode(kind, entry, namespace, version, names, cid, form)
 
 
 def read_entry(code: Mapping[str, Any], what: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from cellule.kernel.program import Context as KernelContext
@@ -24,12 +24,31 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 KeyReader = Callable[[bytes], Any]
 
 
-class Context:
-    """The third argument of a reducer that asks for it."""
+class Origin(Protocol):
+    """What time, chance and key derive from."""
+
+    @property
+    def now_ns(self) -> int:
+        """The time in nanoseconds since 1970."""
+
+    @property
+    def entropy(self) -> bytes:
+        """Where chance begins."""
+
+    @property
+    def key(self) -> bytes:
+        """The cell's key."""
+
+
+K = TypeVar("K", bound=Origin)
+
+
+class Moment(Generic[K]):
+    """The part of a context that reducers and workflows have in common."""
 
     __slots__ = ("_chance", "_ids", "_kernel", "_read_key")
 
-    def __init__(self, kernel: KernelContext, read_key: KeyReader) -> None:
+    def __init__(self, kernel: K, read_key: KeyReader) -> None:
         self._kernel = kernel
         self._read_key = read_key
         self._chance: Random | None = None
@@ -47,13 +66,13 @@ class Context:
 
     @property
     def random(self) -> Random:
-        """A generator of this step's own, seeded from the journal."""
+        """A generator of this step's own, or this run's of a workflow, seeded from the journal."""
         if self._chance is None:
             self._chance = Random(int.from_bytes(self._derived(b"random"), "big"))  # noqa: S311 - must repeat
         return self._chance
 
     def uuid(self) -> UUID:
-        """A new id (UUIDv7): the next of this step's sequence; in order up to 4,096 a step."""
+        """A new id (UUIDv7): the next of this step's sequence (or run's); in order up to 4,096."""
         at, self._ids = self._ids, self._ids + 1
         milliseconds = (self._kernel.now_ns // 1_000_000) & ((1 << 48) - 1)
         chance = int.from_bytes(self._derived(b"uuid" + at.to_bytes(8, "big"))[:8], "big") & ((1 << 62) - 1)
@@ -66,6 +85,15 @@ class Context:
         Where one cell holds the map of all keys, it is the key of the entry that the event is for.
         """
         return self._read_key(self._kernel.key)
+
+    def _derived(self, purpose: bytes) -> bytes:
+        return sha256(self._kernel.entropy + purpose).digest()
+
+
+class Context(Moment[KernelContext]):
+    """The third argument of a reducer that asks for it."""
+
+    __slots__ = ()
 
     @property
     def cell_mode(self) -> bool:
@@ -101,9 +129,6 @@ class Context:
     def world(self) -> UUID:
         """The world this step runs in; a fork has another one."""
         return UUID(bytes=self._kernel.world)
-
-    def _derived(self, purpose: bytes) -> bytes:
-        return sha256(self._kernel.entropy + purpose).digest()
 
 
 def key_reader(key: Schema | None, schemas: Schemas) -> KeyReader:

@@ -147,7 +147,7 @@ def describe(
     signature = read_signature(function)
     naming = Naming(namespace, schema_version, dict(names or {}))
     full_name = str(Name.parse(f"{namespace}/{name or function.__name__}@{version}"))
-    code, stored = _code(function, naming, live=live, include=include, guard=guard)
+    code, stored = code_of(function, naming, live=live, include=include, guard=guard)
     state = _state(signature, naming, full_name)
     events = {event: naming.derived(event) for event in signature.events}
     options, forms = options or ModuleOptions(), _forms(effects, options)
@@ -191,7 +191,7 @@ def describe_upcaster(
             function=shown_function(function), old=before.name, new=after.name,
             hint="Name them: describe_upcaster(up, old='com.acme/Order@1', new='com.acme/Order@2', ...).",
         )  # fmt: skip
-    code, stored = _code(function, naming, live=live, include=(), guard=guard)
+    code, stored = code_of(function, naming, live=live, include=(), guard=guard)
     entry = {"from": before.name, "to": after.name, "code": code.document()}
     return UpcasterDescription(function, naming, code, _merged([before, after]), stored, entry)
 
@@ -277,9 +277,11 @@ def _merged(derived: Iterable[Derived[Any]]) -> Schemas:
     return schemas
 
 
-def _code(
-    function: Callable[..., Any], naming: Naming, *, live: bool, include: Iterable[str], guard: bool
-) -> tuple[PythonCode, Bundle | None]:
+def code_of(
+    function: Callable[..., Any], naming: Naming, *, live: bool, include: Iterable[str] = (),
+    guard: bool = True,
+) -> tuple[PythonCode, Bundle | None]:  # fmt: skip
+    """A function as code of a manifest, and its bundle unless it runs live."""
     if live:
         entry = f"{function.__module__}:{function.__qualname__}"
         return PythonCode(LIVE, entry, naming.namespace, naming.version), None

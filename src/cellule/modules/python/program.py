@@ -13,33 +13,30 @@ is answered bare: an `Output` around it would cost another tenth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, cast
-from uuid import UUID
 
 from msgspec import convert
 
 from cellule.errors import CelluleError, Refused, Rejected
-from cellule.kernel.program import CODE_UNAVAILABLE, Emit, Output, StepFault, StepFunction, refusal
+from cellule.kernel.program import CODE_UNAVAILABLE, Output, StepFault, StepFunction, refusal
 from cellule.kernel.program import Context as KernelContext
 from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.context import Context
+from cellule.modules.python.emissions import Emissions
 from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.interface import Interface, event_decoders, key_decoder, plain_events, state_codec
 from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests, check_keys
 from cellule.modules.python.signature import Signature
-from cellule.modules.python.step import Keyed, Refuse, Step
+from cellule.modules.python.step import Refuse, Step
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
-from cellule.values.cbor import encode, read_unchecked, write_unchecked
-from cellule.values.names import Name
-from cellule.values.schema.annotations import shown_type
+from cellule.values.cbor import read_unchecked, write_unchecked
 from cellule.values.schema.codec import codec_for, exact_writer
 from cellule.values.schema.direct import is_constant, plain_class
-from cellule.values.schema.fields import is_record_class
 
 DECODING: Final = 0
 CALLING: Final = 1
@@ -49,7 +46,6 @@ _make = cast(
     "Callable[[tuple[Any, ...]], Output]", partial(tuple.__new__, Output)
 )  # skips a Python-level call
 KEPT_MAX: Final = 10_000  # states of hot cells, kept as objects
-_UNORDERED: Final = (set, frozenset, dict, str, bytes)
 
 
 class PythonProgram:
@@ -57,8 +53,8 @@ class PythonProgram:
 
     is_canonical = True  # our own encoder makes all its bytes
     __slots__ = (
-        "_boundary", "_emits", "_events", "_function", "_keeps", "_kept", "_naming", "_places",
-        "_plain_events", "_plain_state", "_read", "_read_key", "_requests", "_schemas", "_slots",
+        "_boundary", "_emissions", "_events", "_function", "_keeps", "_kept", "_naming", "_places",
+        "_plain_events", "_plain_state", "_read", "_read_key", "_requests", "_slots",
         "_takes_context", "_to_plain", "_watchdog", "_ways", "_write", "_write_reply", "interface",
     )  # fmt: skip
 
@@ -71,7 +67,6 @@ class PythonProgram:
         self._watchdog = watchdog
         self._boundary = Boundary("step", watchdog, places)
         self._slots = watchdog.slots
-        self._schemas = interface.schemas
         self._function = signature.function
         self._takes_context = signature.takes_context
         self._events = event_decoders(signature, interface, naming)
@@ -84,12 +79,10 @@ class PythonProgram:
         self._kept: dict[bytes, Any] = {}
         self._plain_events = plain_events(signature, interface, naming)
         self._read_key = key_decoder(signature, interface, naming)
+        self._emissions = Emissions(signature.emits, interface, naming, places)
         self._write_reply = self._reply_writer(signature.reply)
         self._requests = Requests(interface, naming, places)
         self._ways: dict[str, StepFunction] = {}
-        self._emits: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
-        for event in signature.emits:
-            self._emits[event] = self._emitter(event)
 
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: KernelContext | None
@@ -201,41 +194,17 @@ class PythonProgram:
         emit, effects, reply, ann, cancel = step.emit, step.effects, step.reply, step.ann, step.cancel
         return _make((
             state,
-            self._emitted(emit) if emit else (),
+            self._emissions.encoded(emit) if emit else (),
             self._requests.encoded(effects) if effects else (),
             None if reply is None else self._write_reply(reply),
-            None if ann is None else self._plain(ann, "ann"),
+            None if ann is None else self._emissions.plain(ann, "ann"),
             check_keys(cancel) if cancel else (),
+            False,
         ))  # fmt: skip
-
-    def _emitted(self, events: Sequence[object]) -> list[Emit]:
-        if isinstance(events, _UNORDERED) or not hasattr(events, "__iter__") or hasattr(events, "_fields"):
-            raise StepFault("modules.emit_not_a_list", f"emit takes a list of events, not {_kind(events)}")
-        found: list[Emit] = []
-        for at, event in enumerate(events):
-            key = None
-            if event.__class__ is Keyed:
-                event, given = event  # noqa: PLW2901 - what is wrapped takes its place
-                key = self._key(given, at)
-            schema, write = self._emits.get(event.__class__) or self._new_emitter(event, at)
-            try:
-                found.append(Emit(schema, write(event), key))
-            except Rejected as error:
-                raise StepFault("modules.event_invalid", self._cleaned(f"emit[{at}]: {error}")) from error
-        return found
-
-    def _plain(self, value: object, what: str) -> bytes:
-        """Encode what has no declared type: a record by its class, anything else as it is."""
-        try:
-            if is_record_class(type(value)):
-                return codec_for(self._naming.derived(type(value))).encode(value)
-            return encode(value)  # type: ignore[arg-type]
-        except CelluleError as error:
-            raise StepFault("modules.value_invalid", self._cleaned(f"{what}: {error}")) from error
 
     def _reply_writer(self, python: Any) -> Callable[[Any], bytes]:
         if python is None:
-            return partial(self._plain, what="reply")
+            return partial(self._emissions.plain, what="reply")
         write = codec_for(self._naming.derived(python)).encode
 
         def written(reply: Any) -> bytes:
@@ -245,37 +214,6 @@ class PythonProgram:
                 raise StepFault("modules.value_invalid", self._cleaned(f"reply: {error}")) from error
 
         return written
-
-    def _key(self, key: object, at: int) -> bytes:
-        match key:
-            case str():
-                return str.encode(key)
-            case bytes():
-                return b"".join((key,))  # bytes, whatever class the author made of them
-            case UUID():
-                return encode(key.bytes)
-            case _:
-                return self._plain(key, f"the key of emit[{at}]")
-
-    def _emitter(self, event: Any) -> tuple[str, Callable[[Any], bytes]]:
-        codec = self._naming.codec(event, self._schemas)
-        if Name.parse(codec.name).is_reserved:
-            raise Rejected(
-                "modules.emit_reserved", "{event} is an event of Cellule's own; no module emits it.",
-                event=codec.name, hint="Emit an event of your own.",
-            )  # fmt: skip
-        return codec.name, codec.encode
-
-    def _new_emitter(self, event: object, at: int) -> tuple[str, Callable[[Any], bytes]]:
-        """Look at a class that is emitted for the first time."""
-        python = type(event)
-        if not is_record_class(python):
-            raise StepFault("modules.event_invalid", f"emit[{at}] is {_kind(event)}, which is no event")
-        try:
-            found = self._emits[python] = self._emitter(python)
-        except CelluleError as error:
-            raise StepFault("modules.emit_unknown", self._cleaned(f"emit[{at}]: {error}")) from error
-        return found
 
     def _described(self, phase: int, schema: str, error: BaseException) -> StepFault:
         """What an error is recorded as; runs the author's code, so the boundary watches it."""
@@ -314,7 +252,3 @@ def _nothing() -> StepFault:
         "modules.returned_nothing",
         "the step returned nothing: return the state, `Step(state, ...)`, or `Step.delete()` to end the cell",
     )
-
-
-def _kind(value: object) -> str:
-    return f"a {shown_type(type(value))}"

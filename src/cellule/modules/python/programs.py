@@ -17,7 +17,7 @@ from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Program
 from cellule.kernel.whole_map import EntryProgram, WholeMap
 from cellule.modules.python.bundle import read_root
-from cellule.modules.python.code import LIVE, PYTHON, PythonCode, read_code, read_entry
+from cellule.modules.python.code import LIVE, PYTHON, REDUCER, PythonCode, read_code, read_entry
 from cellule.modules.python.collect import bundle_file, live_places
 from cellule.modules.python.describe import Description
 from cellule.modules.python.failure import Places
@@ -33,13 +33,22 @@ from cellule.modules.python.watchdog import LIMIT_S, Watchdog
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
+MakeProgram = Callable[[Callable[..., Any], Interface, Naming, Watchdog, Places], Program]
+"""What makes a program of a function of one form."""
+
+
+def _reducer(
+    function: Callable[..., Any], interface: Interface, naming: Naming, watchdog: Watchdog, places: Places
+) -> Program:
+    return PythonProgram(read_signature(function), interface, naming, watchdog, places)
+
 
 class PythonPrograms:
     """The `Programs` of Python modules; close it to end its watchdog.
 
     `limit_s` is the time a step may take. `live` are descriptions that run without a bundle. `any_version`
     lets code run with other versions of the distributions it was bundled with. `guarded` runs every step
-    inside the runtime guard: for tests.
+    inside the runtime guard: for tests. `forms` are what functions may be beside reducers.
     """
 
     def __init__(
@@ -49,7 +58,9 @@ class PythonPrograms:
         live: Iterable[Description] = (),
         any_version: bool = False,
         guarded: bool = False,
+        forms: Mapping[str, MakeProgram] | None = None,
     ) -> None:
+        self._forms = {REDUCER: _reducer, **(forms or {})}
         self.watchdog = Watchdog(limit_s)
         self._any_version = any_version
         self._live = {description.code.entry: description for description in live}
@@ -68,7 +79,7 @@ class PythonPrograms:
 
     def check(self, code: Mapping[str, Any], what: str) -> None:
         """See `Programs.check`."""
-        read_code(code, what)
+        self._form(read_code(code, what), what)
 
     def pack(
         self, code: Mapping[str, Any], folder: str | None, what: str
@@ -96,9 +107,9 @@ class PythonPrograms:
         if known is not None:
             return known
         code = read_code(module.code, module.name)
+        make = self._form(code, module.name)
         function, naming, places = yield from self._load(code, nodes)
-        interface = Interface.of(manifest, module)
-        made: Program = PythonProgram(read_signature(function), interface, naming, self.watchdog, places)
+        made = make(function, Interface.of(manifest, module), naming, self.watchdog, places)
         if self._guarded:
             made = GuardedProgram(made)
         if not module.cell_mode:
@@ -113,6 +124,16 @@ class PythonPrograms:
         code = read_code(upcaster.code, f"the upcaster {upcaster.old} -> {upcaster.new}")
         function, naming, places = yield from self._load(code, nodes)
         return upcast_function(read_upcaster(function), manifest, upcaster, naming, self.watchdog, places)
+
+    def _form(self, code: PythonCode, what: str) -> MakeProgram:
+        found = self._forms.get(code.form)
+        if found is None:
+            known = ", ".join(self._forms)
+            raise Rejected(
+                "modules.code_invalid", "the code of {what}: {problem}.",
+                what=what, problem=f"its form is {code.form!r}; this node runs: {known}",
+            )  # fmt: skip
+        return found
 
     def _load(
         self, code: PythonCode, nodes: Nodes

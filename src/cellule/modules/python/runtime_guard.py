@@ -30,7 +30,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from cellule.kernel.program import Context as KernelContext
-from cellule.kernel.program import Output, Program, StepFault, forget_kept
+from cellule.kernel.program import LogMark, Output, Program, StepFault, forget_kept
 from cellule.modules.python.loader import PACKAGE
 from cellule.modules.python.rules import INSTEAD
 
@@ -178,3 +178,14 @@ class GuardedProgram:
         """Take one step, or raise `StepFault`."""
         with runtime_guard():
             return self.program.step(state, schema, value, key, context)
+
+    def resume(
+        self, mark: LogMark, schema: str, value: bytes, key: bytes, context: KernelContext | None
+    ) -> Output | None:
+        """See `Program`."""
+        resume = getattr(self.program, "resume", None)
+        if resume is None:
+            return None
+        with runtime_guard():
+            answer: Output | None = resume(mark, schema, value, key, context)
+            return answer

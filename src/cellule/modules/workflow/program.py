@@ -1,0 +1,318 @@
+"""`WorkflowProgram`: a workflow as the kernel calls it. Its state is its history; its coroutine is a cache.
+
+A step gives one answer to a run and lets it work until it waits. The coroutine is kept for the next step,
+beside the place where the log ends by then; where the log ends elsewhere (after a restart, a step that
+failed, in a fork), the run is made anew from its history. Both ways the same bytes come out.
+
+An event that starts a run, while there is one or after it has ended, changes nothing, and its step says so:
+the same event often goes to other modules, too, whose sender must not hear of a refusal.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from threading import get_ident
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from cellule.kernel.manifest.schemas import is_receipt
+from cellule.kernel.manifest.system import TIMER_FIRED
+from cellule.kernel.program import CODE_UNAVAILABLE, Context, LogMark, Output, StepFault, StepRefusal
+from cellule.kernel.state.log_state import NOTHING, advanced
+from cellule.modules.python.boundary import Boundary, own_fault
+from cellule.modules.python.failure import Places, exception_text
+from cellule.modules.python.interface import Interface
+from cellule.modules.python.loader import is_missing
+from cellule.modules.python.module_names import Naming
+from cellule.modules.python.watchdog import StepTimeout, Watchdog, Watched
+from cellule.modules.workflow import history
+from cellule.modules.workflow.code import WorkflowCode
+from cellule.modules.workflow.commands import Sent
+from cellule.modules.workflow.failure import GoesOn
+from cellule.modules.workflow.history import Ask
+from cellule.modules.workflow.limits import AGAIN_MAX, WARM_MAX
+from cellule.modules.workflow.run import Run, Start
+from cellule.modules.workflow.signature import read_workflow
+from cellule.values.cbor import decode_trusted, encode
+
+T = TypeVar("T")
+
+WORKFLOW: Final = "workflow"
+"""The form of a Python function that is a workflow."""
+UNCHANGED: Final = history.joined([])
+_RUNNING: Final = encode({"ignored": "the run of this cell is under way already"})
+_ENDED: Final = encode({"ignored": "the run of this cell has ended; it is final"})
+
+
+def workflow_program(
+    function: Callable[..., Any], interface: Interface, naming: Naming, watchdog: Watchdog, places: Places
+) -> WorkflowProgram:
+    """The program of a workflow's function."""
+    return WorkflowProgram(WorkflowCode(read_workflow(function), interface, naming, places), watchdog)
+
+
+class Input(NamedTuple):
+    """What a step brings: the event, receipt or timer, and when and where in the journal."""
+
+    schema: str
+    value: bytes
+    key: bytes
+    context: Context
+
+
+class Warm(NamedTuple):
+    """A run that is kept, and where its log ends."""
+
+    run: Run
+    mark: LogMark
+
+
+class WorkflowProgram:
+    """The program of one workflow."""
+
+    is_canonical = True
+
+    def __init__(self, code: WorkflowCode, watchdog: Watchdog) -> None:
+        self._code = code
+        self._watchdog = watchdog
+        self._boundary = Boundary("step", watchdog, code.places)
+        self._warm: OrderedDict[tuple[bytes, bytes], Warm] = OrderedDict()
+        self._mark: LogMark | None = None  # where the log ends that the next `step` gets
+
+    # The kernel's view
+
+    def resume(
+        self, mark: LogMark, schema: str, value: bytes, key: bytes, context: Context | None
+    ) -> Output | None:
+        """See `Program`: take a step with the run that is kept, if its log ends there."""
+        assert context is not None
+        self._mark = mark
+        warm = self._warm.pop((context.world, key), None)
+        if warm is None:
+            return None
+        if warm.mark.tail != mark.tail or list(warm.mark.chunks) != list(mark.chunks):
+            self._let_go(warm.run)
+            return None
+        return self._stepped(warm.run, mark, Input(schema, value, key, context))
+
+    def step(
+        self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
+    ) -> Output:
+        """See `Program.step`: take a step with a run made from its history."""
+        assert context is not None
+        mark, self._mark = (self._mark or NOTHING) if state is not None else NOTHING, None
+        given = Input(schema, value, key, context)
+        if state is None:
+            if schema not in self._code.starts:
+                return Output(None)  # nobody waits for it: no cell is made
+            return self._begun(Start(
+                1, context.now_ns, context.journal_height, context.entropy, schema, decode_trusted(value), []
+            ), given)  # fmt: skip
+        entries: Any = decode_trusted(state)
+        if entries[-1][0] == history.END:
+            return Output(UNCHANGED, ann=_ENDED if schema in self._code.starts else None)
+        run = Run(self._code, Start(*entries[0][1:]), key)
+        try:
+            self._watched(lambda watched: self._replay(run, entries, watched))
+        except BaseException:
+            self._let_go(run)
+            raise
+        return self._stepped(run, mark, given)
+
+    def forget(self) -> None:
+        """See `Program`: the next steps make their runs from their histories."""
+        while self._warm:
+            self._let_go(self._warm.popitem()[1].run)
+
+    # A step
+
+    def _begun(self, start: Start, given: Input) -> Output:
+        run = Run(self._code, start, given.key)
+        run.commands.record(start.entry())
+        return self._taken(run, NOTHING, given, run.begin)
+
+    def _stepped(self, run: Run, mark: LogMark, given: Input) -> Output:
+        output = self._taken(run, mark, given, partial(_give, run, given))
+        if output.state == UNCHANGED and given.schema in self._code.starts:
+            return output._replace(ann=_RUNNING)
+        return output
+
+    def _taken(self, run: Run, mark: LogMark, given: Input, first: Callable[[], object]) -> Output:
+        """Let a run work on what it was just given, and keep it if it goes on."""
+        runs = [run]
+
+        def work(watched: Watched) -> Output:
+            first()
+            return self._worked(runs, given, watched)
+
+        try:
+            output = self._watched(work)
+        except BaseException:
+            for each in runs:
+                self._let_go(each)
+            raise
+        if not runs[-1].loop.is_over:
+            assert output.state is not None
+            after, _ = advanced(NOTHING if output.cut else mark, output.state)
+            self._keep(given, Warm(runs[-1], after))
+        return output
+
+    def _worked(self, runs: list[Run], given: Input, watched: Watched) -> Output:
+        """Let a run work until it waits or ends; where it goes on anew, the next one, too."""
+        run, carried = runs[-1], deque[tuple[str, Any]]()
+        sent = run.commands.sent
+        while True:
+            if run.settle():
+                run.commands.end_timers()
+                error = run.error
+                if not isinstance(error, GoesOn):
+                    sent.entries = run.ending()
+                    break
+                if len(runs) > AGAIN_MAX:
+                    raise StepFault(
+                        "workflow.endless", f"the run went on anew {AGAIN_MAX} times and never waited"
+                    )
+                carried = deque([*run.kept, *carried])
+                run = _anew(run, error, given, self._code)
+                runs.append(run)
+                sent.entries, run.commands.sent = [run.start.entry()], sent
+                watched.token = watched.count = watched.count + 1
+                run.begin()
+            elif carried:
+                schema, value = carried.popleft()
+                run.commands.record(history.entry(history.EVENT, given.context.now_ns, schema, value))
+                run.give_event(schema, value)
+            else:
+                run.commands.record_waits()
+                break
+        run.commands.sent = Sent()
+        is_cut = given.context.version > 0 and (len(runs) > 1 or run.loop.is_over)
+        state = history.joined(sent.entries)
+        return Output(state, sent.events, sent.effects, None, None, sent.cancels, is_cut)
+
+    def _replay(self, run: Run, entries: list[list[Any]], watched: Watched) -> None:
+        """Give a new run all that its history has, and hold what it asks for against it."""
+        commands = run.commands
+        for given, behind in _by_input(entries):
+            watched.token = watched.count = watched.count + 1  # the watchdog counts from here
+            commands.expect([Ask(*each[1:]) for each in behind if each[0] == history.ASK])
+            for each in behind:
+                if each[0] == history.WAITS:
+                    commands.recorded_waits(each[1])
+            if given[0] == history.START:
+                run.begin()
+            else:
+                _give_again(run, given)
+            is_over = run.settle()
+            commands.check_asked()
+            if is_over:
+                error = run.error
+                text = "the end of the run" if error is None else exception_text(error, self._code.places)
+                raise commands.changed(None, None, text)
+
+    # What is kept
+
+    def _keep(self, given: Input, warm: Warm) -> None:
+        self._warm[given.context.world, given.key] = warm
+        if len(self._warm) > WARM_MAX:
+            self._let_go(self._warm.popitem(last=False)[1].run)
+
+    def _let_go(self, run: Run) -> None:
+        """End a coroutine; what its code makes of that concerns nobody."""
+        with suppress(StepFault):
+            self._watched(lambda _: run.loop.close())
+
+    # The author's code
+
+    def _watched(self, call: Callable[[Watched], T]) -> T:
+        """Call into the author's code; nothing but `StepFault` leaves it."""
+        watched = self._watchdog.slots.get(get_ident()) or self._watchdog.join()
+        try:
+            watched.token = watched.count = watched.count + 1
+            result = call(watched)
+            watched.token = 0
+            if watched.firing and watched.leave():
+                raise StepTimeout
+            return result  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
+        except BaseException as error:
+            watched.token = 0
+            try:
+                struck = watched.leave()
+            except StepTimeout:
+                struck = watched.leave() or True
+            fault = self._boundary.fault(watched, error, self._described, struck=struck)
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _described(self, error: BaseException) -> StepFault:
+        """What an error is recorded as."""
+        kind, places = type(error), self._code.places
+        if kind is StepRefusal:
+            return cast("StepFault", error)
+        if kind is StepFault:
+            return own_fault(cast("StepFault", error), places)
+        code = "modules.recursion" if issubclass(kind, RecursionError) else "modules.exception"
+        if issubclass(kind, ImportError) and is_missing(cast("ImportError", error), places):
+            code = CODE_UNAVAILABLE
+        return StepFault(code, exception_text(error, places))
+
+
+def _give(run: Run, given: Input) -> None:
+    """Give a run its next answer; what nobody waits for changes nothing."""
+    now_ns, schema, entries = given.context.now_ns, given.schema, run.commands.sent.entries
+    value, is_taken = decode_trusted(given.value), True
+    run.at(now_ns)
+    if schema == TIMER_FIRED:
+        entries.append(history.entry_with(given.value, history.TIMER, now_ns))
+        is_taken = run.give_timer(value)
+    elif is_receipt(schema):
+        entries.append(history.entry_with(given.value, history.RECEIPT, now_ns, schema))
+        is_taken = run.give_receipt(schema, value)
+    elif run.awaits(schema):
+        entries.append(history.entry_with(given.value, history.EVENT, now_ns, schema))
+        run.give_event(schema, value)
+    if not is_taken:
+        entries.clear()
+
+
+def _give_again(run: Run, given: list[Any]) -> None:
+    """Give a run an answer from its history."""
+    tag, now_ns, *parts = given
+    run.at(now_ns)
+    match tag:
+        case history.EVENT:
+            run.give_event(*parts)
+        case history.RECEIPT:
+            is_taken = run.give_receipt(*parts)
+            _check_taken(run, "the effect", is_taken=is_taken)
+        case history.TIMER:
+            is_taken = run.give_timer(*parts)
+            _check_taken(run, "the timer", is_taken=is_taken)
+        case _:
+            run.cancel(parts[-1])
+
+
+def _check_taken(run: Run, what: str, *, is_taken: bool) -> None:
+    if not is_taken:
+        raise run.commands.changed(None, None, f"no longer {what} that was answered there")
+
+
+def _by_input(entries: list[list[Any]]) -> Iterator[tuple[list[Any], list[list[Any]]]]:
+    """Each input of a history with the entries behind it."""
+    begin = 0
+    for at in range(1, len(entries) + 1):
+        if at == len(entries) or entries[at][0] in history.INPUTS:
+            yield entries[begin], entries[begin + 1 : at]
+            begin = at
+
+
+def _anew(run: Run, goes_on: GoesOn, given: Input, code: WorkflowCode) -> Run:
+    """The next run of a cell."""
+    context = given.context
+    schema, value, arguments = goes_on.arguments
+    number, height = run.start.number + 1, context.journal_height
+    start = Start(number, context.now_ns, height, context.entropy, schema, value, arguments)
+    return Run(code, start, given.key)
