@@ -113,13 +113,24 @@ def signature(name: str, value: Any) -> str:
     return f"{name}: {type(value).__name__}"
 
 
+def _own_members(value: type) -> dict[str, Any]:
+    """What a class has, and what it has from a base that no page names."""
+    public = set(import_module("cellule").__all__)
+    bases = [
+        each
+        for each in value.__mro__[1:]
+        if each.__module__.startswith("cellule.modules.") and each.__name__ not in public
+    ]
+    return {name: member for base in (*bases, value) for name, member in vars(base).items()}
+
+
 def members(name: str, value: Any) -> list[str]:
     """The methods and properties of a class that say what they do."""
     left_out = INSIDE.get(name, set())
     if not isinstance(value, type) or issubclass(value, enum.Enum) or left_out is None:
         return []
     lines = []
-    for each, member in vars(value).items():
+    for each, member in _own_members(value).items():
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if each.startswith("_") or each in left_out or not inspect.getdoc(function):
             continue
