@@ -32,6 +32,7 @@ from cellule.effects.secrets.log_records import redacted_logs
 from cellule.errors import Rejected
 from cellule.host.limits import (
     COLLECT_EVERY,
+    COLLECT_INTERVAL_S,
     IDLE_S,
     SESSION_CONNECTIONS,
     SESSION_TTL_S,
@@ -79,6 +80,7 @@ class Options:
     create: bool = True  # False: refuse an address without data, and make nothing
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
+    collect_s: float | None = COLLECT_INTERVAL_S  # how often garbage is collected; None: only when asked for
     session_ttl_s: float = SESSION_TTL_S  # on a shared store: an owner silent for this long is displaced
     own: bool = True  # False: read and enqueue only, even where nobody owns the folder
     perform: bool = True  # False: effects that are asked for wait for a node that performs them
@@ -155,6 +157,7 @@ async def _opened(
         node = Node(
             store.engine, loader, options.clock, options.entropy, _ownership(store, options),
             options.idle_s, options.worlds_max, objects=store.objects, disk=store.disk,
+            collect_s=options.collect_s,
         )  # fmt: skip
         node.vouch = lambda: _key(store, options)
         node.reigning = lambda: _reigning(node, store, built, options)

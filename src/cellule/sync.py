@@ -10,7 +10,7 @@ the loop of one thread (`cellule.loop_thread`). This is no second implementation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from os import PathLike
@@ -28,7 +28,7 @@ from cellule.host.ingress.handles import R, WorldHandle
 from cellule.host.ingress.operator import Module, Operator
 from cellule.host.ingress.outcomes import Applied, CellView
 from cellule.host.journal import Head, Progress
-from cellule.host.limits import HISTORY_MAX, SHADOW_RECENT
+from cellule.host.limits import COLLECT_GRACE_S, HISTORY_MAX, SHADOW_RECENT
 from cellule.host.manifest_document import Document, Folder
 from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
@@ -40,6 +40,10 @@ from cellule.host.read.history import History
 from cellule.host.read.migration_preview import MigrationPreview
 from cellule.host.read.shadow import ShadowReport
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
+from cellule.host.storage.collection_state import CollectionState
+from cellule.host.storage.collector import CollectProgress
+from cellule.host.storage.explain import Retention
+from cellule.host.storage.pins import Pin
 from cellule.kernel.items import BatchResult, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.manifest.compare import ManifestChange
@@ -200,6 +204,52 @@ class SyncCellule(Facade[Cellule]):
     def delete_universe(self, name: str) -> None:
         """Remove an empty universe."""
         return self._thread.call(lambda: self._inner.delete_universe(name))
+
+    def collect_garbage(
+        self,
+        *,
+        universe: str = DEFAULT_UNIVERSE,
+        grace_s: float = COLLECT_GRACE_S,
+        dry_run: bool = False,
+        progress: CollectProgress = lambda _state: None,
+    ) -> CollectionState:
+        """Remove the objects that nothing keeps any more, and return what was found.
+
+        Worlds go on meanwhile. An object goes at the earliest `grace_s` after it was put; `dry_run` only tells.
+        """
+        return self._thread.call(
+            lambda: self._inner.collect_garbage(
+                universe=universe, grace_s=grace_s, dry_run=dry_run, progress=progress
+            )
+        )
+
+    def collection(self, universe: str = DEFAULT_UNIVERSE) -> CollectionState | None:
+        """How far the collection of garbage is, or how the last one ended; None before the first."""
+        return self._thread.call(lambda: self._inner.collection(universe))
+
+    def explain_retention(self, cid: Cid, *, universe: str = DEFAULT_UNIVERSE) -> Retention:
+        """Why an object is kept: one way from what keeps it, or that nothing does."""
+        return self._thread.call(lambda: self._inner.explain_retention(cid, universe=universe))
+
+    def pin(
+        self,
+        cids: Sequence[Cid],
+        seconds: float,
+        *,
+        who: str = "cellule.pin",
+        why: str = "asked for",
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> Pin:
+        """Keep objects, and what they link, for a while, whatever else does."""
+        return self._thread.call(lambda: self._inner.pin(cids, seconds, who=who, why=why, universe=universe))
+
+    def pins(self, universe: str = DEFAULT_UNIVERSE) -> list[Pin]:
+        """All pins; those that expired go with the next collection."""
+        return self._thread.call(lambda: self._inner.pins(universe))
+
+    def unpin(self, pin: UUID, *, universe: str = DEFAULT_UNIVERSE) -> None:
+        """Remove a pin."""
+        return self._thread.call(lambda: self._inner.unpin(pin, universe=universe))
 
 
 class SyncWorld(Facade[WorldHandle]):

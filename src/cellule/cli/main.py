@@ -20,6 +20,7 @@ from cellule.cli import (
     effect,
     event,
     fsm,
+    gc,
     item,
     journal,
     letter,
@@ -93,6 +94,7 @@ app.add_typer(module.app, name="module")
 app.add_typer(event.app, name="event")
 app.add_typer(fsm.app, name="fsm")
 app.add_typer(journal.app, name="journal")
+app.add_typer(gc.app, name="gc")
 app.add_typer(effect.app, name="effect")
 app.add_typer(letter.app, name="letter")
 app.add_typer(receipt.app, name="receipt")

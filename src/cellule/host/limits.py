@@ -87,3 +87,20 @@ MIGRATE_PREVIEW_STAYS_MAX = 1_000  # cells that a preview names because they can
 SHADOW_RECENT = 10_000  # records that a shadow run takes unless it is told otherwise
 SHADOW_RECORDS_MAX = 10_000_000  # records of one shadow run; it says where it ended
 SHADOW_BLOCKS_BYTES_MAX = 512_000_000  # long values that one shadow run keeps in memory
+
+# Storage
+ROOTS_PAGE = 256  # rows read at once when roots are looked for
+PINS_MAX = 10_000  # pins of a universe
+PIN_BLOCKS_MAX = 1_000  # blocks of one pin; each keeps what it links
+PIN_S_MAX = 366 * 86_400.0  # a pin lasts no longer
+DEPLOY_PIN_S = 3_600.0  # a manifest is kept until its deploy is journaled, and no longer
+COLLECT_PAGE = 500  # objects examined by a sweep in one go
+COLLECT_READ = 100  # objects whose links are read in one go
+COLLECT_MARKS = 5_000  # marks written in one batch
+COLLECT_GRACE_S = 3_600.0  # what nothing links stays for at least so long after it was put
+COLLECT_INTERVAL_S = 6 * 3_600.0  # between two collections of a universe that a node begins by itself
+COLLECT_LOOK_S = 600.0  # how often a node looks whether a collection is due
+COLLECT_NODES_BYTES = 4_000_000  # of blocks that a collection keeps at hand
+COLLECT_SHARE = 0.2  # of the time that a collection by itself takes; the rest is left to the worlds
+COLLECT_CLAIM_S = 300.0  # a collection that has not moved for so long may be taken over
+EXPLAIN_OBJECTS_MAX = 5_000_000  # objects looked at to explain why one is kept

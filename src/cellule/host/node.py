@@ -34,12 +34,13 @@ from cellule.host.own.wakes import Waker
 from cellule.host.run.commits import fenced
 from cellule.host.run.loader import Loader
 from cellule.host.run.world_runner import WorldRunner
+from cellule.host.storage.storage import Storage
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.snapshot import SnapshotJob
 from cellule.kernel.world import World
 from cellule.sources import Clock, Entropy
 from cellule.store.cache import DiskCache, NodeCache
-from cellule.store.cas import Cas
+from cellule.store.cas import Cas, Parts
 from cellule.store.engine import Engine
 from cellule.store.object_store import ObjectStore
 from cellule.values.cid import Cid
@@ -76,11 +77,13 @@ class Node:
     worlds_max: int = WORLDS_MAX
     pool: Pool | None = None
     vouch: Callable[[], Awaitable[NodeKey]] | None = None  # the store's key, for receipts that people give
+    collect_s: float | None = None  # between collections of garbage that begin by themselves; None: none do
     objects: ObjectStore | None = None  # where large bodies are; None: with the rows
     disk: DiskCache | None = None
     reigning: Callable[[], AbstractAsyncContextManager[object]] = nullcontext  # what else an owner runs
     claim: Claim | None = None
     directory: Directory = field(init=False)
+    storage: Storage = field(init=False)
     _cache: NodeCache = field(default_factory=NodeCache)
     _places: dict[UUID, _Place] = field(default_factory=dict)
     _failed: dict[UUID, int] = field(default_factory=dict)
@@ -98,6 +101,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.directory = Directory(self.engine, self.clock, self.entropy)
+        self.storage = Storage(self.engine, self.cas, self.directory, self.clock, self.entropy)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Node]:
@@ -189,6 +193,7 @@ class Node:
                 async with self.reigning():
                     self._waker = Waker(self)
                     watchers = [*await self._waker.start(tasks), tasks.create_task(self._look_after())]
+                    watchers.append(tasks.create_task(self.storage.collect_regularly(self.collect_s)))
                     if self._owed is not None:
                         watchers.append(tasks.create_task(self._pay(self._owed)))
                     self._owns.set()
@@ -249,10 +254,10 @@ class Node:
             hint="Send through the inbox, or stop the owner: another process then takes over.",
         )  # fmt: skip
 
-    def cas(self, universe: UUID) -> Cas:
-        """The objects of a universe."""
+    def cas(self, universe: UUID, cache: NodeCache | None = None) -> Cas:
+        """The objects of a universe; with a cache of its own for whoever reads very many once."""
         return Cas(
-            self.engine, universe, objects=self.objects, cache=self._cache, disk=self.disk,
+            self.engine, universe, objects=self.objects, cache=cache or self._cache, disk=self.disk,
             entropy=self.entropy,
         )  # fmt: skip
 
@@ -295,15 +300,21 @@ class Node:
         await self.check_owner()
         world = World.create(manifest, UUID(int=0), self.clock.now_ns(), self.loader.programs)
         job, root = _whole_snapshot(world)
-        await put_blocks(self.cas(universe.id), {**code, manifest.cid: manifest.data, **job.blocks})
+        cas = self.cas(universe.id)
+        since = await cas.generation()
+        await put_blocks(cas, {**code, manifest.cid: manifest.data, **job.blocks})
+
+        async def witness() -> Parts:
+            return await cas.witness(since)
+
         try:
-            info = await self.directory.create_world(universe, name, root)
+            info = await self.directory.create_world(universe, name, root, witness)
         except Rejected:
             leaving = await self.directory.leaving(universe, name)
             if leaving is None:
                 raise
             await self.delete_world(leaving)
-            info = await self.directory.create_world(universe, name, root)
+            info = await self.directory.create_world(universe, name, root, witness)
         hosted = await self.hosted(info)
         with unless_lost(info, hint="It was made all the same: open it by its name."):
             await hosted.wait_durable(1)
@@ -478,8 +489,7 @@ def unless_lost(info: WorldInfo, hint: str = "Try again.") -> Iterator[None]:
 
 
 async def _none() -> Wanted:
-    """The open intents of a world that is gone."""
-    return Wanted([])
+    return Wanted([])  # of a world that is gone
 
 
 def _whole_snapshot(world: World) -> tuple[SnapshotJob, Cid]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -21,13 +21,17 @@ from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.journal import Progress
-from cellule.host.limits import SHADOW_RECENT
+from cellule.host.limits import COLLECT_GRACE_S, DEPLOY_PIN_S, SHADOW_RECENT
 from cellule.host.manifest_document import Document, Folder, load_document
 from cellule.host.node import DEFAULT_UNIVERSE, Node, unless_lost
 from cellule.host.own.directory import UniverseInfo, WorldInfo, id_of
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
 from cellule.host.read.shadow import ShadowReport, shadow_world
+from cellule.host.storage.collection_state import CollectionState
+from cellule.host.storage.collector import CollectProgress
+from cellule.host.storage.explain import Retention
+from cellule.host.storage.pins import Pin
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, returning
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.cid import Cid
@@ -153,6 +157,43 @@ class Cellule:
         """Remove an empty universe."""
         await self.node.delete_universe(name)
 
+    async def collect_garbage(
+        self, *, universe: str = DEFAULT_UNIVERSE, grace_s: float = COLLECT_GRACE_S, dry_run: bool = False,
+        progress: CollectProgress = lambda _state: None,
+    ) -> CollectionState:  # fmt: skip
+        """Remove the objects that nothing keeps any more, and return what was found.
+
+        Worlds go on meanwhile. An object goes at the earliest `grace_s` after it was put; `dry_run` only tells.
+        """
+        storage, found = self.node.storage, (await self.node.directory.universe(universe)).id
+        if dry_run:
+            return await storage.would_collect(found, progress)
+        return await storage.collect(found, grace_s=grace_s, progress=progress)
+
+    async def collection(self, universe: str = DEFAULT_UNIVERSE) -> CollectionState | None:
+        """How far the collection of garbage is, or how the last one ended; None before the first."""
+        return await self.node.storage.state((await self.node.directory.universe(universe)).id)
+
+    async def explain_retention(self, cid: Cid, *, universe: str = DEFAULT_UNIVERSE) -> Retention:
+        """Why an object is kept: one way from what keeps it, or that nothing does."""
+        return await self.node.storage.explain((await self.node.directory.universe(universe)).id, cid)
+
+    async def pin(
+        self, cids: Sequence[Cid], seconds: float, *, who: str = "cellule.pin", why: str = "asked for",
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> Pin:  # fmt: skip
+        """Keep objects, and what they link, for a while, whatever else does."""
+        pins = self.node.storage.pins((await self.node.directory.universe(universe)).id)
+        return await pins.add(cids, seconds, who=who, why=why)
+
+    async def pins(self, universe: str = DEFAULT_UNIVERSE) -> list[Pin]:
+        """All pins; those that expired go with the next collection."""
+        return await self.node.storage.pins((await self.node.directory.universe(universe)).id).all()
+
+    async def unpin(self, pin: UUID, *, universe: str = DEFAULT_UNIVERSE) -> None:
+        """Remove a pin."""
+        await self.node.storage.pins((await self.node.directory.universe(universe)).id).remove(pin)
+
     async def _found(self, name: str, universe: str, *, create: bool) -> WorldInfo:
         """The world of that name, made if it is missing and may be."""
         found = await self.node.universe(universe)
@@ -261,16 +302,20 @@ class Cellule:
         why: str,
     ) -> None:  # fmt: skip
         """Journal the deploy of a manifest that the world's cells can follow."""
-        await put_blocks(self.node.cas(info.universe), {**blocks, new.cid: new.data})
+        cas = self.node.cas(info.universe)
+        since = await cas.generation()
+        await put_blocks(cas, {**blocks, new.cid: new.data})
         handle = WorldHandle(self.node, info, StoredCodecs(stored))
-        await handle.control("deploy", who=who, why=why, manifest=Link(new.cid))
+        why_pinned, pins = f"a deploy to world {info.name}", self.node.storage.pins(info.universe)
+        async with pins.held([new.cid], DEPLOY_PIN_S, why_pinned, since):
+            await handle.control("deploy", who=who, why=why, manifest=Link(new.cid))
         known = self._handles.get(info.id)
         if known is not None and isinstance(known.types, StoredCodecs):
             known.types = StoredCodecs(new)
 
 
 def _say_deployed(world: str, change: ManifestChange) -> None:
-    """Say aloud what `auto` brought into a world; louder where modules went, as after a forgotten import."""
+    """Say aloud what `auto` brought into a world; louder where modules went."""
     told = "; ".join(str(each) for each in change.changes) or "code only"
     level = logging.WARNING if change.removed else logging.INFO
     _log.log(level, "deployed the app to world %s, which ran another version: %s", world, told)

@@ -34,7 +34,10 @@ WORLD_BYTES = len(WORLD_HEAD) + 16 + 1 + 16
 
 _QUEUE_HEADS = (b"\x02effects\0", b"\x02ready\0", b"\x02session\0", b"\x02wake\0")
 _TOP_HEADS: tuple[bytes, ...] = (COUNTER_HEAD, UNIVERSE_HEAD, WORLD_HEAD, *_QUEUE_HEADS)
-_UNIVERSE_FAMILIES = {b"\x02cas\0": Family.CAS, b"\x02chunks\0": Family.CAS}
+_UNIVERSE_FAMILIES = {
+    b"\x02cas\0": Family.CAS, b"\x02chunks\0": Family.CAS, b"\x02marks\0": Family.CAS,
+    b"\x02unread\0": Family.CAS,
+}  # fmt: skip
 _WORLD_FAMILIES = {b"\x02inbox\0": Family.QUEUE, b"\x02journal\0": Family.JOURNAL}
 
 

@@ -184,6 +184,53 @@ def cas_generation(universe: UUID) -> bytes:
     return universe_prefix(universe) + pack("generation")
 
 
+def cas_mark(universe: UUID, cid: bytes) -> bytes:
+    """`u/<universe>/marks/<cid>`: a collection under way has reached the object."""
+    return universe_prefix(universe) + pack("marks", _sized("cid", cid, 1, CID_BYTES_MAX))
+
+
+def cas_mark_range(universe: UUID) -> Range:
+    """All marks of a universe."""
+    return prefix_range(universe_prefix(universe) + pack("marks"))
+
+
+def cas_unread(universe: UUID, cid: bytes) -> bytes:
+    """`u/<universe>/unread/<cid>`: a collection has reached the object, but not what it links."""
+    return universe_prefix(universe) + pack("unread", _sized("cid", cid, 1, CID_BYTES_MAX))
+
+
+def cas_unread_range(universe: UUID) -> Range:
+    """All objects that a collection has yet to read."""
+    return prefix_range(universe_prefix(universe) + pack("unread"))
+
+
+def cas_unread_cid(key: bytes) -> bytes:
+    """Return the CID that a key `u/<universe>/unread/<cid>` holds."""
+    cid = unpack(key[UNIVERSE_BYTES:])[1]
+    assert isinstance(cid, bytes)
+    return cid
+
+
+def collection(universe: UUID) -> bytes:
+    """`u/<universe>/collection`: how far the collection of garbage is, and how the last one ended."""
+    return universe_prefix(universe) + pack("collection")
+
+
+def pin(universe: UUID, ident: UUID) -> bytes:
+    """`u/<universe>/pins/<id>`: objects that are kept until a time."""
+    return universe_prefix(universe) + pack("pins", ident)
+
+
+def pin_range(universe: UUID) -> Range:
+    """All pins of a universe."""
+    return prefix_range(universe_prefix(universe) + pack("pins"))
+
+
+def pin_id(key: bytes) -> UUID:
+    """Return the id that a key `u/<universe>/pins/<id>` holds."""
+    return UUID(bytes=key[-16:])
+
+
 def world_meta(universe: UUID, world: UUID) -> bytes:
     """`w/<universe>/<world>/meta`."""
     return world_prefix(universe, world) + b"\x02meta\0"

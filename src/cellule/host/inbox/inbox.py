@@ -45,9 +45,9 @@ from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, Refu
 from cellule.kernel.limits import EVENT_BYTES_MAX
 from cellule.kernel.state.intent_id import intent_text
 from cellule.store import keys
-from cellule.store.cas import Cas
+from cellule.store.cas import NOTHING, Cas
 from cellule.store.engine import Batch, Engine
-from cellule.values.cbor import decode, encode
+from cellule.values.cbor import decode, encode, links_of
 from cellule.values.envelope import seal
 from cellule.values.link import Link
 
@@ -213,22 +213,25 @@ def enqueue_rows(universe: UUID, world: UUID) -> list[bytes]:
 
 async def enqueue(
     engine: Engine, universe: UUID, world: UUID, rows: list[dict[str, Any]], bell_id: bytes,
-    seen: Sequence[bytes | None] = (),
+    seen: Sequence[bytes | None] = (), cas: Cas | None = None,
 ) -> list[bytes]:  # fmt: skip
     """Put items into a world's inbox from anywhere, durably, and ring the bell of its shard.
 
     Returns the keys of their rows, which go in the commit that admits or refuses them. After an unknown
     outcome they are put once more: items have ids, and the second is a duplicate. Where `ready` says that
     others put items, it is only expected: many do that at once, and the bell has been rung. `seen` is what
-    the rows `enqueue_rows` hold, if the caller has just read them.
+    the rows `enqueue_rows` hold, if the caller has just read them. `cas` is of the universe, for items that
+    link something: from then on the inbox keeps it.
     """
     shard = keys.shard_of(world)
     listing, ready = enqueue_rows(universe, world)
     prefix = keys.inbox_prefix(universe, world)
     ordered = [(prefix, encode(row)) for row in rows]
+    links = {cid for _, item in ordered for cid in links_of(item)} if cas is not None else set()
     unknown = attempt = 0
     while True:
         attempt += 1
+        parts = await cas.roots((), optional=links) if cas is not None and links else NOTHING
         listed, held = seen or await engine.read([listing, ready])
         seen = ()
         if listed is None:
@@ -243,9 +246,9 @@ async def enqueue(
                 expect[ready] = held
             batch = Batch(expect=expect, set={ready: value}, add={keys.bell(shard): 1}, ordered=ordered)
         try:
-            stamps = await engine.commit(batch)
+            stamps = await engine.commit(parts.into(batch))
         except Conflict:
-            continue  # `ready` has changed; after some tries it is set whatever it holds
+            continue  # `ready` has changed, or a collection has begun; after some tries it is set anyway
         except OutcomeUnknown:
             unknown += 1
             if unknown >= ATTEMPTS_MAX:

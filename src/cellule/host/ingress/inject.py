@@ -31,7 +31,7 @@ async def inject(
     if isinstance(value, bytes) and len(value) > RECEIPT_INLINE_MAX:
         receipt = receipt._replace(value=Link(await cas.put(value)))
     item = receipt_item(key, cas.universe, world, receipt)
-    [row] = await enqueue(engine, cas.universe, world, [item], entropy.bytes(16))
+    [row] = await enqueue(engine, cas.universe, world, [item], entropy.bytes(16), cas=cas)
     return row
 
 

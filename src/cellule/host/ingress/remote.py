@@ -79,7 +79,7 @@ class Remote:
         head, *seen = await engine.read([keys.world_head(universe, world), *enqueue_rows(universe, world)])
         if head is None:
             raise await lost_row(engine, self._info, "its head")
-        [row] = await enqueue(engine, universe, world, [item], ready, seen)
+        [row] = await enqueue(engine, universe, world, [item], ready, seen, self._node.cas(universe))
         self._node.ownership.check_store()
         return Head.of_row(head).height, row
 

@@ -75,7 +75,7 @@ class Pool:
         self._patience = StoreRetry(clock, self._options.stall_s, lambda _error: None)
         self._notes = Notes()
         self._around = Surroundings(cas_of, secrets or Secrets(), self._notes.add, self._patience)
-        self._settler = Settler(engine, entropy, self._patience, self._on_settled, arrived)
+        self._settler = Settler(engine, entropy, self._patience, self._on_settled, arrived, cas_of)
         self._window = Window(self.search)
         self._closing: dict[bytes, None] = {}  # settled by their worlds, and not in memory
         self._tasks: asyncio.TaskGroup | None = None

@@ -198,9 +198,12 @@ def _cleared(key: bytes, value: bytes | None) -> Batch:
 
 
 async def _write(engine: Engine, cas: Cas, opened: Opened, report: Report) -> None:
+    since = await cas.generation()
     await put_blocks(cas, opened.blocks)
     for stored in opened.stored:
-        batch = Batch(expect={stored.place: None}, set={stored.at: stored.value, stored.place: stored.at})
+        parts = await cas.witness(since)
+        rows = {stored.at: stored.value, stored.place: stored.at}
+        batch = parts.into(Batch(expect={stored.place: None}, set=rows))
         report.skipped += not await _committed(engine, batch)
 
 

@@ -26,8 +26,10 @@ from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import ReceiptItem
 from cellule.sources import Entropy
 from cellule.store import keys
+from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.store.sound_scan import damaged_key, sound_read
+from cellule.values.cbor import links_of
 
 READY_BYTES = 16
 ATTEMPT_NUMBERS = 256
@@ -81,8 +83,10 @@ class Settler:
         patience: StoreRetry,
         on_settled: OnSettled,
         arrived: Arrived | None,
+        cas_of: Callable[[UUID], Cas],
     ) -> None:
         self._engine = engine
+        self._cas_of = cas_of
         self._entropy = entropy
         self._patience = patience
         self._on_settled = on_settled
@@ -129,6 +133,7 @@ class Settler:
             attempt += 1
             batch = self._batch(group, attempt, damaged)
             try:
+                batch = await self._rooted(group, batch)
                 stamps = await self._engine.commit(batch)
             except (Conflict, OutcomeUnknown) as error:
                 left = await self._left(group)
@@ -147,6 +152,14 @@ class Settler:
                 for change in group:
                     self._on_settled(change, True)
                 return
+
+    async def _rooted(self, group: list[Change], batch: Batch) -> Batch:
+        """The same batch, safe from a collection that begins between the puts of a receipt and its row."""
+        links = {cid for change in group if change.item is not None for cid in links_of(change.item)}
+        if not links:
+            return batch
+        row = next(change.stored.row for change in group if change.stored is not None)
+        return (await self._cas_of(row.universe).roots((), optional=links)).into(batch)
 
     async def _left(self, group: list[Change]) -> list[Change]:
         """After an unclear outcome: tell about what is decided, return the rest."""

@@ -14,20 +14,22 @@ Deleting lives in `deletion.py`.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import CelluleError, Corrupted, Gone, Rejected
+from cellule.errors import CelluleError, Corrupted, Gone, Rejected, Unavailable
 from cellule.host.journal import Head
-from cellule.host.limits import SUGGESTIONS_MAX
+from cellule.host.limits import ATTEMPTS_MAX, SUGGESTIONS_MAX
 from cellule.host.own.counted_rows import HIDDEN, counted_rows
 from cellule.host.own.origin import Origin
 from cellule.host.store_retry import settle
 from cellule.kernel.lineage import Lineage
 from cellule.sources import Clock, Entropy, uuid7
 from cellule.store import keys
+from cellule.store.cas import Parts
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
@@ -165,8 +167,13 @@ class Directory:
         _, _, gone = await self._rows(universe.id, world)
         return None if gone is None else WorldInfo(world, universe.id, name, 0)
 
-    async def create_world(self, universe: UniverseInfo, name: str, baseline: Cid) -> WorldInfo:
-        """Make a world with the baseline of its empty state, in one batch; its blocks are in the CAS."""
+    async def create_world(
+        self, universe: UniverseInfo, name: str, baseline: Cid, witness: Callable[[], Awaitable[Parts]]
+    ) -> WorldInfo:
+        """Make a world with the baseline of its empty state, in one batch; its blocks are in the CAS.
+
+        `witness` gives what the batch expects so that no collection removes them (`Cas.witness`).
+        """
         if id_of(name) is not None:
             raise Rejected(
                 "host.world_name", "{name} reads as the id of a world, so it cannot be the name of one",
@@ -185,14 +192,21 @@ class Directory:
             keys.world_baseline(universe.id, world): baseline_row(0, baseline),
             keys.snapshot(universe.id, world, 0): bytes(baseline),
         }
-        batch = Batch(expect={named: None, second: None}, set=rows, add={keys.world_count(universe.id): 1})
-        if not await settle(self._engine, batch, named, world.bytes):
-            await self.find(universe, name)  # a name of which one row is hidden is damage, not a name in use
-            raise Rejected(
-                "host.world_exists", "there is a world {name} in universe {universe} already",
-                name=name, universe=universe.name,
-            )  # fmt: skip
-        return WorldInfo(world, universe.id, name, now_ns)
+        for _ in range(ATTEMPTS_MAX):
+            parts = await witness()
+            batch = Batch(
+                expect={named: None, second: None}, set=rows, add={keys.world_count(universe.id): 1}
+            )
+            if await settle(self._engine, parts.into(batch), named, world.bytes):
+                return WorldInfo(world, universe.id, name, now_ns)
+            # A name of which one row is hidden is damage, not a name in use.
+            found = await self.find(universe, name) or await self.leaving(universe, name)
+            if found is not None:
+                raise Rejected(
+                    "host.world_exists", "there is a world {name} in universe {universe} already",
+                    name=name, universe=universe.name,
+                )  # fmt: skip
+        raise Unavailable("host.world_contended", "collections begin again and again while it is made")
 
     async def listed(self, universe: UUID, world: UUID) -> WorldInfo | None:
         """A world by its id; None where it was deleted."""

@@ -162,13 +162,14 @@ class Committer:
         blocks: dict[Cid, bytes] = {}
         for each in group:
             blocks.update(each.blocks)
-        if len(blocks) > PARTS_MAX or sum(map(len, blocks.values())) > PARTS_BYTES_MAX:
-            await put_blocks(self._cas, blocks)
-            return Batch()
-        large = {cid: data for cid, data in blocks.items() if len(data) > self._cas.batch_block_max}
-        if large:  # they are in the object store before the frame that names them
+        since: int | None = None
+        is_much = len(blocks) > PARTS_MAX or sum(map(len, blocks.values())) > PARTS_BYTES_MAX
+        largest = 0 if is_much else self._cas.batch_block_max
+        large = {cid: data for cid, data in blocks.items() if len(data) > largest}
+        if large:  # they are in the store before the frame that names them
+            since = await self._cas.generation()
             await put_blocks(self._cas, large)
-        parts = await self._cas.batch_parts({cid: blocks[cid] for cid in blocks if cid not in large})
+        parts = await self._cas.batch_parts({cid: blocks[cid] for cid in blocks if cid not in large}, since)
         return Batch(expect=parts.expect, set=parts.set)
 
     async def keep_aside(self, row: bytes, why: str, now_ns: int) -> None:

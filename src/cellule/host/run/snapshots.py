@@ -21,6 +21,7 @@ from uuid import UUID
 from cellule.errors import CelluleError, Conflict, Fenced, Unavailable
 from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.limits import (
+    ATTEMPTS_MAX,
     RESTORE_CELL_S,
     RESTORE_RECORD_S,
     SNAPSHOT_CLOSE_BYTES,
@@ -38,7 +39,7 @@ from cellule.kernel.limits import ERROR_TEXT_MAX
 from cellule.kernel.need import Need, Pause
 from cellule.sources import Clock
 from cellule.store import keys
-from cellule.store.cas import Cas
+from cellule.store.cas import OVERTAKEN_ROOT, Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cid import Cid
 
@@ -86,6 +87,7 @@ class Snapshots:
         self._state_bytes = 0
         self._job: SnapshotJob | None = None
         self._root: Cid | None = None  # of the job, once it is complete
+        self._since: int | None = None  # the collection generation before any unsaved block was put
         self._asked_for: Need | Pause | None = None  # by the last slice, to be done before the next
         self._written = 0
         self._owed = 0  # the tail that the snapshot under way is to shorten
@@ -127,6 +129,7 @@ class Snapshots:
 
     def renew(self) -> None:
         """The world was restored: the snapshot under way was of the old one, and is begun again."""
+        self._since = None
         if self._job is not None:
             self._asked, self._promised = [*self._promised, *self._asked], []
             self._retry_ns = None
@@ -184,6 +187,8 @@ class Snapshots:
     async def _slice(self, hosted: WorldRunner) -> None:
         self._retry_ns = None
         try:
+            if self._since is None:
+                self._since = await self._cas.generation()
             job = self._job = self._job or hosted.world.snapshot()
             if self._root is None:
                 await self._write(hosted.world)
@@ -192,6 +197,13 @@ class Snapshots:
                 await self._save(job, self._root)
         except Fenced:
             raise
+        except Unavailable as error:
+            if error.code != OVERTAKEN_ROOT:
+                await self._failed(hosted, error)
+                return
+            # Blocks of this snapshot may be collected by now, and memory has them no more.
+            hosted.world.drop_snapshot()
+            await hosted.renew()
         except Exception as error:  # noqa: BLE001 - whatever it is, the world can do without
             await self._failed(hosted, error)
 
@@ -245,7 +257,6 @@ class Snapshots:
     async def _save(self, job: SnapshotJob, root: Cid) -> None:
         """Make the blocks durable, then the baseline."""
         await put_blocks(self._cas, job.blocks)
-        epoch = keys.world_epoch(self._universe, self._world)
         rows = {
             keys.snapshot(self._universe, self._world, job.height): bytes(root),
             keys.world_baseline(self._universe, self._world): baseline_row(job.height, root),
@@ -253,10 +264,8 @@ class Snapshots:
         outdated = [
             *await self._outdated(job.height), keys.world_trouble(self._universe, self._world)
         ]  # fmt: skip
-        try:
-            await self._engine.commit(Batch(expect={epoch: self._epoch}, set=rows, clear=outdated))
-        except Conflict as error:
-            raise fenced(self._world) from error
+        await self._commit(rows, outdated)
+        self._since = None
         self._state_bytes = self._written + sum(map(len, job.blocks.values()))
         if self._trouble is not None:
             _log.info("world %s has a new snapshot, after %d that failed", self._name, self._trouble.attempts)
@@ -266,6 +275,22 @@ class Snapshots:
             if not future.done():
                 future.set_result((job.height, root))
         self._promised = []
+
+    async def _commit(self, rows: dict[bytes, bytes], clear: list[bytes]) -> None:
+        """Root the snapshot, under this owner, and safe from a collection that begins meanwhile."""
+        assert self._since is not None
+        epoch = keys.world_epoch(self._universe, self._world)
+        for _ in range(ATTEMPTS_MAX):
+            parts = await self._cas.witness(self._since)
+            try:
+                batch = Batch(expect={epoch: self._epoch}, set=rows, clear=clear)
+                await self._engine.commit(parts.into(batch))
+            except Conflict as error:
+                if await self._engine.read([epoch]) != [self._epoch]:
+                    raise fenced(self._world) from error
+            else:
+                return
+        raise Unavailable("host.snapshot_contended", "collections begin again and again while it is saved")
 
     async def _outdated(self, height: int) -> list[bytes]:
         """The rows of snapshots that are no longer kept."""

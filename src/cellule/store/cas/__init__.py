@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cellule.store.cas.contract import Entry, Orphan, OrphanPage, Parts
+from cellule.store.cas.contract import NOTHING, OVERTAKEN_ROOT, Entry, Orphan, OrphanPage, Parts
 from cellule.store.cas.store import Cas
 
-__all__ = ["Cas", "Entry", "Orphan", "OrphanPage", "Parts"]
+__all__ = ["NOTHING", "OVERTAKEN_ROOT", "Cas", "Entry", "Orphan", "OrphanPage", "Parts"]

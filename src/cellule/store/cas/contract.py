@@ -8,9 +8,10 @@ between that and an unknown CID. `docs/formats/cas.md` has the stored bytes and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from cellule.errors import Corrupted, Rejected, Unavailable
+from cellule.store.engine import Batch
 from cellule.values.cid import Cid
 
 CHUNK_BYTES = 65_536
@@ -22,12 +23,15 @@ GROUP_BYTES_MAX = 3_500_000
 PARTS_BYTES_MAX = 2_000_000
 """Of blocks in the batch of another layer, which needs room for its own rows."""
 GROUP_KEYS_MAX = 500
+RENEWED_TOGETHER_MAX = 20
+"""Objects whose rows are renewed in one batch; each carries its row twice, as expected and as set."""
 CHUNKS_AT_ONCE = 16
 TRANSFERS_MAX = 8
 ATTEMPTS_MAX = 16
 PAGE_LIMIT_MAX = 500
 MISSED_PAUSES_S = (0.05, 0.2, 0.8)
 """Not every server shows at once a body it acknowledged; over a network it is looked for four times."""
+OVERTAKEN_ROOT = "cas.overtaken_root"
 GENERATION_MAX = (1 << 32) - 1
 GENERATIONS_KEPT = 2
 """A sweep at generation G removes rows and bodies of G - 2 and before, never younger ones."""
@@ -40,6 +44,13 @@ class Parts:
     expect: Mapping[bytes, bytes | None]
     set: Mapping[bytes, bytes]
 
+    def into(self, batch: Batch) -> Batch:
+        """Return the batch with these parts."""
+        return replace(batch, expect={**batch.expect, **self.expect}, set={**batch.set, **self.set})
+
+
+NOTHING = Parts({}, {})
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -47,6 +58,7 @@ class Entry:
 
     cid: Cid
     generation: int
+    size: int = field(default=0, compare=False)  # of the object itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,15 @@ def overtaken(size: int) -> Unavailable:
     return Unavailable(
         "cas.overtaken", "a stream of {size} bytes took longer than two collection generations",
         size=size, hint="Send it again, or collect less often.",
+    )  # fmt: skip
+
+
+def late_root(since: int, now: int) -> Unavailable:
+    """Return the error of a writer whose objects may be collected before it roots them."""
+    return Unavailable(
+        "cas.overtaken_root",
+        "objects put since generation {since} are not rooted in generation {now}, two collections later",
+        since=since, now=now, hint="Do it again.",
     )  # fmt: skip
 
 

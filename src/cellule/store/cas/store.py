@@ -32,11 +32,13 @@ from cellule.store.cas.contract import (
     GROUP_KEYS_MAX,
     MISSED_PAUSES_S,
     PARTS_BYTES_MAX,
+    RENEWED_TOGETHER_MAX,
     WHOLE_BYTES_MAX,
     Entry,
     Orphan,
     OrphanPage,
     Parts,
+    late_root,
     too_large,
 )
 from cellule.store.cas.reader import Reader
@@ -159,11 +161,12 @@ class Cas:
         """Give an object of any size as a file whose bytes are verified before the first is read."""
         return self._reader.open_verified(cid)
 
-    async def batch_parts(self, blocks: Mapping[Cid, bytes]) -> Parts:
+    async def batch_parts(self, blocks: Mapping[Cid, bytes], since: int | None = None) -> Parts:
         """Return what stores `blocks` as part of the caller's own batch, at most 2 MB of them.
 
         They are recomputed, and not decoded. With an object store only inline blocks are taken: put the
-        others first. If the batch ends in `Conflict`, ask again: another writer may have put one of them.
+        others first, and say what `generation()` was before, as for `witness`. The batch roots all of them.
+        If it ends in `Conflict`, ask again: another writer may have put one, or a collection has begun.
         """
         for cid, data in blocks.items():
             computed = cid_of(data, codec=cid.codec)
@@ -171,9 +174,12 @@ class Cas:
                 raise _unexpected(computed, cid)
         self._check_parts(blocks)
         seen = await self._writer.see(list(blocks))
+        if since is not None and seen.generation > since + 1:
+            raise late_root(since, seen.generation)
         absent = [cid for cid, stored in seen.rows.items() if stored is None]
         made = {cid: await self._bodies.make(cid, blocks[cid], seen.generation) for cid in absent}
-        return self._writer.parts(seen, made)
+        parts, witness = self._writer.parts(seen, made), self._writer.witness(seen)
+        return Parts({**parts.expect, **witness.expect}, {**parts.set, **witness.set})
 
     async def generation(self) -> int:
         """Return the collection generation; every later put leaves a row of at least this one."""
@@ -183,13 +189,46 @@ class Cas:
         """Begin the next collection generation and return it."""
         return await self._collection.advance()
 
+    async def witness(self, since: int) -> Parts:
+        """Return what a batch expects that roots what was put since `generation()` returned `since`.
+
+        `Unavailable` (`cas.overtaken_root`) if two collections began meanwhile: put everything again. On
+        `Conflict` ask again.
+        """
+        seen = await self._writer.see([])
+        if seen.generation > since + 1:
+            raise late_root(since, seen.generation)
+        return self._writer.witness(seen)
+
+    async def roots(self, cids: Iterable[Cid], optional: Iterable[Cid] = ()) -> Parts:
+        """Return what a batch expects and sets that begins to link these objects, which were put before.
+
+        `Rejected` (`cas.not_found`) if one is gone; `optional` ones may be. On `Conflict` ask again.
+        """
+        needed = set(cids)
+        wanted = sorted({*needed, *optional})
+        if len(wanted) <= RENEWED_TOGETHER_MAX:
+            return await self._writer.renewal(wanted, needed)
+        since = await self.generation()
+        for start in range(0, len(wanted), RENEWED_TOGETHER_MAX):
+            await self._writer.renew(wanted[start : start + RENEWED_TOGETHER_MAX], needed)
+        return await self.witness(since)
+
     async def entries(self, *, limit: int, after: Cid | None = None) -> list[Entry]:
         """Return objects with their generations, by CID, from behind `after`; none means the end."""
         return await self._collection.entries(limit=limit, after=after)
 
+    async def entry(self, cid: Cid) -> Entry | None:
+        """Return one object as `entries` does; None where it is not stored."""
+        return await self._collection.entry(cid)
+
     async def remove_if(self, cid: Cid, generation: int) -> bool:
         """Remove an object if its row still has `generation`; tell whether it was removed."""
         return await self._collection.remove_if(cid, generation)
+
+    async def remove_many(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Remove those of these objects whose rows still have their generation; return what was removed."""
+        return await self._collection.remove_many(entries)
 
     async def orphans(self, *, limit: int, after: str = "") -> OrphanPage:
         """Return bodies that no row names and none ever will; continue from `after` until it is empty."""

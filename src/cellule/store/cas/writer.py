@@ -18,7 +18,7 @@ from uuid import UUID
 from cellule.errors import CelluleError, Conflict, OutcomeUnknown, Unavailable
 from cellule.store import keys
 from cellule.store.cas.bodies import Bodies, Made
-from cellule.store.cas.contract import ATTEMPTS_MAX, Parts, contended
+from cellule.store.cas.contract import ATTEMPTS_MAX, Parts, contended, not_found
 from cellule.store.cas.rows import Row, decode_generation, decode_row, encode_generation, encode_row
 from cellule.store.cas.transfers import all_of
 from cellule.store.engine import Batch, Engine
@@ -107,6 +107,39 @@ class Writer:
                 expect[row_key] = stored
                 sets[row_key] = encode_row(Row(seen.generation, row.place))
         return Parts(expect, sets)
+
+    def witness(self, seen: Seen) -> Parts:
+        """What a batch expects that is to be the first of a generation not to be collected any more."""
+        expect: dict[bytes, bytes | None] = {}
+        sets: dict[bytes, bytes] = {}
+        self._expect_generation(seen, expect, sets)
+        return Parts(expect, sets)
+
+    async def renewal(self, cids: list[Cid], needed: set[Cid]) -> Parts:
+        """Expect the generation, and set the rows of these objects to it; what is gone is left out."""
+        expect: dict[bytes, bytes | None] = {}
+        sets: dict[bytes, bytes] = {}
+        seen = await self.see(cids)
+        for cid in cids:
+            if seen.rows[cid] is None and cid in needed:
+                raise not_found(cid)
+        self._expect_generation(seen, expect, sets)
+        there = Seen(seen.generation_row, {cid: row for cid, row in seen.rows.items() if row is not None})
+        parts = self.parts(there, {})
+        return Parts({**parts.expect, **expect}, {**parts.set, **sets})
+
+    async def renew(self, cids: list[Cid], needed: set[Cid]) -> None:
+        """Set the rows of these objects to the generation now."""
+        for _ in range(ATTEMPTS_MAX):
+            parts = await self.renewal(cids, needed)
+            if len(parts.set) <= 1:  # at most the first generation: no row is older
+                return
+            try:
+                await self._engine.commit(Batch(expect=parts.expect, set=parts.set))
+            except Conflict:
+                continue
+            return
+        raise contended(cids[0])
 
     def _expect_generation(
         self, seen: Seen, expect: dict[bytes, bytes | None], sets: dict[bytes, bytes]

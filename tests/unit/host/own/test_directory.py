@@ -11,6 +11,7 @@ from cellule.host.own.deletion import delete_world
 from cellule.host.own.directory import Directory
 from cellule.sources import SystemClock
 from cellule.store import keys
+from cellule.store.cas import NOTHING, Parts
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.store.format import check_format
@@ -19,6 +20,11 @@ from cellule.testing.entropy import SeededEntropy
 from cellule.values.cid import cid_of
 
 BASELINE = cid_of(b"\xa0")
+
+
+async def nothing() -> Parts:
+    """Nobody collects here."""
+    return NOTHING
 
 
 class Place:
@@ -33,7 +39,7 @@ class Place:
 
     async def filled(self, *names):
         self.universe = await self.directory.create_universe("u")
-        return [await self.directory.create_world(self.universe, name, BASELINE) for name in names]
+        return [await self.directory.create_world(self.universe, name, BASELINE, nothing) for name in names]
 
     async def hide(self, key):
         await self.engine.commit(Batch(clear=[key]))
@@ -65,7 +71,7 @@ async def test_a_world_of_which_a_ref_is_hidden_is_not_made_again(place, hidden)
     for call in (
         lambda: place.directory.world(place.universe, "w"),
         lambda: place.directory.find(place.universe, "w"),
-        lambda: place.directory.create_world(place.universe, "w", BASELINE),
+        lambda: place.directory.create_world(place.universe, "w", BASELINE, nothing),
     ):
         with pytest.raises(Corrupted) as caught:
             await call()
@@ -117,7 +123,7 @@ async def test_a_world_is_not_named_like_an_id(place):
     """It was found in place of the world of that id."""
     [world] = await place.filled("w")
     with pytest.raises(Rejected) as caught:
-        await place.directory.create_world(place.universe, str(world.id), BASELINE)
+        await place.directory.create_world(place.universe, str(world.id), BASELINE, nothing)
     assert caught.value.code == "host.world_name"
 
 
@@ -126,7 +132,7 @@ async def test_names_that_are_no_text_are_refused(place, name):
     await place.filled("w")
     for call in (
         lambda: place.directory.world(place.universe, name),
-        lambda: place.directory.create_world(place.universe, name, BASELINE),
+        lambda: place.directory.create_world(place.universe, name, BASELINE, nothing),
         lambda: place.directory.universe(name),
     ):
         with pytest.raises(Rejected) as caught:
@@ -152,7 +158,7 @@ async def test_the_name_goes_although_very_many_refs_stand_before_it(place):
             break
         begin = page.items[-1][0] + b"\0"
     assert [value for _, value in rows] == [bytes(16)] * 10_500
-    again = await place.directory.create_world(place.universe, "zzz", BASELINE)
+    again = await place.directory.create_world(place.universe, "zzz", BASELINE, nothing)
     assert again.id != world.id
     assert await place.directory.worlds(world.universe) == [again]
 
@@ -227,5 +233,5 @@ async def test_a_damaged_row_of_a_list_hides_no_other_world(place):
 async def test_a_name_that_another_took_first_is_in_use_and_not_damaged(place):
     await place.filled("w")
     with pytest.raises(Rejected) as caught:
-        await place.directory.create_world(place.universe, "w", BASELINE)
+        await place.directory.create_world(place.universe, "w", BASELINE, nothing)
     assert caught.value.code == "host.world_exists"

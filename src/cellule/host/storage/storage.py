@@ -1,0 +1,115 @@
+"""The storage of a whole store, for a node: collections, pins, and why something is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+from uuid import UUID
+
+from cellule.errors import CelluleError, Unavailable
+from cellule.host.limits import (
+    COLLECT_GRACE_S,
+    COLLECT_LOOK_S,
+    COLLECT_NODES_BYTES,
+    COLLECT_SHARE,
+)
+from cellule.host.own.directory import Directory, UniverseInfo
+from cellule.host.storage.collection_state import DONE, CollectionState
+from cellule.host.storage.collector import Collector, CollectProgress
+from cellule.host.storage.explain import Retention, explain_retention
+from cellule.host.storage.marks import Marks
+from cellule.host.storage.pins import Pins
+from cellule.sources import Clock, Entropy
+from cellule.store.cache import NodeCache
+from cellule.store.cas import Cas
+from cellule.store.engine import Engine
+from cellule.store.engines.memory import MemoryEngine
+from cellule.values.cid import Cid
+
+_log = logging.getLogger("cellule.host")
+_RUN_BYTES = 16
+
+
+class CasOf(Protocol):
+    """Gives the objects of a universe."""
+
+    def __call__(self, universe: UUID, cache: NodeCache | None = None) -> Cas:
+        """With a cache of its own for whoever reads very many objects once."""
+
+
+class Storage:
+    """What keeps a store from growing without bounds."""
+
+    def __init__(
+        self, engine: Engine, cas_of: CasOf, directory: Directory, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._engine = engine
+        self._cas_of = cas_of
+        self._directory = directory
+        self._clock = clock
+        self._entropy = entropy
+        self._run = entropy.bytes(_RUN_BYTES)
+
+    def pins(self, universe: UUID) -> Pins:
+        """The pins of a universe."""
+        return Pins(self._engine, self._cas_of(universe), self._clock, self._entropy)
+
+    async def state(self, universe: UUID) -> CollectionState | None:
+        """How far the collection of a universe is, or how the last one ended; None before the first."""
+        return await Marks(self._engine, universe).read_state()
+
+    async def collect(
+        self, universe: UUID, *, grace_s: float = COLLECT_GRACE_S, share: float = 1.0,
+        progress: CollectProgress = lambda _state: None,
+    ) -> CollectionState:  # fmt: skip
+        """Remove what nothing keeps; see `Collector.collect`."""
+        collector = self._collector(universe, Marks(self._engine, universe), share, progress)
+        collector.pins = self.pins(universe)
+        return await collector.collect(grace_s)
+
+    async def would_collect(
+        self, universe: UUID, progress: CollectProgress = lambda _state: None
+    ) -> CollectionState:
+        """Find out what a collection would remove; marks are kept in memory, and nothing is changed."""
+        async with MemoryEngine() as scratch:
+            return await self._collector(universe, Marks(scratch, universe), 1.0, progress).collect()
+
+    async def explain(self, universe: UUID, cid: Cid) -> Retention:
+        """Why an object is kept."""
+        worlds = await self._directory.worlds(universe)
+        cas = self._cas_of(universe, NodeCache(COLLECT_NODES_BYTES))
+        return await explain_retention(self._engine, cas, worlds, cid, self._clock.now_ns())
+
+    async def collect_regularly(self, every_s: float | None) -> None:
+        """Collect in each universe whenever its last collection began so long ago; None: never."""
+        while every_s is not None:
+            await asyncio.sleep(min(every_s, COLLECT_LOOK_S))
+            try:
+                for universe in await self._directory.universes():
+                    await self._collect_due(universe, every_s)
+            except CelluleError as error:
+                _log.warning("no garbage is collected for now; it is tried again: %s", error)
+
+    async def _collect_due(self, universe: UniverseInfo, every_s: float) -> None:
+        state = await self.state(universe.id)
+        now_ns = self._clock.now_ns()
+        is_over = state is None or state.phase == DONE
+        if universe.deleting or (state is not None and is_over and now_ns < state.started_ns + every_s * 1e9):
+            return
+        try:
+            done = await self.collect(universe.id, share=COLLECT_SHARE)
+        except Unavailable as error:
+            _log.info("the collection in universe %s waits: %s", universe.name, error)
+        else:
+            _log.info(
+                "collected in universe %s: %d objects of %d bytes removed, %d kept",
+                universe.name, done.counts.removed, done.counts.removed_bytes, done.counts.kept,
+            )  # fmt: skip
+
+    def _collector(self, universe: UUID, marks: Marks, share: float, progress: CollectProgress) -> Collector:
+        cas = self._cas_of(universe, NodeCache(COLLECT_NODES_BYTES))
+        return Collector(
+            self._engine, cas, lambda: self._directory.worlds(universe), marks, self._clock, self._run,
+            share=share, progress=progress,
+        )  # fmt: skip

@@ -1,0 +1,84 @@
+"""What a frame links: the blocks that must stay as long as the frame does.
+
+A record that tells of a snapshot only names it: whether that snapshot is kept is decided by the rows of
+snapshots, or every snapshot ever taken would stay. A link inside a user's value may name what was never
+stored, so those are told apart from ours, which must be there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from cellule.kernel.journal.codes import Kind
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.records import ControlRecord
+from cellule.kernel.journal.table import read_row
+from cellule.values.cbor import decode_trusted
+from cellule.values.cid import Cid
+from cellule.values.link import Link
+
+_LINK_MARK = b"\xd8\x2a"
+_ABOUT_SNAPSHOTS = {"snapshot", "baseline"}
+
+
+class Links(NamedTuple):
+    """Blocks that must be there, and those that a user's value names, which may be."""
+
+    ours: set[Cid]
+    users: set[Cid]
+
+
+def links_of_block(data: bytes) -> Links:
+    """The links of a stored node."""
+    found = Links(set(), set())
+    if _LINK_MARK in data:
+        _gather(decode_trusted(data), found)
+    return found
+
+
+def links_of_frame(data: bytes) -> Links:
+    """The links of a frame, but for those to snapshots that it only tells of."""
+    found = Links(set(), set())
+    if _LINK_MARK not in data:
+        return found
+    decode_frame(data, lazy=True)  # refuses what is no frame
+    value: Any = decode_trusted(data)
+    _, names, rows = value
+    for row in rows:
+        if row[0] in (Kind.SNAPSHOT, Kind.BASELINE):
+            continue
+        if row[0] == Kind.CONTROL:
+            record = read_row(row, names)
+            assert isinstance(record, ControlRecord)
+            if record.verb in _ABOUT_SNAPSHOTS:
+                continue
+        _gather(row, found)
+    return found
+
+
+def _gather(value: Any, found: Links) -> None:
+    """Walk a decoded value; not by recursion, because what is stored may be deep."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Link):
+            found.ours.add(each.cid)
+        elif isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            if _is_envelope(each):
+                found.users.update(link.cid for link in each[1])
+            else:
+                waiting.extend(each)
+
+
+def _is_envelope(value: list[Any]) -> bool:
+    """Tell whether this looks like a stored value with links, which lists them (`values/envelope.py`)."""
+    return (
+        2 <= len(value) <= 3 and isinstance(value[0], bytes) and _are_links(value[1])
+        and (len(value) == 2 or isinstance(value[2], bytes))
+    )  # fmt: skip
+
+
+def _are_links(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, Link) for each in value)
