@@ -215,7 +215,8 @@ class SyncCellule(Facade[Cellule]):
     ) -> CollectionState:
         """Remove the objects that nothing keeps any more, and return what was found.
 
-        Worlds go on meanwhile. An object goes at the earliest `grace_s` after it was put; `dry_run` only tells.
+        Worlds go on meanwhile. An object goes at the earliest `grace_s` after it was put; with 0, at once.
+        One that was interrupted goes on. `dry_run` only tells what would go.
         """
         return self._thread.call(
             lambda: self._inner.collect_garbage(

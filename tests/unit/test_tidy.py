@@ -27,6 +27,7 @@ LONG_FILES = {
     "host/node.py": "the worlds in memory: loading, leaving, ownership",
     "host/read/reader.py": "every read of one world",
     "host/run/world_runner.py": "the two tasks of a world share its state",
+    "host/service.py": "one class, whose methods are the public API",
     "kernel/decide/steps.py": "one step, with every way it can end",
     "kernel/index/live.py": "reads and writes of one tree",
     "kernel/index/write.py": "one noun",

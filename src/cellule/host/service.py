@@ -163,7 +163,8 @@ class Cellule:
     ) -> CollectionState:  # fmt: skip
         """Remove the objects that nothing keeps any more, and return what was found.
 
-        Worlds go on meanwhile. An object goes at the earliest `grace_s` after it was put; `dry_run` only tells.
+        Worlds go on meanwhile. An object goes at the earliest `grace_s` after it was put; with 0, at once.
+        One that was interrupted goes on. `dry_run` only tells what would go.
         """
         storage, found = self.node.storage, (await self.node.directory.universe(universe)).id
         if dry_run:
@@ -176,7 +177,8 @@ class Cellule:
 
     async def explain_retention(self, cid: Cid, *, universe: str = DEFAULT_UNIVERSE) -> Retention:
         """Why an object is kept: one way from what keeps it, or that nothing does."""
-        return await self.node.storage.explain((await self.node.directory.universe(universe)).id, cid)
+        found = (await self.node.directory.universe(universe)).id
+        return await self.node.storage.explain(found, cid)
 
     async def pin(
         self, cids: Sequence[Cid], seconds: float, *, who: str = "cellule.pin", why: str = "asked for",
@@ -315,7 +317,6 @@ class Cellule:
 
 
 def _say_deployed(world: str, change: ManifestChange) -> None:
-    """Say aloud what `auto` brought into a world; louder where modules went."""
     told = "; ".join(str(each) for each in change.changes) or "code only"
     level = logging.WARNING if change.removed else logging.INFO
     _log.log(level, "deployed the app to world %s, which ran another version: %s", world, told)
