@@ -33,6 +33,7 @@ from cellule.store.object_store import ObjectStore
 from cellule.testing.conformance.cas_collection import CollectionCases
 from cellule.testing.conformance.cas_damage import DamageCases
 from cellule.testing.conformance.cas_machine import MachineCases
+from cellule.testing.conformance.cas_roots import RootCases
 from cellule.testing.conformance.object_machine import pieces_of, sample
 from cellule.testing.conformance.objects import failing_after
 from cellule.values.cbor import encode
@@ -224,7 +225,7 @@ class PartsCases:
         assert caught.value.code == "cas.parts_too_large"
 
 
-class CasConformance(PutAndGetCases, PartsCases, CollectionCases, DamageCases, MachineCases):
+class CasConformance(PutAndGetCases, PartsCases, CollectionCases, RootCases, DamageCases, MachineCases):
     """All cases; a subclass named `Test...` gives `open_parts`."""
 
     @pytest.fixture

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
+from cellule.errors import Corrupted, Rejected, Unavailable
 from cellule.sources import SystemEntropy
 from cellule.store import keys
-from cellule.store.cas import OVERTAKEN_ROOT, Cas, Entry, Orphan, Parts
+from cellule.store.cas import Cas, Entry, Orphan
 from cellule.store.cas.bodies import Bodies
 from cellule.store.cas.contract import INLINE_BYTES_ENGINE, INLINE_BYTES_OBJECTS
 from cellule.store.engine import Batch, Engine, Stamp
@@ -115,64 +115,6 @@ class CollectionCases:
             with pytest.raises(Rejected) as caught:
                 await call(limit=limit)
             assert caught.value.code == "cas.page_limit"
-
-    async def test_a_root_is_not_set_once_a_collection_has_begun(
-        self, open_cas: OpenCas, engine: Engine
-    ) -> None:
-        """Whatever gives a batch its witness: the batch fails, and asks again."""
-        cas = open_cas()
-        cid = await cas.put(SMALL, "raw")
-        asked: tuple[Callable[[], Awaitable[Parts]], ...] = (
-            lambda: cas.batch_parts({cid_of(b"block", codec="raw"): b"block"}),
-            lambda: cas.roots([cid]),
-            lambda: cas.roots((), optional=[cid, cid_of(b"never")]),
-        )
-        for ask in asked:
-            parts = await ask()
-            await cas.advance_generation()
-            with pytest.raises(Conflict):
-                await engine.commit(Batch(expect=parts.expect, set=parts.set))
-            parts = await ask()
-            await engine.commit(Batch(expect=parts.expect, set=parts.set))
-        assert await generations_of(cas, [cid]) == {await cas.generation()}
-
-    async def test_a_root_is_not_set_two_collections_after_its_puts(self, open_cas: OpenCas) -> None:
-        cas = open_cas()
-        since = await cas.generation()
-        await cas.advance_generation()
-        assert (await cas.witness(since)).expect
-        await cas.advance_generation()
-        blocks = {cid_of(b"block", codec="raw"): b"block"}
-        asked: list[Callable[[], Awaitable[Parts]]] = [
-            lambda: cas.witness(since), lambda: cas.batch_parts(blocks, since),
-        ]  # fmt: skip
-        for ask in asked:
-            with pytest.raises(Unavailable) as caught:
-                await ask()
-            assert caught.value.code == OVERTAKEN_ROOT
-
-    async def test_many_roots_are_renewed_and_what_is_gone_is_refused(self, open_cas: OpenCas) -> None:
-        cas = open_cas()
-        cids = await cas.put_many([number.to_bytes(2, "big") + bytes(60_000) for number in range(50)], "raw")
-        generation = await cas.advance_generation()
-        await cas.roots(cids)
-        assert await generations_of(cas, cids) == {generation}
-        with pytest.raises(Rejected) as caught:
-            await cas.roots([*cids, cid_of(b"never")])
-        assert caught.value.code == "cas.not_found"
-
-    async def test_many_objects_are_removed_together_but_not_one_that_was_put_again(
-        self, open_cas: OpenCas
-    ) -> None:
-        cas = open_cas()
-        cids = await cas.put_many([*(bytes([number]) * 70_000 for number in range(5)), SMALL], "raw")
-        entries = await cas.entries(limit=100)
-        await cas.advance_generation()
-        await cas.put(SMALL, "raw")
-        removed = await cas.remove_many(entries)
-        assert {each.cid for each in removed} == set(cids[:-1])
-        assert await cas.present(cids) == (cids[-1],)
-        assert await cas.remove_many(entries) == []
 
     async def test_concurrent_advances_each_begin_a_generation(self, open_cas: OpenCas) -> None:
         cas = open_cas()
