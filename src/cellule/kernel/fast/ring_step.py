@@ -1,7 +1,8 @@
 """Plain steps in the ring: a cell of the current era, an event its module takes as it is, a short new state.
 
-Such a step may ask for effects, too, and they are opened at once where they are plain. Anything else the
-program answers is written down the general way; what needs a closer look before the call is left to it.
+Such a step may leave a short note and ask for effects, too, which are opened at once where they are plain.
+Anything else the program answers is written down the general way; what needs a closer look before the call is
+left to it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cellule.kernel.decide.short_ways import Stepping
 from cellule.kernel.fast.intents import open_plain, proven_requests
 from cellule.kernel.fast.modules import FastModules
 from cellule.kernel.journal.codes import OK
-from cellule.kernel.journal.rows import step_row
+from cellule.kernel.journal.rows import noted_step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import OUTPUT_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.manifest.model import Module
@@ -60,7 +61,7 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
             rounds.write(slot, stepper.failed(slot, fault_of(error)))
             return True
         try:
-            state, asked = (output, ()) if isinstance(output, bytes) else _bare(era, fast.module, output)
+            state, note, asked = _bare(era, fast.module, output)
             if state is None or len(state) > STATE_INLINE_RECORD_MAX or LINK_MARK in state:
                 output = Output(output) if isinstance(output, bytes) else output
                 rounds.write(slot, stepper.accepted(slot, era, fast.module, output))
@@ -70,7 +71,7 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
             return True
         at = names[base] if base in names else writer.name(base)
         version, born = version + 1, born or step
-        records.append(step_row(cause, at, key, born, number, version, prev, state))
+        records.append(noted_step_row(cause, at, key, born, number, version, prev, state, note))
         writer.size += RECORD_BYTES + len(state) + len(key)
         taken.append((cause, base, key, OK, version, step, None, "", "", born))
         step_ok(slot, queue, Entry(state, len(state), version, born, born_ns, number, now_ns, step, None))
@@ -85,13 +86,19 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
     return is_taken
 
 
-def _bare(era: Compiled, module: Module, output: Output) -> tuple[bytes | None, Sequence[EffectRequest]]:
-    """The state of an output and what it asks for; no state where there is anything else, or too much."""
-    state, events, effects, reply, ann, cancels, _ = output
-    if state is None or events or reply is not None or ann is not None or cancels:
-        return None, ()
+def _bare(
+    era: Compiled, module: Module, output: Output | bytes
+) -> tuple[bytes | None, bytes | None, Sequence[EffectRequest]]:
+    """State, note and requests of an output; no state where there is anything else, or too much."""
+    if isinstance(output, bytes):
+        return output, None, ()
+    state, events, effects, reply, note, cancels, _ = output
+    if state is None or events or reply is not None or cancels:
+        return None, None, ()
+    if note is not None and (len(note) > STATE_INLINE_RECORD_MAX or LINK_MARK in note):
+        return None, None, ()
     if not effects:
-        return state, ()
+        return state, note, ()
     asked = proven_requests(era, module, effects) or check(era, module, effects)
-    size = len(state) + sum([len(each.params) for each in asked])
-    return (state, asked) if size <= OUTPUT_BYTES_MAX else (None, ())
+    size = len(state) + len(note or b"") + sum([len(each.params) for each in asked])
+    return (state, note, asked) if size <= OUTPUT_BYTES_MAX else (None, None, ())

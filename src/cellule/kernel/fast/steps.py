@@ -1,8 +1,9 @@
 """The steps of a batch: a row after the other, in the order in which the ring would have them.
 
-A step is plain if its cell is of the current era, and it answers a short new state and nothing else: that is
-written down right here. This loop is the hot path of the whole system. `run` stops at the first row that is
-not so; `FastWays` makes a slot of it, and takes its step with what it answered, if it was called.
+A step is plain if its cell is of the current era, and it answers a short new state, perhaps with a short
+note, and nothing else: that is written down right here. This loop is the hot path of the whole system. `run`
+stops at the first row that is not so; `FastWays` makes a slot of it, and takes its step with what it
+answered, if it was called.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.fast.batch import FastBatch
 from cellule.kernel.items import StepRow
 from cellule.kernel.journal.codes import OK
-from cellule.kernel.journal.rows import step_parts, step_row
+from cellule.kernel.journal.rows import noted_step_row, step_parts, step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, FRAME_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.program import Context, Output, StepFault, fault_of
@@ -78,13 +79,19 @@ class FastSteps:
                 answer = call(state, value, fields, key, context)
             except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
                 answer = fault_of(error)
-            if answer.__class__ is not bytes:
-                break
-            length = len(answer)
-            if length > STATE_INLINE_RECORD_MAX or LINK_MARK in answer:
-                break
-            version += 1
-            records.append(make_row(height, name, key, born, number, version, prev, answer))
+            if answer.__class__ is bytes:
+                length = len(answer)
+                if length > STATE_INLINE_RECORD_MAX or LINK_MARK in answer:
+                    break
+                version += 1
+                records.append(make_row(height, name, key, born, number, version, prev, answer))
+            else:
+                noted = _noted(answer)
+                if noted is None:
+                    break
+                answer, note = noted
+                length, version = len(answer), version + 1
+                records.append(noted_step_row(height, name, key, born, number, version, prev, answer, note))
             size += RECORD_BYTES + length + len(key)
             if entry is not None and recent.get(key) is entry:
                 recent[key] = Entry(answer, length, version, born, born_ns, number, now_ns, step, None)
@@ -108,3 +115,15 @@ class FastSteps:
         for position in range(start, len(records)):
             cause, name, key, born, version = step_parts(records[position])
             self._steps.append((cause, names[name], key, OK, version, first + position, None, "", "", born))
+
+
+def _noted(answer: Answer) -> tuple[bytes, bytes] | None:
+    """The state and note of a step that answered just these, both short; None for any other."""
+    if answer.__class__ is not Output:
+        return None
+    state, events, effects, reply, note, cancels, cut = answer
+    if state is None or note is None or events or effects or reply is not None or cancels or cut:
+        return None
+    if len(state) > STATE_INLINE_RECORD_MAX or len(note) > STATE_INLINE_RECORD_MAX:
+        return None
+    return None if LINK_MARK in state or LINK_MARK in note else (state, note)

@@ -45,6 +45,15 @@ def step_row(
     return [_STEP, cause, module, key, born, era, OK, version, prev, [state], None]
 
 
+def noted_step_row(
+    cause: int, module: int, key: bytes, born: int, era: int, version: int, prev: int, state: bytes,
+    note: bytes | None,
+) -> Row:  # fmt: skip
+    """A step that made a short new state, perhaps with a short note, and nothing else."""
+    extras = None if note is None else {"ann": [note]}
+    return [_STEP, cause, module, key, born, era, OK, version, prev, [state], extras]
+
+
 def step_parts(row: Row) -> tuple[int, int, bytes, int, int]:
     """The cause, module, key, birth and version of a step."""
     return row[1], row[2], row[3], row[4], row[7]

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cellule.errors import Rejected
-from cellule.values.expressions.arguments import Path, Sizes, answer
+from cellule.values.expressions.arguments import ABSENT, Path, Sizes, answer
 from cellule.values.expressions.compiler import Compiler
 from cellule.values.expressions.fault import ExpressionFault, Refusal
-from cellule.values.expressions.limits import SIZE_MIN, TEXT_BYTES_MAX, size_max
+from cellule.values.expressions.limits import INT_MAX, INT_MIN, SIZE_MIN, TEXT_BYTES_MAX, size_max
 from cellule.values.expressions.operators import check_is
 from cellule.values.expressions.parser import parse
 from cellule.values.expressions.scope import Frame, Run, Scope
@@ -37,7 +37,7 @@ class Expression:
     ) -> None:
         self.text = text
         self._run = run
-        self._slots = slots
+        self._slots = tuple((path, _field_of(path), uses) for path, uses in slots)
         self._size_max = size_max
         self._gives_bool = gives_bool
 
@@ -47,7 +47,7 @@ class Expression:
     @property
     def paths(self) -> tuple[Path, ...]:
         """What it reads of its arguments."""
-        return tuple(path for path, _ in self._slots if path is not None)
+        return tuple(path for path, _, _ in self._slots if path is not None)
 
     def evaluate(self, arguments: Mapping[str, Any]) -> Any:
         """Return the value for `arguments`, plain values by name; raises `ExpressionFault`."""
@@ -59,19 +59,28 @@ class Expression:
         return value
 
     def _frame(self, arguments: Mapping[str, Any]) -> Frame:
-        sizes = Sizes()
         frame: Frame = []
-        for path, uses in self._slots:
+        size = 0
+        for path, field, uses in self._slots:
             if path is None:
                 frame.append(None)
                 continue
-            before = sizes.size
-            frame.append(sizes.bound(path.read(arguments), path))
-            sizes.size += (sizes.size - before) * (uses - 1)
-        if sizes.size > self._size_max:
+            if field is None:
+                value = path.read(arguments)
+            else:  # most paths are one field of an argument
+                holder = arguments.get(path.root)
+                value = holder.get(field, ABSENT) if holder.__class__ is dict else ABSENT
+            if value.__class__ is int and INT_MIN <= value <= INT_MAX:
+                size += uses
+                frame.append(value)
+                continue
+            sizes = Sizes()
+            frame.append(sizes.bound(value, path))
+            size += sizes.size * uses
+        if size > self._size_max:
             raise ExpressionFault(
                 "values.expression_cost",
-                f"the values have size {sizes.size}, and the expression is for at most {self._size_max}",
+                f"the values have size {size}, and the expression is for at most {self._size_max}",
             )
         return frame
 
@@ -95,6 +104,14 @@ def compile_expression(
         return _compiled(text, Scope(text, variables, schemas), gives_bool)
     except Refusal as refusal:
         raise refusal.rejected(text) from None
+
+
+def _field_of(path: Path | None) -> str | None:
+    """The field, of a path that is one field of an argument."""
+    if path is None or path.asks or len(path.steps) != 1:
+        return None
+    step = path.steps[0]
+    return step if isinstance(step, str) else None
 
 
 def _check_text(text: str) -> None:

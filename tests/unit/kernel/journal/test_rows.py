@@ -19,6 +19,7 @@ from cellule.kernel.journal.rows import (
     decision_row,
     event_row,
     intent_row,
+    noted_step_row,
     receipt_row,
     step_parts,
     step_row,
@@ -36,6 +37,14 @@ PAIRS: list[tuple[Row, Record]] = [
     ),
     (
         step_row(7, 0, b"o1", 2, 3, 4, 5, b"\xa0"),
+        StepRecord(7, "shop/order", b"o1", 2, 3, OK, 4, 5, VALUE, {}),
+    ),
+    (
+        noted_step_row(7, 0, b"o1", 2, 3, 4, 5, b"\xa0", b"\x80"),
+        StepRecord(7, "shop/order", b"o1", 2, 3, OK, 4, 5, VALUE, {"ann": [b"\x80"]}),
+    ),
+    (
+        noted_step_row(7, 0, b"o1", 2, 3, 4, 5, b"\xa0", None),
         StepRecord(7, "shop/order", b"o1", 2, 3, OK, 4, 5, VALUE, {}),
     ),
     (
