@@ -14,8 +14,13 @@ from uuid import UUID
 import pytest
 
 from cellule.kernel.index.keys import pair_of
-from cellule.kernel.items import ControlItem, EventItem, Pace
+from cellule.kernel.items import ControlItem, EventItem, Pace, SignalItem
 from cellule.kernel.journal.codes import Kind, Status
+from cellule.kernel.journal.heartbeat_records import (
+    AgendaRecord,
+    SignalRecord,
+    WriteRecord,
+)
 from cellule.kernel.journal.records import (
     DecisionRecord,
     EventRecord,
@@ -56,9 +61,12 @@ EVENTS = ["gold/Do@1"]
 UPCASTER = {"from": "gold/Coin@1", "to": "gold/Coin@2", "code": {"gold": "up"}}
 
 
-def document(version: int = 1, *, upcasts: bool = False) -> dict[str, object]:
+ENZYME = {"name": "bell", "query": "/gold/**", "match": "prefix", "module": "gold/Bell", "retry_limit": 1}
+
+
+def document(version: int = 1, *, upcasts: bool = False, enzymes: bool = False) -> dict[str, object]:
     coin = f"gold/Coin@{version}"
-    return {
+    whole = {
         "schemas": SCHEMAS,
         "modules": {
             coin: {
@@ -81,6 +89,13 @@ def document(version: int = 1, *, upcasts: bool = False) -> dict[str, object]:
         ]},
         "upcasters": [UPCASTER] if upcasts else [],
     }  # fmt: skip
+    if enzymes:
+        bell = {"state": "sys/Value@1", "style": "enzyme", "code": {"gold": "bell"}, "writes": ["/gold"]}
+        whole["modules"]["gold/Bell@1"] = bell
+        listener = {"kind": "pure", "state": "gold/Seen@1", "event": ["sys/Signal@1"]}
+        whole["modules"]["gold/Heard@1"] = listener
+        whole["enzymes"] = [ENZYME]
+    return whole
 
 
 def coin(state, schema, event, ctx):
@@ -111,10 +126,44 @@ def seen(state, schema, event, ctx):
     return Did({"count": (state or {"count": 0})["count"] + 1})
 
 
+def bell(call, tree):
+    match call.signal:
+        case "/gold/again":
+            return -1
+        case "/gold/fail":
+            raise StepFault("gold.cracked", "as told")
+        case "/gold/quiet":
+            return 3
+    entry = {"name": "late", "query": "/late", "module": "gold/Bell", "before": ["bell"], "access": "ro"}
+    return 0, [
+        {"do": "write", "path": "/gold/" + "x" * 512, "value": "far"},
+        {"do": "write", "path": "/gold/long", "value": "x" * 5_000},
+        {"do": "delete", "path": "/gold/old"},
+        {
+            "do": "signal",
+            "signal": "/gold/quiet",
+            "target": "/gold/long",
+            "payload": [1],
+            "beat": call.beat + 2,
+        },
+        {"do": "signal", "signal": "/late", "target": "/cells/gold/Heard", "payload": "y" * 2_000},
+        {"do": "bind", "path": "/gold/long", "name": "bell", "propagate": True},
+        {"do": "unbind", "path": "/gold", "name": "bell"},
+        {"do": "register", "entry": entry},
+        {"do": "report", "severity": "info", "text": "rung"},
+    ]
+
+
+def heard(state, schema, event, ctx):
+    return Did({"count": (state or {"count": 0})["count"] + 1})
+
+
 PROGRAMS = FunctionPrograms(
     {
         "gold/Coin": coin,
         "gold/Seen": seen,
+        "gold/Bell": bell,
+        "gold/Heard": heard,
         "gold/Diary": lambda state, schema, event, ctx: Did([event["do"]]),
     },
     {("gold/Coin@1", "gold/Coin@2"): lambda old: {"sum": old["sum"], "pad": old["pad"]}},
@@ -223,11 +272,36 @@ def script(museum: Museum) -> SnapshotJob:
     beat("an id that a conflict leaves unused", only("g", id="again", explicit=True, **etag))
     beat("a verb with an id", ControlItem("pause", "ada", "once", {}, id=UUID(int=11)))
     beat("a message waits for its version", only("g", id="later", explicit=True, **etag))
+    beat("it goes on", control("resume"))
+    heartbeat(museum)
     job = museum.save()
     arguments = {"height": job.height, "snapshot": Link(job.root)}
     noted = [control(verb, **arguments) for verb in ("snapshot", "baseline")]
     beat("a snapshot and a baseline are noted", *noted)
     return job
+
+
+def heartbeat(museum: Museum) -> None:
+    beat = museum.beat
+    beat("enzymes of a manifest", museum.deploy(2, upcasts=True, enzymes=True))
+    late = {"name": "other", "query": "/none", "module": "gold/Bell"}
+    beat("an entry, and another one", *[control("enzyme.register", entry=late)] * 2)
+    beat("an entry that is gone", control("enzyme.unregister", number=1))
+    beat("nodes of the tree", control("tree.write", path="/gold/old/leaf", value={"a": 1}))
+    beat("a binding", control("enzyme.bind", path="/gold", name="bell", propagate=False))
+    beat("an impulse", SignalItem("/gold/ring", "/gold", id="bing", explicit=True))
+    beat("an enzyme does all that it can")
+    beat("a message for a cell, and a report that nobody takes")
+    beat("a bound target")
+    failing = [SignalItem(f"/gold/{what}") for what in ("again", "fail", "quiet", "quiet")]
+    beat("impulses that go wrong", *failing)
+    beat("a retry, a failure, and a repeat")
+    beat("the last retry")
+    beat("a warning that nobody takes")
+    beat("a paused heartbeat", control("heartbeat.pause"), SignalItem("/gold/quiet", beat=10_000))
+    beat("it counts on demand", control("heartbeat.beat"))
+    beat("it goes on", control("heartbeat.resume"))
+    beat("a node is deleted", control("tree.delete", path="/gold/long"))
 
 
 def told(cid, data):
@@ -242,7 +316,9 @@ def written() -> dict[str, object]:
         job = script(museum)
     return {
         "baseline": [told(cid, data) for cid, data in sorted(museum.baseline.blocks.items())],
-        "frames": [{"name": name, **told(cid_of(data), data)} for name, data in museum.frames],
+        "frames": [
+            {"name": name, "cid": str(cid_of(data)), "hex": data.hex()} for name, data in museum.frames
+        ],
         "snapshot": {
             "root": str(job.root),
             "blocks": [told(cid, data) for cid, data in sorted(job.blocks.items())],
@@ -282,6 +358,10 @@ def test_the_frozen_frames_hold_every_kind_of_record_and_every_status(frozen):
     assert {type(record) for record in records} == set(BY_CLASS) - elsewhere
     statuses = {record.status for record in records if isinstance(record, StepRecord)}
     assert statuses == {int(status) for status in Status}
+    beaten = [record for record in records if isinstance(record, SignalRecord | AgendaRecord | WriteRecord)]
+    told_of = {name for record in beaten for name in record.extras}
+    own = {*KINDS[Kind.SIGNAL].extras, *KINDS[Kind.AGENDA].extras, *KINDS[Kind.WRITE].extras}
+    assert told_of == own - {"cycle", "over", "dropped"}
     extended = [record for record in records if isinstance(record, EventRecord | StepRecord)]
     found = {name for record in extended for name in record.extras}
     elsewhere_too = {"cancels"}  # beside the intents that it cancels

@@ -17,7 +17,17 @@ from cellule.kernel.items import Beat, ControlItem, EventItem, Item, Pace
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes, Pause, drive
-from cellule.kernel.program import Context, Emit, Output, Program, Programs, StepFault
+from cellule.kernel.program import (
+    Context,
+    Emit,
+    EnzymeCall,
+    EnzymeOutput,
+    Output,
+    Program,
+    Programs,
+    StepFault,
+    TreeView,
+)
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, reachable
 from cellule.kernel.prove.verify import Difference, Verifier
 from cellule.kernel.state.cells import Entry
@@ -67,7 +77,8 @@ class FunctionPrograms:
     def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:
         """See `Programs.program`; needs no nodes."""
         yield from ()
-        return FunctionProgram(self.steps.get(module.name) or self.steps[module.base])
+        found = self.steps.get(module.name) or self.steps[module.base]
+        return EnzymeFunction(found) if module.style == "enzyme" else FunctionProgram(found)
 
     def upcaster(
         self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
@@ -112,6 +123,20 @@ class FunctionProgram:
             None if did.ann is None else encode(did.ann),
             did.cancel,
         )
+
+
+class EnzymeFunction:
+    """One plain function of a call and the tree as the program of an enzyme; it answers code and actions."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def run(self, call: EnzymeCall, tree: TreeView) -> EnzymeOutput:
+        """See `EnzymeProgram.run`."""
+        did = self._function(call, tree)
+        if did is None:
+            did = 0
+        return EnzymeOutput(did, ()) if isinstance(did, int) else EnzymeOutput(*did)
 
 
 class KernelWorld:

@@ -33,6 +33,8 @@ Verb = Literal[
     "schedule.trigger", "schedule.backfill",
     "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
     "clock.accept",
+    "heartbeat.beat", "heartbeat.pause", "heartbeat.resume",
+    "enzyme.register", "enzyme.unregister", "enzyme.bind", "enzyme.unbind", "tree.write", "tree.delete",
 ]  # fmt: skip
 
 
@@ -78,6 +80,23 @@ class ControlItem:
 
 
 @dataclass(slots=True)
+class SignalItem:
+    """An impulse for the world: a signal, a target, or both, as paths; it runs in the next beat.
+
+    `payload` is the bytes of a value. `beat` is a later beat to run in. `id`, `explicit` and `durable` are as
+    with events.
+    """
+
+    signal: str | None
+    target: str | None = None
+    payload: bytes | None = None
+    beat: int | None = None
+    id: str | bytes | UUID | None = None
+    explicit: bool = False
+    durable: bool = False
+
+
+@dataclass(slots=True)
 class ReceiptItem:
     """The outcome of an effect. `height` is that of the intent's record, `intent` its 32-byte id.
 
@@ -109,7 +128,7 @@ class RefusalItem:
     id: str | bytes | None = None
 
 
-Item = EventItem | BareEvent | ControlItem | ReceiptItem | RefusalItem
+Item = EventItem | BareEvent | ControlItem | ReceiptItem | RefusalItem | SignalItem
 
 
 def record_id(given: str | bytes | UUID | None) -> str | bytes | None:

@@ -49,6 +49,21 @@ RESUME_PER_CONTROL_MAX = 10_000  # cells one bulk resume releases; the control t
 PATH_BYTES_MAX = 4_096  # of a path of the world tree, with its slashes
 PATH_SEGMENTS_MAX = 128  # of a path of the world tree
 
+IMPULSES_PER_BEAT_MAX = 10_000  # impulses that may be queued for one beat; more are refused, with a record
+IMPULSES_QUEUED_MAX = 1_000_000  # impulses that may wait in a world, for all beats together
+CANDIDATES_MAX = 10_000  # entries that one impulse may resolve to; one with more resolves to nothing
+BINDINGS_PER_NODE_MAX = 1_000  # names bound to one node of the tree
+REGISTRY_MAX = 1_000_000  # entries of a world's registry
+AGENDA_BYTES_MAX = 2_000_000  # an agenda that fills so much of a frame goes on in the next beat
+RUN_ACTIONS_MAX = 10_000  # what one run of an enzyme may write, emit, bind and ask for, together
+RUN_READS_MAX = 100_000  # nodes of the tree that one run may read
+DELETE_NODES_MAX = 10_000  # nodes of the tree that one deletion takes away
+LIST_NODES_MAX = 10_000  # names in one page of a listing of the tree
+RETRY_LIMIT_DEFAULT = 16  # retries of an impulse by one entry, unless it says otherwise
+RETRY_LIMIT_MAX = 10_000
+BACKOFF_BEATS_MAX = 1_000_000
+BEAT_INTERVAL_NS_DEFAULT = 1_000_000_000  # between beats that only count, while deadlines in beats wait
+
 SHADOW_RECEIPTS_MAX = 10_000  # receipts that wait in a shadow run for their requests; more are left out
 SHADOW_UNMATCHED_MAX = (
     100_000  # steps that one of two runs is ahead of the other; beyond it a shadow run ends

@@ -27,6 +27,9 @@ from cellule.values.link import Link
 CODE_UNAVAILABLE = "kernel.code_unavailable"
 """The code of a step that could not be taken because its program could not be loaded; `verify` passes it."""
 
+TIMED_OUT = "modules.timed_out"
+"""The code of an enzyme whose run took too long, as records have it; `verify` passes it, too."""
+
 
 class Emit(NamedTuple):
     """An event a step emits: `key` only where the route cannot take it from the value."""
@@ -185,6 +188,48 @@ class Program(Protocol):
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
     ) -> Output:
         """Take one step, or raise `StepFault`. Nothing else may leave it."""
+
+
+class EnzymeCall(NamedTuple):
+    """What an enzyme is run with, beside the tree; all of it derives from the journal."""
+
+    world: bytes
+    name: str
+    number: int
+    signal: str | None
+    target: str | None
+    payload: bytes | None
+    beat: int
+    now_ns: int
+    entropy: bytes
+
+
+class EnzymeOutput(NamedTuple):
+    """What a run answers: its return code, and what it did, in order, as plain maps that `do` something."""
+
+    code: int
+    actions: Sequence[Mapping[str, Any]] = ()
+
+
+class TreeView(Protocol):
+    """The tree as it was when the beat began. A read that has to wait raises `Unwound`."""
+
+    def read(self, path: str) -> bytes | None:
+        """The state of a node; None where there is none."""
+
+    def names(self, path: str, after: str | None, limit: int) -> list[str]:
+        """Names right below a node."""
+
+
+class Unwound(BaseException):
+    """A run read what is not in memory: it is run again once it is. Nobody but the kernel handles this."""
+
+
+class EnzymeProgram(Protocol):
+    """The code of a module of style `enzyme`."""
+
+    def run(self, call: EnzymeCall, tree: TreeView) -> EnzymeOutput:
+        """Run once, or raise `StepFault`; `Unwound` passes through. Nothing else may leave it."""
 
 
 def forget_kept(program: Program) -> None:

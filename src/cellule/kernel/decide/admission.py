@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from cellule.errors import CelluleError, Rejected, TooOld
-from cellule.kernel.decide import controls
+from cellule.kernel.decide import controls, impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import settle as settling
@@ -26,6 +26,7 @@ from cellule.kernel.items import (
     ReceiptItem,
     RefusalItem,
     RefusedItem,
+    SignalItem,
     record_id,
 )
 from cellule.kernel.journal.records import EventExtras, RefusedRecord
@@ -67,12 +68,8 @@ class Admission:
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
             item: Any = items[start]
-            if isinstance(item, ControlItem):
-                self.outcomes.append((yield from controls.perform(self._context, item)))
-                start += 1
-                continue
-            if isinstance(item, RefusalItem):
-                self.outcomes.append(self._turned_away(item))
+            if isinstance(item, ControlItem | SignalItem | RefusalItem):
+                self.outcomes.append((yield from self._admit_other(item)))
                 start += 1
                 continue
             if isinstance(item, ReceiptItem):
@@ -97,6 +94,13 @@ class Admission:
                 [EventItem(*item[:2]) if isinstance(item, tuple) else item for item in items[start:stop]]
             )
             start = stop
+
+    def _admit_other(self, item: ControlItem | SignalItem | RefusalItem) -> Generator[Need, None, Outcome]:
+        if isinstance(item, ControlItem):
+            return (yield from controls.perform(self._context, item))
+        if isinstance(item, SignalItem):
+            return (yield from impulses.admit(self._context, item))
+        return self._turned_away(item)
 
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}

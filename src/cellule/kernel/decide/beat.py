@@ -1,9 +1,9 @@
 """The beat: one deterministic round of work, written as one frame.
 
 Order: due timers; what the previous beat emitted; events of schedules; the items, in the order given
-(`admission.py`); then the queue rounds (`rounds.py`). What a step emits is recorded at once and delivered
-in the next beat. The whole beat is a generator: it yields `Need` when nodes of the CAS are missing and
-goes on when the host has brought them, so no part of it is ever done twice.
+(`admission.py`); the agenda of signals (`agenda.py`); then the queue rounds (`rounds.py`). What a step emits
+is recorded at once and delivered in the next beat. The whole beat is a generator: it yields `Need` when nodes
+of the CAS are missing and goes on when the host has brought them, so no part of it is ever done twice.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from cellule.errors import broken
-from cellule.kernel.decide import buffered_runs, schedules
+from cellule.kernel.decide import agenda_records, buffered_runs, registry, schedules
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.rounds import Rounds
-from cellule.kernel.decide.short_ways import ShortWays
+from cellule.kernel.decide.short_ways import GeneralWay, ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import LATER, Beat, Item, Pace
+from cellule.kernel.journal.heartbeat_records import (
+    StageRecord,
+)
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import FRAME_BYTES_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Slot
+from cellule.kernel.state.heartbeat import Heartbeat
 from cellule.kernel.state.ledger import Ledger
 from cellule.values.cid import cid_of
 
@@ -31,7 +35,16 @@ from cellule.values.cid import cid_of
 class BeatRun:
     """One beat under way."""
 
-    __slots__ = ("_admission", "_context", "_has_run", "_ledger", "_now_ns", "_rounds", "_writer")
+    __slots__ = (
+        "_admission",
+        "_context",
+        "_has_agenda",
+        "_has_run",
+        "_ledger",
+        "_now_ns",
+        "_rounds",
+        "_writer",
+    )
 
     def __init__(
         self, ledger: Ledger, eras: Eras, stepper: Stepper, pace: Pace, now_ns: int, entropy: bytes,
@@ -45,6 +58,7 @@ class BeatRun:
         context.short = short_ways(context)
         self._admission = Admission(context)
         self._rounds = Rounds(context)
+        self._has_agenda = False  # an impulse was handled
         self._has_run = False  # a run of a schedule waited, and may be sent now
 
     def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
@@ -65,14 +79,11 @@ class BeatRun:
             yield from buffered_runs.send_idle(context)
         for each in due:
             yield from schedules.send(context, each)
-        yield from self._admission.admit(items)
-        if not context.eras.is_aligned:
-            yield from schedules.align(context, self._writer.next_height() - 1)
-            context.eras.is_aligned = True
+        yield from self._admit(items)
         if not ledger.paused:
-            yield from self._rounds.run()
-            if ledger.book.waiting:
-                self._has_run = yield from buffered_runs.has_idle(context)
+            yield from self._step_all()
+        if ledger.heartbeat is not None:
+            yield from self._note(ledger.heartbeat, before_ns)
         if self._writer.next_height() == self._writer.start:
             ledger.abandon_beat(before_ns, pending)
             return (yield from self._result(None))
@@ -86,6 +97,35 @@ class BeatRun:
             )  # fmt: skip
         ledger.settle(self._writer.next_height() - 1)
         return (yield from self._result(frame))
+
+    def _admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
+        ledger, context = self._ledger, self._context
+        if ledger.heartbeat is not None and (yield from ledger.heartbeat.has_due(ledger.beat)):
+            context.short = GeneralWay(ledger.ring)  # the agenda stands between events and steps
+        yield from self._admission.admit(items)
+        if not context.eras.is_aligned:
+            yield from schedules.align(context, self._writer.next_height() - 1)
+            context.eras.is_aligned = True
+        if not ledger.height and context.eras.current.manifest.enzymes:
+            yield from registry.align(context, self._writer.next_height() - 1)
+
+    def _step_all(self) -> Generator[Need, None, None]:
+        """Run the agenda, then the queue rounds."""
+        context, heartbeat = self._context, self._ledger.heartbeat
+        if heartbeat is not None and context.pace.quota:
+            self._has_agenda = yield from agenda_records.run(context, heartbeat)
+        yield from self._rounds.run()
+        if self._ledger.book.waiting:
+            self._has_run = yield from buffered_runs.has_idle(context)
+
+    def _note(self, heartbeat: Heartbeat, before_ns: int) -> Generator[Need, None, None]:
+        """Write the stage note of a beat that did something, or that only counts while deadlines wait."""
+        ledger, context = self._ledger, self._context
+        _, promoted = yield from heartbeat.count(ledger.beat + 1)
+        is_due = ledger.now_ns >= before_ns + context.beat_interval_ns and context.pace.quota > 0
+        counts = is_due and not ledger.paused and (yield from heartbeat.has_later(ledger.beat - 1))
+        if promoted or self._has_agenda or counts:
+            self._writer.add(StageRecord(0, promoted))
 
     @property
     def stepping(self) -> Slot | None:
@@ -105,6 +145,11 @@ class BeatRun:
         more = not ledger.paused and bool(
             ledger.ring or (ledger.pending and frame is not None) or self._has_run
         )
+        if ledger.heartbeat is not None and not ledger.paused and not more:
+            more = yield from ledger.heartbeat.has_due(ledger.beat + 1)
+            if not more and (yield from ledger.heartbeat.has_later(ledger.beat)):
+                next_ns = ledger.now_ns + self._context.beat_interval_ns
+                wake = next_ns if wake is None else min(wake, next_ns)
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
             steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.decide import removals, schedules, timers
+from cellule.kernel.decide import heartbeat_controls, registry, removals, schedules, timers
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import operate as operating
@@ -100,6 +100,8 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
             yield from schedules.pause(context, item, outcome)
         case "schedule.trigger" | "schedule.backfill":
             outcome = yield from schedules.trigger(context, item, partial(_record, context, item))
+        case _ if heartbeat_controls.is_verb(item.verb):
+            outcome = yield from heartbeat_controls.perform(context, item, partial(_record, context, item))
         case _:
             raise Rejected("kernel.verb_unknown", "there is no control {verb}", verb=item.verb)
     return outcome
@@ -253,6 +255,7 @@ def _deploy(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
     timers.sweep(context, before, manifest, height)
     for base in under:
         context.ledger.unhold(base)
+    yield from registry.align(context, height)
     return admitted
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.kernel.heartbeat.entries import parse_entry
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.event_routes import Targets
 from cellule.kernel.manifest.load import load_manifest
@@ -125,8 +126,10 @@ class Eras:
         return number
 
     def check_code(self, manifest: Manifest) -> None:
-        """Refuse a manifest with code that can never run here."""
+        """Refuse a manifest with code that can never run here, or an enzyme that is none."""
         check_code(manifest, self._programs)
+        for each in manifest.enzymes:
+            parse_entry(0, each)
 
     def program(self, era: Compiled, module: Module) -> Generator[Need, None, Program]:
         """The program of a module in an era, loaded once; raises `CodeUnavailable`."""

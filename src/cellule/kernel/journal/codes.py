@@ -31,6 +31,10 @@ class Kind(IntEnum):
     MIGRATED = 16
     UPCAST = 17
     AGENDA = 18
+    SIGNAL = 19
+    STAGE = 20
+    ENZYME = 21
+    BINDING = 22
 
 
 class Status(IntEnum):
@@ -95,3 +99,16 @@ class Delivery(IntEnum):
 NOBODY: Final = 0
 AT_ONCE: Final = 1
 NEXT_BEAT: Final = 2
+
+
+class Bound(IntEnum):
+    """What a binding says of an enzyme's name at a node of the tree."""
+
+    LOCAL = 0
+    PROPAGATING = 1
+    TOMBSTONE = 2
+
+
+LOCAL: Final = 0
+PROPAGATING: Final = 1
+TOMBSTONE: Final = 2

@@ -72,7 +72,8 @@ class ScheduleTimer(NamedTuple):
 # What fits
 
 
-def _is_count(value: Any, _: int = 0) -> bool:
+def is_count(value: Any, _: int = 0) -> bool:
+    """Tell whether this is a whole number from 0."""
     return type(value) is int and value >= 0
 
 
@@ -146,7 +147,7 @@ def _is_timer(value: Any, names: int) -> bool:
     if not isinstance(value, list) or not 4 <= len(value) <= 5:
         return False
     what, name, key, number = value[:4]
-    if len(value) == 5 and (what != "schedule" or not _is_count(value[4]) or not value[4]):
+    if len(value) == 5 and (what != "schedule" or not is_count(value[4]) or not value[4]):
         return False
     if (
         what not in ("ttl", "idle", "sweep", "answer", "schedule")
@@ -154,13 +155,13 @@ def _is_timer(value: Any, names: int) -> bool:
         or not isinstance(key, bytes)
     ):
         return False
-    return _is_count(number)
+    return is_count(number)
 
 
 def _are_limits(value: Any, names: int) -> bool:
     return (
         isinstance(value, dict) and bool(value)
-        and all(type(name) is str and _is_count(each, names) for name, each in value.items())
+        and all(type(name) is str and is_count(each, names) for name, each in value.items())
     )  # fmt: skip
 
 
@@ -177,7 +178,8 @@ def _are_arguments(value: Any, _: int) -> bool:
     )
 
 
-def _is_code(codes: type[IntEnum]) -> Form:
+def code_form(codes: type[IntEnum]) -> Form:
+    """The form of a number that stands for one of a set."""
     return Form("int", lambda value, _: type(value) is int and 0 <= value < len(codes))
 
 
@@ -242,7 +244,7 @@ _VALUE: Final = Form("value", _is_value)
 Target = tuple[str, bytes]
 """A cell: its module and its key."""
 
-Count = Annotated[int, Form("int", _is_count)]
+Count = Annotated[int, Form("int", is_count)]
 Text = Annotated[str, Form("text", _is_text)]
 Texts = Annotated[list[str], Form("texts", _are_texts)]
 Bytes = Annotated[bytes, Form("bytes", _is_bytes)]
@@ -261,7 +263,7 @@ TimerTarget = Annotated[
 ]
 Limits = Annotated[Mapping[str, int], Form("map of int", _are_limits)]
 Arguments = Annotated[Mapping[str, Any], Form("map", _are_arguments)]
-StepStatus = Annotated[int, _is_code(Status)]
-Verdict = Annotated[int, _is_code(VerdictCode)]
-IntentEnd = Annotated[int, _is_code(Settled)]
-ReceiptDelivery = Annotated[int, _is_code(Delivery)]
+StepStatus = Annotated[int, code_form(Status)]
+Verdict = Annotated[int, code_form(VerdictCode)]
+IntentEnd = Annotated[int, code_form(Settled)]
+ReceiptDelivery = Annotated[int, code_form(Delivery)]

@@ -38,6 +38,14 @@ from cellule.kernel.journal.fields import (
     TimerTarget,
     Verdict,
 )
+from cellule.kernel.journal.heartbeat_records import (
+    AgendaRecord,
+    BindingRecord,
+    EnzymeRecord,
+    SignalRecord,
+    StageRecord,
+    WriteRecord,
+)
 
 
 class EventExtras(TypedDict, total=False):
@@ -50,10 +58,12 @@ class EventExtras(TypedDict, total=False):
     expected: Count
     expected_born: Count
     correlation: Text
+    depth: Count  # of an impulse that went to a cell
 
 
 class EventRecord(NamedTuple):
-    """An event came from outside, or from a schedule, and went into the queues of its targets."""
+    """An event came from outside, from a schedule, or from an impulse, and went into the queues of its
+    targets."""
 
     cause: int
     id: EventId
@@ -282,7 +292,8 @@ class UpcastRecord(NamedTuple):
 Record = (
     EventRecord | EmittedRecord | ReceiptRecord | StepRecord | IntentRecord | DecisionRecord | RefusedRecord
     | TimerRecord | ExpiredRecord | ControlRecord | ManifestRecord | SnapshotRecord | BaselineRecord
-    | MigratedRecord | UpcastRecord
+    | MigratedRecord | UpcastRecord | WriteRecord | AgendaRecord | SignalRecord | StageRecord
+    | EnzymeRecord | BindingRecord
 )  # fmt: skip
 
 MessageRecord = EventRecord | EmittedRecord | ReceiptRecord
@@ -293,7 +304,7 @@ RECORDS: Final[dict[Kind, type[Record] | None]] = {
     Kind.EMITTED: EmittedRecord,
     Kind.RECEIPT: ReceiptRecord,
     Kind.STEP: StepRecord,
-    Kind.WRITE: None,  # reserved
+    Kind.WRITE: WriteRecord,
     Kind.INTENT: IntentRecord,
     Kind.DECISION: DecisionRecord,
     Kind.REFUSED: RefusedRecord,
@@ -306,5 +317,9 @@ RECORDS: Final[dict[Kind, type[Record] | None]] = {
     Kind.FORK: None,  # reserved
     Kind.MIGRATED: MigratedRecord,
     Kind.UPCAST: UpcastRecord,
-    Kind.AGENDA: None,  # reserved
+    Kind.AGENDA: AgendaRecord,
+    Kind.SIGNAL: SignalRecord,
+    Kind.STAGE: StageRecord,
+    Kind.ENZYME: EnzymeRecord,
+    Kind.BINDING: BindingRecord,
 }

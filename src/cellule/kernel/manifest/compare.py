@@ -25,7 +25,7 @@ from cellule.values.schema.types import Schema
 
 _MODULE_FIELDS: Final = (
     "kind", "style", "context", "effects_emitted", "retention", "failure", "upgrade", "code", "cap_slots",
-    "open_max",
+    "open_max", "writes",
 )  # fmt: skip
 _EFFECT_LIMITS: Final = (
     "timeout_ns", "attempts", "priority", "needs_grant", "deadline_ns", "backoff_ns", "backoff_max_ns",
@@ -75,6 +75,8 @@ def compare_manifests(
     changes = [change for section in _SECTIONS for change in _section_changes(section, both, inhabited)]
     if old.policy != new.policy:
         changes.append(Change("$.policy", "policy changed", True, "other rules apply to the next intents"))
+    if old.enzymes != new.enzymes:
+        changes.append(Change("$.enzymes", "enzymes changed", True, "the next impulses find other entries"))
     return ManifestChange(tuple(changes), tuple(base for base in old.modules if base not in new.modules))
 
 

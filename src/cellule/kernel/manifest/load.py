@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.kernel.manifest.effects import load_effects, untyped, with_receipts
+from cellule.kernel.manifest.enzymes import load_enzymes
 from cellule.kernel.manifest.fields import KIND_FIELD, Fields, Scope, opaque
 from cellule.kernel.manifest.fit import Fitting
 from cellule.kernel.manifest.grants import load_grants
@@ -41,7 +42,7 @@ from cellule.values.schema.types import Ref
 EXTRA_SECTIONS: Final = ("bindings",)
 _SECTIONS: Final = (
     KIND_FIELD, "format", "schemas", "modules", "routing", "upcasters", "plans", "triggers", "effects",
-    "capabilities", "policy", "schedules", *EXTRA_SECTIONS,
+    "capabilities", "policy", "schedules", "enzymes", *EXTRA_SECTIONS,
 )  # fmt: skip
 STORED_MANIFESTS_KEPT: Final = 64
 """Manifests read from the CAS that a process keeps: ten thousand worlds of one app read it once."""
@@ -85,6 +86,7 @@ def _load(document: object) -> Manifest:
     check_slots(problems, modules, grants)
     policy = load_policy(scope, root.at("policy"), root.get("policy"))
     schedules = load_schedules(scope, root.at("schedules"), root.get("schedules"))
+    enzymes = load_enzymes(scope, root.at("enzymes"), root.get("enzymes"), modules)
     wiring = WiringReader(scope, modules)
     routing = Fields(
         scope,
@@ -101,7 +103,7 @@ def _load(document: object) -> Manifest:
             modules.values(), subscriptions, list(inboxes.values())
         )
     problems.check_none()
-    drafts = _Drafts(scope, modules, subscriptions, inboxes, upcasters, _without_empty(extra))
+    drafts = _Drafts(scope, modules, subscriptions, inboxes, upcasters, _without_empty(extra), enzymes)
     manifest = _manifest(drafts, grants, policy, schedules)
     check_routes(problems, root.at("schedules"), manifest)
     problems.check_none()
@@ -155,6 +157,7 @@ class _Drafts(NamedTuple):
     inboxes: Mapping[str, RouteDraft]
     upcasters: Edges
     extra: Mapping[str, Any]
+    enzymes: tuple[Mapping[str, Any], ...] = ()
 
 
 def _manifest(
@@ -176,6 +179,7 @@ def _manifest(
         "capabilities": {name: plain(each, "name") for name, each in grants.items()},
         "policy": normal_policy(policy),
         "schedules": {name: normal_schedule(each) for name, each in schedules.items()},
+        "enzymes": list(drafts.enzymes),
         **drafts.extra,
     }
     data = _encoded({"format": FORMAT_VERSION, **_without_empty(sections)})
@@ -188,7 +192,7 @@ def _manifest(
         modules={base: draft.module() for base, draft in sorted(drafts.modules.items())}, routes=routes,
         inboxes={source: draft.route() for source, draft in sorted(drafts.inboxes.items())},
         upcasters=drafts.upcasters, extra=drafts.extra, effects=kinds, grants=grants, policy=policy,
-        schedules=schedules,
+        schedules=schedules, enzymes=drafts.enzymes,
     )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ class Module:
     code: Mapping[str, Any]  # opaque to the kernel: what `Programs` needs to find the code
     cap_slots: Mapping[str, str] = field(default_factory=dict)  # the grant behind each slot
     open_max: int = OPEN_MAX_DEFAULT  # open external intents before the module's events wait
+    writes: tuple[str, ...] | None = None  # the subtrees that an enzyme may write; None: all
     cell_mode: bool = True  # False: one cell, whose state is the map of all keys
 
     @property
@@ -185,6 +186,7 @@ class Manifest:
     grants: Mapping[str, Grant] = field(default_factory=dict)  # by name
     policy: Policy = field(default_factory=Policy)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)  # by name
+    enzymes: tuple[Mapping[str, Any], ...] = ()  # entries of the registry, in their order
 
 
 def plain(entry: Any, *left_out: str) -> dict[str, Any]:

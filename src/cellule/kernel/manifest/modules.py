@@ -52,6 +52,7 @@ class ModuleDraft:
     cap_slots: Mapping[str, str]
     open_max: int
     cell_mode: bool
+    writes: tuple[str, ...] | None
     events: dict[str, str | None] = field(default_factory=dict)
     wrapped: str | None = None
 
@@ -60,7 +61,7 @@ class ModuleDraft:
         return Module(
             self.name, self.base, self.kind, self.style, self.state, self.events, self.wrapped, self.key,
             self.context, self.effects_emitted, self.retention, self.failure, self.upgrade, self.log,
-            self.code, self.cap_slots, self.open_max, self.cell_mode,
+            self.code, self.cap_slots, self.open_max, self.writes, self.cell_mode,
         )  # fmt: skip
 
     def normal(self) -> dict[str, Any]:
@@ -72,8 +73,11 @@ class ModuleDraft:
             "effects_emitted": list(self.effects_emitted),
             "retention": plain(self.retention),
             "open_max": None if self.open_max == OPEN_MAX_DEFAULT else self.open_max,
+            "writes": None,
         }
         kept = {name: part for name, part in parts.items() if part and name != "cell_mode"}
+        if self.writes is not None:
+            kept["writes"] = list(self.writes)
         return kept if self.cell_mode else {**kept, "cell_mode": False}
 
 
@@ -232,6 +236,23 @@ def _cell_mode(fields: f.Fields, field: str) -> bool:
     return fields.get(field) is None or f.flag(fields, field)
 
 
+def _writes(fields: f.Fields, field: str) -> tuple[str, ...] | None:
+    """The subtrees that an enzyme may write; none at all is another thing than no rule."""
+    if fields.get(field) is None:
+        return None
+    if fields.get("style") != "enzyme":
+        fields.note(field, "writes", "only an enzyme writes the tree", "Leave it out.")
+    found: tuple[str, ...] = f.distinct(_subtree)(fields, field)
+    return found
+
+
+def _subtree(fields: f.Fields, path: str, given: str) -> str | None:
+    if given == "/" or (given.startswith("/") and "" not in given[1:].split("/")):
+        return given
+    fields.problems.add(path, "path", f"{shown(given)} is no path: it is /seg/seg/...")
+    return None
+
+
 def _slots(fields: f.Fields, field: str) -> dict[str, str]:
     """The grants behind the module's slots; whether they exist is checked when all are known."""
     problems, path, value = fields.problems, fields.at(field), fields.get(field)
@@ -249,7 +270,7 @@ _MODULE: Final[f.Table] = {
     "kind": _kind, "style": _STYLE, "state": _state, "event": _events, "key": _key, "context": _context,
     "effects_emitted": f.distinct(_emitted), "retention": _retention, "failure": f.choice("halt", "skip"),
     "upgrade": _upgrade, "log": f.flag, "code": f.opaque_map, "cap_slots": _slots,
-    "open_max": f.whole(1, OPEN_MAX_MAX, OPEN_MAX_DEFAULT), "cell_mode": _cell_mode,
+    "open_max": f.whole(1, OPEN_MAX_MAX, OPEN_MAX_DEFAULT), "writes": _writes, "cell_mode": _cell_mode,
 }  # fmt: skip
 
 

@@ -16,6 +16,8 @@ Users subscribe to them like to their own. They are part of the format: a change
     sys/Aggregate@1        the state of an aggregate: its open windows, with results and what they are made of
     sys/AggregationStarted@1, sys/BatchProcessed@1, sys/AggregationCompleted@1, sys/AggregationFailed@1
                            what an aggregate tells of one window of one namespace
+    sys/Tree@1             the state of a node of the tree, and its path where the key cannot tell it
+    sys/Signal@1           an impulse, for a cell that it targets; a cell that emits this sends one
     sys/Value@1            any value: params and receipt of an effect that declares no schemas
 
 The receipts of every other effect have a schema that `receipt_schema` makes, named by `receipt_event`.
@@ -42,6 +44,8 @@ CONTEXT: Final = "sys/Context@1"
 REDUCER_CONTEXT: Final = "sys/ReducerContext@1"
 LOG: Final = "sys/Log@1"
 VALUE: Final = "sys/Value@1"
+TREE_NODE: Final = "sys/Tree@1"
+SIGNAL: Final = "sys/Signal@1"
 AGGREGATE: Final = "sys/Aggregate@1"
 AGGREGATION_STARTED: Final = "sys/AggregationStarted@1"
 BATCH_PROCESSED: Final = "sys/BatchProcessed@1"
@@ -115,6 +119,11 @@ SYSTEM_SCHEMAS: Final = Schemas({
     REDUCER_CONTEXT: t.Ref(CONTEXT),
     LOG: t.List(t.Option(t.Any())),
     VALUE: t.Any(),
+    TREE_NODE: t.record({"value": t.Option(t.Any()), "path": t.Option(t.Text())}),
+    SIGNAL: t.record({
+        "signal": t.Option(t.Text()), "target": t.Option(t.Text()), "payload": t.Option(t.Bytes()),
+        "beat": t.Option(_COUNT),
+    }),
     AGGREGATE: t.record({
         "windows": t.List(_WINDOW), "ended": _COUNT, "latest_ns": t.Option(t.Time()),
         "closed_ns": t.Option(t.Time()),

@@ -20,8 +20,9 @@ from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.kernel.need import Need, Nodes, fetch, fetch_present
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
-from cellule.kernel.state import lists
+from cellule.kernel.state import heartbeat_part, lists
 from cellule.kernel.state.cells import Entry, Extras, LongQueue
+from cellule.kernel.state.heartbeat import Heartbeat
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.state.snapshot import load_snapshot
@@ -137,7 +138,19 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     if len(ring) != len(ready) or set(ring) != ready:
         _damaged(cid, "the list of ready cells is not that of the cells with messages")
     yield from ledger.dedupe.check(nodes)
+    if ledger.heartbeat is not None:
+        yield from _check_heartbeat(cid, ledger.heartbeat, nodes)
     return counts
+
+
+def _check_heartbeat(cid: Cid, heartbeat: Heartbeat, nodes: Nodes) -> Generator[Need, None, None]:
+    """Prove the indexes of the heartbeat, and that they fit each other."""
+    for name, index, _ in heartbeat_part.indexes(heartbeat):
+        if (yield from check(index.root, nodes, LISTS)) != index.root_count:
+            _damaged(cid, f"{name} does not have {index.root_count} rows")
+    wrong = yield from heartbeat_part.wrong_part(heartbeat)
+    if wrong is not None:
+        _damaged(cid, wrong)
 
 
 def _check_lists(cid: Cid, nodes: Nodes) -> Generator[Need, None, None]:

@@ -18,6 +18,14 @@ from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.codes import DELETED, DROPPED, OK, Status
 from cellule.kernel.journal.fields import RetentionTimer, ScheduleTimer
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.heartbeat_records import (
+    AgendaRecord,
+    BindingRecord,
+    EnzymeRecord,
+    SignalRecord,
+    StageRecord,
+    WriteRecord,
+)
 from cellule.kernel.journal.records import (
     BaselineRecord,
     ControlRecord,
@@ -37,6 +45,7 @@ from cellule.kernel.journal.records import (
     UpcastRecord,
 )
 from cellule.kernel.need import Need, fetch
+from cellule.kernel.prove.replay_heartbeat import RecordedHeartbeat
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
@@ -57,7 +66,8 @@ _UNREADABLE = (
     AttributeError,
 )  # a field is not what it should be
 
-Witness = Callable[[Frame, int, StepRecord, Slot], Generator[Need, None, None]]
+Witness = Callable[[Frame, int, StepRecord | AgendaRecord, Slot | None], Generator[Need, None, None]]
+"""Called before a step is applied, and before the first Agenda record of a frame (without a slot)."""
 
 
 class Replay:
@@ -68,13 +78,17 @@ class Replay:
         self._witness = witness
         self._frame: Frame
         self._height = 0
+        self._has_agenda = False  # an Agenda record of the frame was applied
         self._intents = RecordedIntents(ledger, world)
+        self._heartbeat = RecordedHeartbeat(ledger)
         self._apply: dict[type[Record], Callable[[Any], Generator[Need, None, None] | None]] = {
             EventRecord: self._event, EmittedRecord: self._emitted, StepRecord: self._step,
             TimerRecord: self._timer, ExpiredRecord: self._expired, ControlRecord: self._control,
             ManifestRecord: self._manifest, MigratedRecord: self._migrated, IntentRecord: self._intended,
             DecisionRecord: self._intents.decided, ReceiptRecord: self._received, RefusedRecord: _told,
-            SnapshotRecord: _told, BaselineRecord: _told, UpcastRecord: _told,
+            SnapshotRecord: _told, BaselineRecord: _told, UpcastRecord: _told, StageRecord: _told,
+            SignalRecord: self._signal, AgendaRecord: self._agenda, WriteRecord: self._written,
+            EnzymeRecord: self._heartbeat.enzyme, BindingRecord: self._heartbeat.binding,
         }  # fmt: skip
 
     def apply(self, frame: Frame) -> Generator[Need, None, None]:
@@ -94,7 +108,7 @@ class Replay:
         ledger.begin_beat(frame.header.beat, frame.header.now_ns)
         yield from ledger.slots(self._touched(frame))
         yield from ledger.book.expect(receipt.cause for _, receipt in frame.of(ReceiptRecord))
-        delivered = False
+        delivered = self._has_agenda = False
         intents = self._intents
         intents.begin(frame)
         for self._height, record in frame.numbered():
@@ -164,7 +178,7 @@ class Replay:
         expected = None
         if "expected" in extras:
             expected = Expected(extras["expected"], extras.get("expected_born"), given)
-        message = Message(self._height, EVENT_MESSAGE, schema, value, 0, expected)
+        message = Message(self._height, EVENT_MESSAGE, schema, value, extras.get("depth", 0), expected)
         for base, key in record.targets:
             self._ledger.deliver(self._ledger.modules[base].slots[key], message)
 
@@ -308,6 +322,19 @@ class Replay:
     def _intended(self, record: IntentRecord) -> None:
         self._intents.intended(self._height, record)
 
+    def _signal(self, record: SignalRecord) -> Generator[Need, None, None]:
+        return self._heartbeat.signal(self._height, record)
+
+    def _agenda(self, record: AgendaRecord) -> Generator[Need, None, None]:
+        if self._witness is not None and not self._has_agenda:
+            yield from self._witness(self._frame, self._height, record, None)
+        self._has_agenda = True
+        self._intents.asks(self._height)
+        yield from self._heartbeat.agenda(record)
+
+    def _written(self, record: WriteRecord) -> Generator[Need, None, None]:
+        return self._heartbeat.write(self._height, record)
+
     def _expired(self, record: ExpiredRecord) -> Generator[Need, None, None]:
         slot = self._slot(record.module, record.key)
         if slot.entry is None or slot.entry.born != record.born:
@@ -324,9 +351,7 @@ class Replay:
     def _control(self, record: ControlRecord) -> Generator[Need, None, None]:
         ledger, verb, arguments = self._ledger, record.verb, record.arguments
         self._intents.asks(self._height)
-        if record.id is not None:
-            check = control_check(verb, record.who, record.why, arguments)
-            ledger.dedupe.add(dedupe_key(record.id), self._height, check, ledger.now_ns)
+        self._remember(record)
         if verb == "pause" or verb == "resume":
             ledger.pause(is_paused=verb == "pause")
         elif verb == "cell.resume" or verb == "cell.migrate":
@@ -343,10 +368,17 @@ class Replay:
                 if base not in ledger.book.over:
                     self._contradicts(f"{base} is not at its limit of open intents")
                 ledger.unhold(base)
+        elif self._heartbeat.control(verb):
+            return
         elif verb == "effect.retry":
             yield from self._retried(arguments["letter"])
         elif verb == "letter.redrive" or verb == "letter.dismiss":
             yield from self._letter_taken(arguments["letter"], redriven=verb == "letter.redrive")
+
+    def _remember(self, record: ControlRecord) -> None:
+        if record.id is not None:
+            check = control_check(record.verb, record.who, record.why, record.arguments)
+            self._ledger.dedupe.add(dedupe_key(record.id), self._height, check, self._ledger.now_ns)
 
     def _letter_taken(self, height: int, *, redriven: bool) -> Generator[Need, None, None]:
         for position in (0, 1):

@@ -25,6 +25,9 @@ from cellule.kernel.journal.codes import (
     Settled,
 )  # fmt: skip
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.heartbeat_records import (
+    AgendaRecord,
+)
 from cellule.kernel.journal.records import (
     DecisionExtras,
     DecisionRecord,
@@ -127,6 +130,10 @@ class RecordedIntents:
             cell = (origin.module, origin.key, origin.born)
             if cell != (intent.base, intent.key, intent.born) or origin.status not in (OK, DELETED):
                 raise Contradiction("the intent is not of the cell that steps")
+            return
+        if isinstance(origin, AgendaRecord):
+            if intent.born:
+                raise Contradiction("the intent of an enzyme belongs to a cell")
             return
         letter, self._letter = self._letter, None
         if letter is None:

@@ -21,10 +21,19 @@ from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.steps import Emission, Result, Stepper
 from cellule.kernel.journal.codes import REFUSED, Status
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.records import EmittedRecord, IntentRecord, StepRecord, UpcastRecord
+from cellule.kernel.journal.heartbeat_records import (
+    AgendaRecord,
+)
+from cellule.kernel.journal.records import (
+    EmittedRecord,
+    IntentRecord,
+    StepRecord,
+    UpcastRecord,
+)
 from cellule.kernel.need import Need
 from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.prove.replay import Witness
+from cellule.kernel.prove.verify_agenda import check_agenda
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.ledger import Ledger
 from cellule.values.cbor import decode_trusted
@@ -79,11 +88,27 @@ class Verifier:
     def witness(self, world: Code) -> Witness:
         """The function `Replay` calls before it applies a step."""
 
-        def look(frame: Frame, height: int, record: StepRecord, slot: Slot) -> Generator[Need, None, None]:
-            if self.difference is None:
+        def look(
+            frame: Frame, height: int, record: StepRecord | AgendaRecord, slot: Slot | None
+        ) -> Generator[Need, None, None]:
+            if self.difference is None and isinstance(record, AgendaRecord):
+                yield from self._look_agenda(world, frame)
+            elif self.difference is None and isinstance(record, StepRecord) and slot is not None:
                 yield from self._look(world, RecordedStep.of(frame, height, record), frame, slot)
 
         return look
+
+    def _look_agenda(self, world: Code, frame: Frame) -> Generator[Need, None, None]:
+        yield from _current_era(world)
+        world.eras.forget()
+        runs, found = yield from check_agenda(world.ledger, world.eras, world.world_id.bytes, frame)
+        self.skipped += runs is None
+        self.steps += runs or 0
+        if found is not None:
+            self.difference = Difference(
+                world.world_id, found.height, found.entry, found.impulse, found.field, found.recorded,
+                found.computed, found.entry[0],
+            )  # fmt: skip
 
     def _look(
         self, world: Code, recorded: RecordedStep, frame: Frame, slot: Slot

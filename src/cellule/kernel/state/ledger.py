@@ -27,6 +27,7 @@ from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, LongQueue, Message, Slot
 from cellule.kernel.state.dedupe import Dedupe, Seen
 from cellule.kernel.state.expectation import Expected
+from cellule.kernel.state.heartbeat import Heartbeat
 from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.module_cells import Budget, Cells
 from cellule.kernel.state.rows import (
@@ -76,6 +77,7 @@ class Ledger:
     timers: OrderedIndex[TimerRow] = field(init=False)
     stopped: OrderedIndex[StoppedRow] = field(init=False)
     dead_letters: OrderedIndex[DeadLetter] = field(init=False)
+    heartbeat: Heartbeat | None = None  # of a world that has used it
     sealed: list[Cid] = field(default_factory=list)  # chunks of logs, kept in reach until a snapshot
     unsaved: list[Any] = field(default_factory=list)  # snapshots that were begun and are not saved
     active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once
@@ -85,6 +87,12 @@ class Ledger:
         self.timers = OrderedIndex(None, self.nodes, unpack=unpack_timer)
         self.stopped = OrderedIndex(None, self.nodes, unpack=unpack_stopped)
         self.dead_letters = OrderedIndex(None, self.nodes, unpack=unpack_letter)
+
+    def open_heartbeat(self) -> Heartbeat:
+        """The heartbeat of this world, which has one from now on."""
+        if self.heartbeat is None:
+            self.heartbeat = Heartbeat(self.nodes)
+        return self.heartbeat
 
     def cells(self, base: str) -> Cells:
         """The cells of a module; a module without any has an empty index."""

@@ -3,12 +3,13 @@
 A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers into nodes in slices, while
 beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
 
-    {beat, budgets, dead_letters, dedupe, eras, format, frame, height, held, idempotency, intents, modules,
-     now_ns, paused, pending, ready, schedules, stopped, timers, and, null until it is used: heartbeat}
+    {beat, budgets, dead_letters, dedupe, eras, format, frame, heartbeat, height, held, idempotency, intents,
+     modules, now_ns, paused, pending, ready, schedules, stopped, timers}
 
 `eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; every list is an index, [root, count]
 or null. `idempotency` = {ages, keys} and `budgets` = {open, parked, spent, spent_by, timers} hold some each.
-`frame` is the digest of the frame at `height`. What the rows are stands in `lists.py` and `intent_book.py`.
+`heartbeat` is null until the world uses it. `frame` is the digest of the frame at `height`. What the rows are
+stands in `lists.py`, `intent_book.py` and `heartbeat.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from cellule.kernel.index import LISTS, OrderedIndex, Spill, update
 from cellule.kernel.journal.frame import check_not_newer
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
-from cellule.kernel.state import lists
+from cellule.kernel.state import heartbeat_part, lists
 from cellule.kernel.state.cells import pack_message
 from cellule.kernel.state.dedupe import Dedupe
+from cellule.kernel.state.heartbeat_part import open_index
 from cellule.kernel.state.ledger import Era, Ledger
 from cellule.kernel.state.module_cells import Budget, Cells
 from cellule.kernel.state.rows import (
@@ -42,11 +44,10 @@ from cellule.values.link import Link
 
 Row = TypeVar("Row")
 SLICE_NODES = 256  # index nodes written between two beats
-_RESERVED = ("heartbeat",)
 _KEYS = {
-    "beat", "budgets", "dead_letters", "dedupe", "eras", "format", "frame", "height", "held", "idempotency",
-    "intents", "modules", "now_ns", "paused", "pending", "ready", "schedules", "stopped", "timers",
-    *_RESERVED,
+    "beat", "budgets", "dead_letters", "dedupe", "eras", "format", "frame", "heartbeat", "height", "held",
+    "idempotency", "intents", "modules", "now_ns", "paused", "pending", "ready", "schedules", "stopped",
+    "timers",
 }  # fmt: skip
 
 
@@ -78,6 +79,8 @@ class SnapshotJob:
         book = ledger.book
         for index in (ledger.timers, ledger.stopped, ledger.dead_letters, book.open, book.keys, book.ages):
             index.freeze()
+        if ledger.heartbeat is not None:
+            heartbeat_part.freeze(ledger.heartbeat)
         self._rows = lists.save(ledger)
         return {
             "format": FORMAT_VERSION, "height": ledger.height, "beat": ledger.beat, "now_ns": ledger.now_ns,
@@ -85,7 +88,7 @@ class SnapshotJob:
             "eras": [[Link(era.manifest), era.height] for era in ledger.eras],
             "dedupe": ledger.dedupe.save(self.blocks),
             "budgets": {"parked": book.parked, "timers": book.timers},
-            **dict.fromkeys(_RESERVED),
+            "heartbeat": None if ledger.heartbeat is None else heartbeat_part.fixed(ledger.heartbeat),
         }  # fmt: skip
 
     def run(self) -> Generator[Need | Pause, None, Cid]:
@@ -110,6 +113,10 @@ class SnapshotJob:
         ages = yield from self._ordered(book.ages)
         keys = yield from self._ordered(book.keys)
         whole["idempotency"] = None if ages is None and keys is None else {"ages": ages, "keys": keys}
+        if whole["heartbeat"] is not None:
+            assert ledger.heartbeat is not None
+            for name, index, pack in heartbeat_part.indexes(ledger.heartbeat):
+                whole["heartbeat"][name] = yield from self._ordered(index, pack)
         data = encode(whole)
         cid = cid_of(data)
         self.blocks[cid] = data
@@ -171,20 +178,14 @@ def load_snapshot(
     idempotency = saved["idempotency"] or {"ages": None, "keys": None}
     book.ages = open_index(idempotency["ages"], nodes, unpack_place)
     book.keys = open_index(idempotency["keys"], nodes, unpack_key)
+    if saved["heartbeat"] is not None:
+        heartbeat_part.load(ledger.open_heartbeat(), saved["heartbeat"], nodes)
     budgets = saved["budgets"]
     book.parked, book.timers = budgets["parked"], budgets["timers"]
     for name, part in lists.parts_of(saved):
         rows = yield from lists.read(name, part, nodes)
         lists.load(name, rows, ledger)
     return ledger
-
-
-def open_index(saved: list[Any] | None, nodes: Nodes, unpack: Callable[[Any], Row]) -> OrderedIndex[Row]:
-    """The index that a snapshot names as [root, count], or an empty one."""
-    if saved is None:
-        return OrderedIndex(None, nodes, unpack=unpack)
-    link, count = saved
-    return OrderedIndex(link.cid, nodes, count=count, unpack=unpack)
 
 
 def _checked(cid: Cid, data: bytes) -> dict[str, Any]:

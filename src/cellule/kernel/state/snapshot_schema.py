@@ -37,6 +37,7 @@ def wrong_part(saved: dict[str, Any]) -> str | None:
         "dedupe": _is_dedupe(saved["dedupe"]),
         "idempotency": saved["idempotency"] is None or _is_idempotency(saved["idempotency"]),
         "budgets": _is_budgets(saved["budgets"]),
+        "heartbeat": saved["heartbeat"] is None or _is_heartbeat(saved["heartbeat"]),
     }
     return next((part for part, fit in fits.items() if not fit), None)
 
@@ -234,6 +235,17 @@ def _is_budgets(value: Any) -> bool:
         isinstance(value, dict) and set(value) == {"open", "parked", "spent", "spent_by", "timers"}
         and is_count(value["parked"]) and is_count(value["timers"])
         and all(_is_index(value[name]) for name in ("open", "spent", "spent_by"))
+    )  # fmt: skip
+
+
+HEARTBEAT_INDEXES = ("bindings", "by_head", "by_name", "counts", "impulses", "registry")
+
+
+def _is_heartbeat(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and set(value) == {"numbers", "paused", "queued", *HEARTBEAT_INDEXES}
+        and is_count(value["numbers"]) and is_count(value["queued"]) and isinstance(value["paused"], bool)
+        and all(_is_index(value[name]) for name in HEARTBEAT_INDEXES)
     )  # fmt: skip
 
 

@@ -31,9 +31,9 @@ from cellule.kernel.index.read import scan
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state import lists, rows
 from cellule.kernel.state.cells import Entry, unpack
+from cellule.kernel.state.heartbeat_part import open_index
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import OpenIntent, TimerRow
-from cellule.kernel.state.snapshot import open_index
 from cellule.values.schema.text_forms import time_text
 
 PAGE = 1_000

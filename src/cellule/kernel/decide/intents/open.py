@@ -34,12 +34,13 @@ def open_all(
     if not opened and not origin.entry:
         opened = context.short.open(slot, origin, asked)
     for position in range(opened, len(asked)):
-        yield from _open(context, slot, origin, position, asked[position])
+        yield from open_one(context, slot, origin, position, asked[position])
 
 
-def _open(
+def open_one(
     context: BeatContext, slot: Slot, origin: Origin, position: int, asked: EffectRequest
 ) -> Generator[Need, None, None]:
+    """Write one request down, decide it, and make it so."""
     ledger, base = context.ledger, slot.cells.base
     era = yield from context.eras.era(origin.era)
     old = yield from cancelling.timers_like(context, slot, origin, asked)

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.kernel.decide import impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents.outside import OUTSIDE_ITEM, hold
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
@@ -105,6 +106,8 @@ def write(
     waiters = yield from applying.settled(context.ledger, slot, height, intent, outcome)
     if is_stopped:
         _stop_cascade(context, slot, outcome)
+    if not born:
+        yield from _send_back(context, at, key, stored, extra.get("depth", 0))
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
     receipt = KnownReceipt(int(status), schema, stored)
     for waiter in waiters:
@@ -120,6 +123,16 @@ def write(
             break
         yield from pass_on(context, waiter, receipt, others, passed)
     return at
+
+
+def _send_back(
+    context: BeatContext, at: int, key: bytes, stored: Any, depth: int
+) -> Generator[Need, None, None]:
+    """The receipt of an enzyme's effect is an impulse: the signal and the target stand in place of a key."""
+    place: Any = decode_trusted(key)
+    signal, target = place
+    if signal is not None:
+        yield from impulses.queue(context, at, signal, target, stored, depth=min(depth, DEPTH_MAX))
 
 
 def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -> None:

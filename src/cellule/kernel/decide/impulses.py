@@ -1,0 +1,171 @@
+"""Impulses are queued: for the next beat or a later one, each with its Signal record.
+
+    depth   how many emits an impulse is away from the outside; one for a later beat than the next begins anew
+
+A world takes so many impulses for a beat, and so many together. What is emitted beyond that, or by a cascade
+that has lived too long, is refused with a record, and a warning signal tells of it; retries, continuations
+and warnings are bounded by what led to them, and are always taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from cellule.errors import Rejected
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.heartbeat.cell_paths import cell_of, is_cell_path
+from cellule.kernel.heartbeat.paths import parse_path
+from cellule.kernel.items import Admitted, Duplicate, Outcome, RefusedItem, SignalItem, record_id
+from cellule.kernel.journal.heartbeat_records import (
+    SignalExtras,
+    SignalRecord,
+)
+from cellule.kernel.journal.records import (
+    RefusedRecord,
+)
+from cellule.kernel.limits import DEPTH_MAX, IMPULSES_PER_BEAT_MAX, IMPULSES_QUEUED_MAX
+from cellule.kernel.need import Need
+from cellule.kernel.state.dedupe import dedupe_key
+from cellule.kernel.state.heartbeat_rows import WARNING, Impulse, impulse_check
+from cellule.values.cbor import encode
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
+
+WARN = "/sig_cei/warn"
+ERROR = "/sig_cei/error"
+DIAGNOSTICS = "/sig_cei"
+BEAT_MAX = (1 << 63) - 1
+_NAME = "sys/Signal@1"
+
+
+def queue(
+    context: BeatContext, cause: int, signal: str | None, target: str | None, payload: Any = None, *,
+    kind: str = "", beat: int | None = None, depth: int = 0, retries: Sequence[Sequence[int]] = (),
+    id: str | bytes | None = None, dedupe: bool = False,
+) -> Generator[Need, None, int]:  # fmt: skip
+    """Queue an impulse, whose paths were checked; returns the height of its record.
+
+    `payload` is a held value (`context.hold_value`), or the link of a block that exists.
+    """
+    ledger = context.ledger
+    beat = ledger.beat + 1 if beat is None else beat
+    extras: SignalExtras = {}
+    if payload is not None:
+        extras["payload"] = payload
+        context.writer.linked = context.writer.linked or isinstance(payload, Link) or len(payload) > 1
+    if kind:
+        extras["kind"] = kind
+    if retries:
+        extras["retries"] = [list(each) for each in retries]
+    if id is not None:
+        extras["id"] = id
+    if dedupe:
+        extras["dedupe"] = True
+    size = len(signal or "") + len(target or "") + (len(payload[0]) if isinstance(payload, list) else 0)
+    height = context.writer.add(SignalRecord(cause, signal, target, beat, depth, extras), size)
+    impulse = Impulse(signal, target, payload, kind, depth, extras.get("retries", []))
+    yield from ledger.open_heartbeat().queue(beat, height, impulse)
+    return height
+
+
+def warn(
+    context: BeatContext, cause: int, about: dict[str, Any], depth: int, signal: str = WARN
+) -> Generator[Need, None, None]:
+    """Queue a warning signal (or another diagnostic) that tells what happened."""
+    if depth <= DEPTH_MAX:
+        payload = context.hold_value(encode(about))
+        yield from queue(context, cause, signal, None, payload, kind=WARNING, depth=depth)
+
+
+def emit(
+    context: BeatContext, cause: int, signal: str | None, target: str | None, payload: bytes | None,
+    beat: int | None, depth: int, depth_max: int = DEPTH_MAX,
+) -> Generator[Need, None, None]:  # fmt: skip
+    """Queue what user code emitted, or refuse it with a record and a warning."""
+    is_later = beat is not None and beat > context.ledger.beat + 1
+    depth = 0 if is_later else depth
+    try:
+        if depth > depth_max:
+            raise Rejected(
+                "heartbeat.cascade_stopped",
+                "{signal} at {target} is {depth} beats away from what began it; at most {most}",
+                signal=signal, target=target, depth=depth, most=depth_max,
+                hint="An enzyme that emits what leads back to itself must stop by itself.",
+            )  # fmt: skip
+        yield from check_room(context, beat)
+    except Rejected as error:
+        record = RefusedRecord(cause, None, _NAME, error.code, str(error))
+        at = context.writer.add(record, len(record.text))
+        about = {"code": error.code, "signal": signal, "target": target, "text": str(error)}
+        yield from warn(context, at, about, depth)
+        return
+    held = None if payload is None else context.hold_value(payload)
+    yield from queue(context, cause, signal, target, held, beat=beat, depth=depth)
+
+
+def check_room(context: BeatContext, beat: int | None) -> Generator[Need, None, None]:
+    """Refuse an impulse for a beat, or a world, that has as many as it takes."""
+    heartbeat = context.ledger.heartbeat
+    if heartbeat is None:
+        return
+    beat = context.ledger.beat + 1 if beat is None else beat
+    count, _ = yield from heartbeat.count(beat)
+    if count >= IMPULSES_PER_BEAT_MAX or heartbeat.queued >= IMPULSES_QUEUED_MAX:
+        of_beat = count >= IMPULSES_PER_BEAT_MAX
+        raise Rejected(
+            "heartbeat.impulses_full", "{count} impulses wait for {what} already",
+            count=count if of_beat else heartbeat.queued, what=f"beat {beat}" if of_beat else "later beats",
+            hint="Send it for another beat, or later.",
+        )  # fmt: skip
+
+
+def check_impulse(
+    signal: object, target: object, beat: object, now: int
+) -> tuple[str | None, str | None, int | None]:
+    """The paths and the beat of an impulse as somebody gave them; refused where they do not fit."""
+    if signal is None and target is None:
+        raise Rejected("heartbeat.impulse_empty", "an impulse needs a signal or a target, and has neither")
+    checked = None if signal is None else parse_path(signal, "signal")
+    place = None if target is None else parse_path(target, "target")
+    if place is not None and is_cell_path(place):
+        cell_of(place)
+    if beat is not None and (type(beat) is not int or not now < beat <= BEAT_MAX):
+        raise Rejected(
+            "heartbeat.beat_past", "an impulse for beat {beat} comes too late: beat {now} has begun",
+            beat=beat, now=now, hint="Name a later beat, or none for the next one.",
+        )  # fmt: skip
+    return checked, place, beat
+
+
+def admit(context: BeatContext, item: SignalItem) -> Generator[Need, None, Outcome]:
+    """Queue an impulse from outside, once for each id that is remembered."""
+    ledger = context.ledger
+    given = record_id(item.id)
+    try:
+        signal, target, beat = check_impulse(item.signal, item.target, item.beat, ledger.beat)
+        key = dedupe_key(item.id) if item.explicit and item.id is not None else None
+        check = impulse_check(signal, target, None if item.payload is None else cid_of(item.payload).digest)
+        if key is not None:
+            seen = yield from ledger.find_id(key)
+            if seen is not None and seen.check == check:
+                return Duplicate(seen.height)
+            if seen is not None:
+                raise Rejected(
+                    "kernel.id_reused", "id {id} was used at height {height} for something else",
+                    id=item.id, height=seen.height, hint="Give every event and every signal an id.",
+                )  # fmt: skip
+        yield from check_room(context, beat)
+    except Rejected as error:
+        if not item.durable:
+            return RefusedItem(error, 0)
+        text = str(error)
+        record = RefusedRecord(0, given, _NAME, error.code, text)
+        return RefusedItem(error, context.writer.add(record, len(text)))
+    payload = None if item.payload is None else context.hold_value(item.payload)
+    height = yield from queue(
+        context, 0, signal, target, payload, beat=beat, id=given, dedupe=key is not None
+    )
+    if key is not None:
+        ledger.remember_id(key, height, check)
+    return Admitted(height)
