@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypedDict
 
+from cellule.kernel.journal import heartbeat_records as beats
 from cellule.kernel.journal.codes import Kind
 from cellule.kernel.journal.fields import (
     Arguments,
@@ -37,14 +38,6 @@ from cellule.kernel.journal.fields import (
     TimerKey,
     TimerTarget,
     Verdict,
-)
-from cellule.kernel.journal.heartbeat_records import (
-    AgendaRecord,
-    BindingRecord,
-    EnzymeRecord,
-    SignalRecord,
-    StageRecord,
-    WriteRecord,
 )
 
 
@@ -292,8 +285,8 @@ class UpcastRecord(NamedTuple):
 Record = (
     EventRecord | EmittedRecord | ReceiptRecord | StepRecord | IntentRecord | DecisionRecord | RefusedRecord
     | TimerRecord | ExpiredRecord | ControlRecord | ManifestRecord | SnapshotRecord | BaselineRecord
-    | MigratedRecord | UpcastRecord | WriteRecord | AgendaRecord | SignalRecord | StageRecord
-    | EnzymeRecord | BindingRecord
+    | MigratedRecord | UpcastRecord | beats.WriteRecord | beats.AgendaRecord | beats.SignalRecord
+    | beats.StageRecord | beats.EnzymeRecord | beats.BindingRecord
 )  # fmt: skip
 
 MessageRecord = EventRecord | EmittedRecord | ReceiptRecord
@@ -304,7 +297,7 @@ RECORDS: Final[dict[Kind, type[Record] | None]] = {
     Kind.EMITTED: EmittedRecord,
     Kind.RECEIPT: ReceiptRecord,
     Kind.STEP: StepRecord,
-    Kind.WRITE: WriteRecord,
+    Kind.WRITE: beats.WriteRecord,
     Kind.INTENT: IntentRecord,
     Kind.DECISION: DecisionRecord,
     Kind.REFUSED: RefusedRecord,
@@ -317,9 +310,9 @@ RECORDS: Final[dict[Kind, type[Record] | None]] = {
     Kind.FORK: None,  # reserved
     Kind.MIGRATED: MigratedRecord,
     Kind.UPCAST: UpcastRecord,
-    Kind.AGENDA: AgendaRecord,
-    Kind.SIGNAL: SignalRecord,
-    Kind.STAGE: StageRecord,
-    Kind.ENZYME: EnzymeRecord,
-    Kind.BINDING: BindingRecord,
+    Kind.AGENDA: beats.AgendaRecord,
+    Kind.SIGNAL: beats.SignalRecord,
+    Kind.STAGE: beats.StageRecord,
+    Kind.ENZYME: beats.EnzymeRecord,
+    Kind.BINDING: beats.BindingRecord,
 }

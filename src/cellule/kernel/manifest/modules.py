@@ -241,7 +241,7 @@ def _writes(fields: f.Fields, field: str) -> tuple[str, ...] | None:
     if fields.get(field) is None:
         return None
     if fields.get("style") != "enzyme":
-        fields.note(field, "writes", "only an enzyme writes the tree", "Leave it out.")
+        fields.note(field, "enzyme_only", "only an enzyme writes the tree", "Leave it out.")
     found: tuple[str, ...] = f.distinct(_subtree)(fields, field)
     return found
 
@@ -249,7 +249,7 @@ def _writes(fields: f.Fields, field: str) -> tuple[str, ...] | None:
 def _subtree(fields: f.Fields, path: str, given: str) -> str | None:
     if given == "/" or (given.startswith("/") and "" not in given[1:].split("/")):
         return given
-    fields.problems.add(path, "path", f"{shown(given)} is no path: it is /seg/seg/...")
+    fields.problems.add(path, "tree_path", f"{shown(given)} is no path: it is /seg/seg/...")
     return None
 
 

@@ -148,6 +148,12 @@ CASES = {
     "slot of an unknown grant": (
         module(cap_slots={"http": "net"}), f"{MODULE}.cap_slots.http", "grant_unknown"),
     "slot of no text": (module(cap_slots={"http": 1}), f"{MODULE}.cap_slots.http", "type"),
+    "subtrees of what is no enzyme": (module(writes=["/x"]), f"{MODULE}.writes", "enzyme_only"),
+    "subtree that is no path": (
+        module(style="enzyme", writes=["/x//y"]), f"{MODULE}.writes[0]", "tree_path"),
+    "enzyme that is no module": (
+        {"enzymes": [{"name": "a", "query": "/s", "module": "t/Nope"}]}, "$.enzymes[0].module", "enzyme_module"),
+    "enzyme without a query": ({"enzymes": [{"name": "a", "module": "t/Nope"}]}, "$.enzymes[0]", "missing_field"),
     "no open intents": (module(open_max=0), f"{MODULE}.open_max", "number"),
     "effects of a pure module": (
         module(module_kind="pure", effects_emitted=["a.b"]), f"{MODULE}.effects_emitted", "pure_effects"),
