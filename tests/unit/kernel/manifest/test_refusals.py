@@ -152,8 +152,10 @@ CASES = {
     "subtree that is no path": (
         module(style="enzyme", writes=["/x//y"]), f"{MODULE}.writes[0]", "tree_path"),
     "enzyme that is no module": (
-        {"enzymes": [{"name": "a", "query": "/s", "module": "t/Nope"}]}, "$.enzymes[0].module", "enzyme_module"),
-    "enzyme without a query": ({"enzymes": [{"name": "a", "module": "t/Nope"}]}, "$.enzymes[0]", "missing_field"),
+        {"enzymes": [{"name": "a", "query": "/s", "module": "t/Nope"}]}, "$.enzymes[0].module",
+        "enzyme_module"),
+    "enzyme without a query": (
+        {"enzymes": [{"name": "a", "module": "t/Nope"}]}, "$.enzymes[0]", "missing_field"),
     "no open intents": (module(open_max=0), f"{MODULE}.open_max", "number"),
     "effects of a pure module": (
         module(module_kind="pure", effects_emitted=["a.b"]), f"{MODULE}.effects_emitted", "pure_effects"),
