@@ -45,6 +45,7 @@ DATA = ROOT / ".mutants.coverage"
 SECONDS = ROOT / ".mutants.seconds"
 LIMIT_CPU_S = 120  # of the processor: on a busy machine a test is slow without a defect
 LIMIT_S = 1_800  # for one that waits for ever
+LIMIT_BYTES = 3_000_000_000  # of memory: a loop that never ends may gather without end
 PYTEST = ("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 PATIENT = ("--timeout", str(LIMIT_S))
 TESTS_S_MAX = 60  # of those that execute a line, the quickest that take so long together
@@ -306,8 +307,9 @@ class Place:
 
 
 def limited() -> None:
-    """In the process of the tests: so much of the processor and no more."""
+    """In the process of the tests: so much of the processor and of memory, and no more."""
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_CPU_S, LIMIT_CPU_S + 10))
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
 
 
 def main() -> int:

@@ -46,10 +46,11 @@ SHOWN_MAX = 80  # characters of an argument that a refusal shows
 
 # Snapshots
 SNAPSHOT_TAIL_BYTES = 32_000_000  # a snapshot is taken when the tail is longer
-SNAPSHOT_RESTORE_S = 2.5  # or when opening after a crash would take longer, as far as can be told
+SNAPSHOT_RESTORE_S = 1.7  # or when restoring after a crash would take longer, as far as can be told
 RESTORE_RECORD_S = 7e-6  # what a record costs then, on a common machine
-RESTORE_CELL_S = 12e-6  # and each cell that changed, which is read first
-SNAPSHOT_SLICE_RECORDS = 1_000  # one more slice is written after a beat for so many records of it
+RESTORE_CELL_S = 4e-6  # each cell that changed
+RESTORE_CHUNK_S = 22e-6  # and each chunk of cells that is read for them
+SNAPSHOT_SLICE_RECORDS = 400  # one more slice is written after a beat for so many records of it
 SNAPSHOT_CLOSE_BYTES = 1_000_000  # and at a clean close when it is longer than this
 SNAPSHOTS_KEPT = 2  # besides the first one, of the empty world
 SNAPSHOT_RETRY_S = 5.0  # pause after a snapshot could not be written or saved; it doubles each time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cellule.host.limits import RESTORE_CELL_S, RESTORE_RECORD_S
+from cellule.host.limits import RESTORE_CELL_S, RESTORE_CHUNK_S, RESTORE_RECORD_S
 from cellule.host.own.directory import baseline_of
 from cellule.host.run.snapshots import restore_s
 from cellule.modules.python import PythonPrograms
@@ -78,5 +78,26 @@ async def test_large_beats_do_not_outrun_the_snapshot_under_way(monkeypatch):
             beats += 1
         slices = 1_000 // 32  # about as many leaves, and as many slices at the least
         assert beats < slices // 4
+    await check_store(engine, programs)
+    programs.close()
+
+
+async def test_cells_that_lie_far_apart_cost_the_chunks_they_are_read_from():
+    """Opening a world of a million cells took twice as long as was estimated: each cell had its own chunk."""
+    engine, programs = MemoryEngine(MemoryDisk()), PythonPrograms()
+    async with open_node(engine, BUILT, programs) as node:
+        world = await node.world("w")
+        await world.send_many([TALLY.Add(f"k{number:05}", 1) for number in range(3_000)])
+        await world.snapshot()
+        ledger = (await node.node.hosted(world.info)).world.ledger
+        start = ledger.height
+        assert restore_s(ledger, start) == 0
+        await world.send_many([TALLY.Add(f"k{number:05}", 1) for number in range(0, 3_000, 30)])
+        records_s = (ledger.height - start) * RESTORE_RECORD_S
+        far_s = restore_s(ledger, start) - records_s - 100 * RESTORE_CELL_S
+        assert 70 * RESTORE_CHUNK_S < far_s <= 100 * RESTORE_CHUNK_S
+        await world.send_many([TALLY.Add(f"k{number:05}", 1) for number in range(3_000)])
+        all_s = restore_s(ledger, start) - (ledger.height - start) * RESTORE_RECORD_S - 3_000 * RESTORE_CELL_S
+        assert all_s < 3_000 / 10 * RESTORE_CHUNK_S  # there are no more chunks than that
     await check_store(engine, programs)
     programs.close()

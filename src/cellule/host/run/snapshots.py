@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from math import expm1
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.limits import (
     ATTEMPTS_MAX,
     RESTORE_CELL_S,
+    RESTORE_CHUNK_S,
     RESTORE_RECORD_S,
     SNAPSHOT_CLOSE_BYTES,
     SNAPSHOT_RESTORE_S,
@@ -35,6 +37,7 @@ from cellule.host.limits import (
 from cellule.host.own.directory import baseline_row
 from cellule.host.run.commits import fenced
 from cellule.host.trouble import Trouble
+from cellule.kernel.index.chunk import CELLS
 from cellule.kernel.limits import ERROR_TEXT_MAX
 from cellule.kernel.need import Need, Pause
 from cellule.sources import Clock
@@ -303,8 +306,12 @@ class Snapshots:
 
 def restore_s(ledger: Ledger, start: int) -> float:
     """About how long it takes to restore this world from a snapshot at height `start`."""
-    changed = sum(cells.live.changed for cells in ledger.modules.values())
-    return (ledger.height - start) * RESTORE_RECORD_S + changed * RESTORE_CELL_S
+    cells_s = 0.0
+    for cells in ledger.modules.values():
+        changed, chunks = cells.live.changed, cells.live.root_count * CELLS.ending_below / 256
+        read = -chunks * expm1(-changed / chunks) if chunks else 0  # where they lie anywhere in the world
+        cells_s += changed * RESTORE_CELL_S + read * RESTORE_CHUNK_S
+    return (ledger.height - start) * RESTORE_RECORD_S + cells_s
 
 
 def _said(error: Exception) -> str:

@@ -178,10 +178,7 @@ class Ledger:
         """Load slots of several modules: what is in memory at once, the rest level by level."""
         for base, keys in wanted.items():
             cells = self.cells(base)
-            entries: dict[bytes, Any] = {key: cells.live.cached(key) for key in keys}
-            missing = [key for key, entry in entries.items() if entry is MISSING]
-            if missing:
-                entries.update((yield from cells.live.load(missing)))
+            entries: dict[bytes, Any] = yield from cells.live.load(keys)
             for key in keys:
                 slot = cells.slots[key]
                 if slot.loaded:
