@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from math import expm1
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -23,9 +22,6 @@ from cellule.errors import CelluleError, Conflict, Fenced, Unavailable
 from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.limits import (
     ATTEMPTS_MAX,
-    RESTORE_CELL_S,
-    RESTORE_CHUNK_S,
-    RESTORE_RECORD_S,
     SNAPSHOT_CLOSE_BYTES,
     SNAPSHOT_RESTORE_S,
     SNAPSHOT_RETRY_MOST_S,
@@ -36,8 +32,8 @@ from cellule.host.limits import (
 )
 from cellule.host.own.directory import baseline_row
 from cellule.host.run.commits import fenced
+from cellule.host.run.restore_time import restore_s
 from cellule.host.trouble import Trouble
-from cellule.kernel.index.chunk import CELLS
 from cellule.kernel.limits import ERROR_TEXT_MAX
 from cellule.kernel.need import Need, Pause
 from cellule.sources import Clock
@@ -48,7 +44,6 @@ from cellule.values.cid import Cid
 
 if TYPE_CHECKING:
     from cellule.host.run.world_runner import WorldRunner
-    from cellule.kernel.state.ledger import Ledger
     from cellule.kernel.state.snapshot import SnapshotJob
     from cellule.kernel.world import World
 
@@ -302,16 +297,6 @@ class Snapshots:
         begin, end = keys.snapshot_range(self._universe, self._world, 1, height - 1)
         page = await self._engine.scan(begin, end, limit=100, reverse=True)
         return [key for key, _ in page.items[SNAPSHOTS_KEPT - 1 :]]
-
-
-def restore_s(ledger: Ledger, start: int) -> float:
-    """About how long it takes to restore this world from a snapshot at height `start`."""
-    cells_s = 0.0
-    for cells in ledger.modules.values():
-        changed, chunks = cells.live.changed, cells.live.root_count * CELLS.ending_below / 256
-        read = -chunks * expm1(-changed / chunks) if chunks else 0  # where they lie anywhere in the world
-        cells_s += changed * RESTORE_CELL_S + read * RESTORE_CHUNK_S
-    return (ledger.height - start) * RESTORE_RECORD_S + cells_s
 
 
 def _said(error: Exception) -> str:
