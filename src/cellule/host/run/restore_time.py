@@ -1,4 +1,4 @@
-"""About how long opening a world would take: what decides when a snapshot is due, beside the bytes of its tail.
+"""About how long opening a world would take: this decides when a snapshot is due, beside the tail's bytes.
 
 Records are applied one by one. The cells they changed are read first: where cells lie anywhere in a large
 world, almost each comes with a chunk of its own, which costs more than the cell.
