@@ -6,11 +6,12 @@ the one in C.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from cellule import App, Receipt, Refuse, Step
+from cellule import App, EffectFailed, Receipt, Refuse, Step, Workflow
 
 app = App("shop")
 BUILT = Path(__file__).with_name("order.wasm")
@@ -90,6 +91,25 @@ def in_python(
     if event.status != "ok" or not isinstance(event.value, Charged):
         return Step(msgspec.structs.replace(state, status="unpaid"))
     return Step(msgspec.structs.replace(state, status="paid", reference=event.value.reference))
+
+
+@app.workflow(events=[Shipped], effects=[charge, letter])
+async def in_workflow(ctx: Workflow, new: Placed) -> Order:
+    """The order as a workflow: from the first line to the last, however long that takes."""
+    order = Order("charging", new.cents)
+    ctx.publish(order)
+    try:
+        charged = await ctx.effect(charge(Charge(new.order_id, new.cents)))
+    except EffectFailed:
+        return msgspec.structs.replace(order, status="unpaid")
+    order = msgspec.structs.replace(order, status="paid", reference=charged.reference)
+    ctx.publish(order)
+    shipped = await ctx.event(Shipped)
+    order = msgspec.structs.replace(order, status="sending", parcel=shipped.parcel)
+    ctx.publish(order)
+    with suppress(EffectFailed):  # a lost letter changes nothing
+        await ctx.effect(letter(Letter(new.order_id, shipped.parcel)))
+    return msgspec.structs.replace(order, status="done")
 
 
 in_fsm = app.fsm("order.fsm.yaml", name="in_fsm")

@@ -6,7 +6,20 @@ from typing import Any
 
 import orders as example
 import pytest
-from orders import Charge, Charged, Letter, Order, Placed, Sent, Shipped, in_fsm, in_plan, in_python, sales
+from orders import (
+    Charge,
+    Charged,
+    Letter,
+    Order,
+    Placed,
+    Sent,
+    Shipped,
+    in_fsm,
+    in_plan,
+    in_python,
+    in_workflow,
+    sales,
+)
 
 
 @pytest.fixture
@@ -26,4 +39,7 @@ def test_an_order_is_charged_shipped_and_told_in_every_style(world: Any) -> None
     assert world.state(in_python, "o1") == Order("done", 30, "r1", "p7")
     assert world.state(in_fsm, "o1") == {"state": "done", "cents": 30, "reference": "r1", "parcel": "p7"}
     assert world.state(in_plan, "o1")["result"] == "done"
+    run = world.state(in_workflow, "o1")
+    assert run is not None
+    assert run.result == Order("done", 30, "r1", "p7")
     assert world.state(sales, "berlin")["windows"][0]["results"] == {"orders": 1, "cents": 30}

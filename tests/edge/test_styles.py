@@ -23,6 +23,7 @@ from tests.support.styles import (
     REACTS,
     STORIES,
     STYLES,
+    WAITS,
     changed,
     life_of,
     styles_app,
@@ -104,10 +105,13 @@ def test_what_does_not_fit_is_refused_alike(world: World, style: str) -> None:
         assert life.count(("step", "refused")) == story.refused, key
 
 
-def test_a_plan_refuses_nothing_and_is_changed_by_nothing_that_does_not_fit(world: World) -> None:
+@pytest.mark.parametrize("style", WAITS)
+def test_what_waits_refuses_nothing_and_is_changed_by_nothing_that_does_not_fit(
+    world: World, style: str
+) -> None:
     for key in STORIES:
-        assert ("step", "refused") not in life_of(world.host.frames, "shop/in_plan", key)
-    assert world.state("in_plan", "never-placed") is None
+        assert ("step", "refused") not in life_of(world.host.frames, f"shop/{style}", key)
+    assert world.state(style, "never-placed") is None
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -6,12 +6,14 @@ react: what does not fit now is refused. Plans wait: an event that comes early i
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from cellule import WorkflowRun
 from cellule.kernel.journal.codes import Status
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import IntentRecord, ReceiptRecord, StepRecord
@@ -20,7 +22,7 @@ from tests.support.wasm_sources import built
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "13-styles"
 REACTS = ("in_python", "in_fsm", "in_c")
-WAITS = ("in_plan",)
+WAITS = ("in_plan", "in_workflow")
 STYLES = (*REACTS, *WAITS)
 PLAN_STATUS = {"charged": "charging", "shipped": "paid", "told": "sending"}
 
@@ -44,6 +46,12 @@ def view_of(state: Any) -> View | None:
     """What an order is, in whichever style it is kept."""
     if state is None:
         return None
+    if isinstance(state, WorkflowRun):
+        return view_of(state.published if state.result is None else state.result)
+    if isinstance(state, list):  # a step of a workflow, as its history shows it: a line for each thing
+        lines = [line.partition(" ") for line in state]
+        shown = [text for what, _, text in lines if what in ("published", "completed:")]
+        return view_of(json.loads(shown[-1])) if shown else None
     if not isinstance(state, dict):
         return state.status, state.reference, state.parcel
     if "at" not in state:  # a machine, or an order as JSON
