@@ -39,6 +39,7 @@ from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView,
 from cellule.host.read.history import History
 from cellule.host.read.migration_preview import MigrationPreview
 from cellule.host.read.shadow import ShadowReport
+from cellule.host.read.spill_report import SpillReport
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.host.storage.collection_state import CollectionState
 from cellule.host.storage.collector import CollectProgress
@@ -154,6 +155,28 @@ class SyncCellule(Facade[Cellule]):
                 why=why,
                 dry_run=dry_run,
                 universe=universe,
+            )
+        )
+
+    def migrate_cells(
+        self,
+        name: str,
+        *,
+        manifest: Document | None = None,
+        code: Folder | None = None,
+        who: str = "cellule.migrate_cells",
+        why: str = "asked for",
+        dry_run: bool = False,
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> SpillReport:
+        """Deploy a manifest, or the app, whose modules have cells where they had one map of all keys.
+
+        The maps become cells in the frame of the deploy, or nothing is changed; afterwards each cell is held
+        against its entry. `dry_run` does it to a copy. Again, it finds nothing to move.
+        """
+        return self._thread.call(
+            lambda: self._inner.migrate_cells(
+                name, manifest=manifest, code=code, who=who, why=why, dry_run=dry_run, universe=universe
             )
         )
 

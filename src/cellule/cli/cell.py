@@ -267,8 +267,17 @@ def _write(output: Path, text: str) -> None:
 
 
 async def _cell(world: WorldHandle, renderer: RecordRenderer, module: str, key: str) -> CellHandle[Any]:
-    base, stored = cell_of(await renderer.manifest(), module, key)
-    return CellHandle(world, base, stored)
+    manifest = await renderer.manifest()
+    base = StoredCodecs(manifest).module(module)
+    if not key and manifest.modules[base].cell_key is not None and await _was_one_cell(world, base):
+        return CellHandle(world, base, b"")  # the map from which its cells were made
+    return CellHandle(world, *cell_of(manifest, module, key))
+
+
+async def _was_one_cell(world: WorldHandle, base: str) -> bool:
+    """Tell whether the module had one cell for all keys in an earlier era."""
+    earlier = [each.modules.get(base) for each in await world.reader.earlier_manifests()]
+    return any(each is not None and each.cell_key is None for each in earlier)
 
 
 async def _height(world: WorldHandle, renderer: RecordRenderer, at: str) -> int:

@@ -10,6 +10,7 @@ import typer
 from cellule.cli.controls import Id, Timeout, Why, perform
 from cellule.cli.deploy import Code, ManifestFile, MaybeName, deploy
 from cellule.cli.errors import usage
+from cellule.cli.migrate_cells import migrate_cells
 from cellule.cli.output import facts, harmless, table
 from cellule.cli.session import Session, in_session, operator, owner_of, renderer_of, within
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
@@ -35,6 +36,7 @@ async def create(session: Session, name: Name, manifest: ManifestFile = None, co
 
 
 app.command()(deploy)
+app.command("migrate-cells")(migrate_cells)
 
 
 @app.command("list")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -20,6 +20,7 @@ from cellule.errors import Rejected
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
+from cellule.host.ingress.outcomes import Applied
 from cellule.host.journal import Progress
 from cellule.host.limits import COLLECT_GRACE_S, DEPLOY_PIN_S, SHADOW_RECENT
 from cellule.host.manifest_document import Document, Folder, load_document
@@ -28,11 +29,13 @@ from cellule.host.own.directory import UniverseInfo, WorldInfo, id_of
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.reader import Reader
 from cellule.host.read.shadow import ShadowReport, shadow_world
+from cellule.host.read.spill_report import SpillReport, preview_spill, prove_spill
 from cellule.host.storage.collection_state import CollectionState
 from cellule.host.storage.collector import CollectProgress
 from cellule.host.storage.explain import Retention
 from cellule.host.storage.pins import Pin
-from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, returning
+from cellule.kernel.items import Verb
+from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, is_spill, returning
 from cellule.kernel.manifest.model import Manifest
 from cellule.values.cid import Cid
 from cellule.values.link import Link
@@ -116,6 +119,31 @@ class Cellule:
                 change.check_compatible()
                 await self._bring(info, stored, loaded, blocks, who, why)
             return change
+
+    async def migrate_cells(
+        self, name: str, *, manifest: Document | None = None, code: Folder | None = None,
+        who: str = "cellule.migrate_cells", why: str = "asked for", dry_run: bool = False,
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> SpillReport:  # fmt: skip
+        """Deploy a manifest, or the app, whose modules have cells where they had one map of all keys.
+
+        The maps become cells in the frame of the deploy, or nothing is changed; afterwards each cell is held
+        against its entry. `dry_run` does it to a copy. Again, it finds nothing to move.
+        """
+        info = await self.node.directory.world(await self.node.universe(universe), name)
+        async with self._turn(info):
+            stored = await Reader(self.node, info).manifest()
+            loaded, blocks = await self._loaded(manifest, code, info.universe)
+            if stored.cid == loaded.cid:
+                return SpillReport(0, {})
+            bases = [base for base in sorted(loaded.modules) if is_spill(stored, loaded, base)]
+            (await self._change(info, stored, loaded, bases)).check_compatible()
+            cas, loader = self.node.cas(info.universe), self.node.loader
+            if dry_run:
+                return await preview_spill(loader, info, cas, loaded, blocks, bases)
+            done = await self._bring(info, stored, loaded, blocks, who, why, verb="cell.spill")
+            frame = await Reader(self.node, info).frame(done.height)
+            return await prove_spill(loader, info, cas, done.height, frame, bases)
 
     async def shadow_world(
         self, name: str, *, manifest: Document | None = None, code: Folder | None = None,
@@ -292,17 +320,19 @@ class Cellule:
             )  # fmt: skip
         return self._built.manifest, dict(self._built.blocks)
 
-    async def _change(self, info: WorldInfo, stored: Manifest, new: Manifest) -> ManifestChange:
+    async def _change(
+        self, info: WorldInfo, stored: Manifest, new: Manifest, spilled: Sequence[str] = ()
+    ) -> ManifestChange:  # fmt: skip
         """What the new manifest would change for the world's cells."""
         inhabited = await self._inhabited(info, list(stored.modules))
         empty = [base for base in stored.modules if base not in inhabited] if self.is_owner else []
         earlier = await Reader(self.node, info).earlier_manifests() if returning(stored, new) else []
-        return compare_manifests(stored, new, inhabited, empty=empty, earlier=earlier)
+        return compare_manifests(stored, new, inhabited, empty=empty, earlier=earlier, spilled=spilled)
 
     async def _bring(
         self, info: WorldInfo, stored: Manifest, new: Manifest, blocks: Mapping[Cid, bytes], who: str,
-        why: str,
-    ) -> None:  # fmt: skip
+        why: str, verb: Verb = "deploy",
+    ) -> Applied[Any]:  # fmt: skip
         """Journal the deploy of a manifest that the world's cells can follow."""
         cas = self.node.cas(info.universe)
         since = await cas.generation()
@@ -310,10 +340,11 @@ class Cellule:
         handle = WorldHandle(self.node, info, StoredCodecs(stored))
         why_pinned, pins = f"a deploy to world {info.name}", self.node.storage.pins(info.universe)
         async with pins.held([new.cid], DEPLOY_PIN_S, why_pinned, since):
-            await handle.control("deploy", who=who, why=why, manifest=Link(new.cid))
+            done = await handle.control(verb, who=who, why=why, manifest=Link(new.cid))
         known = self._handles.get(info.id)
         if known is not None and isinstance(known.types, StoredCodecs):
             known.types = StoredCodecs(new)
+        return done
 
 
 def _say_deployed(world: str, change: ManifestChange) -> None:

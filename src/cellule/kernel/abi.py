@@ -206,7 +206,7 @@ class AbiProgram:
     @classmethod
     def of(cls, manifest: Manifest, module: Module, call: Callable[[bytes], bytes]) -> AbiProgram:
         """The program of a module, as its manifest says that it is called."""
-        whole = None if module.cell_mode else WholeMap(manifest, module)
+        whole = None if module.cell_mode else WholeMap.of(manifest, module)
         return cls(call, keyed=module.key is not None, whole=whole)
 
     def step(

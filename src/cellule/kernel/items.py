@@ -32,7 +32,7 @@ Verb = Literal[
     "effect.approve", "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
     "schedule.trigger", "schedule.backfill",
     "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
-    "clock.accept",
+    "cell.spill", "clock.accept",
     "heartbeat.beat", "heartbeat.pause", "heartbeat.resume",
     "enzyme.register", "enzyme.unregister", "enzyme.bind", "enzyme.unbind", "tree.write", "tree.delete",
 ]  # fmt: skip

@@ -20,11 +20,13 @@ from cellule.errors import CelluleError, Rejected
 from cellule.kernel.limits import MAP_BYTES_MAX, MAP_ENTRIES_MAX
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Manifest, Module
+from cellule.kernel.manifest.upcasts import map_of
 from cellule.kernel.program import Context, Output, Program, StepFault, forget_kept
 from cellule.values.cbor import decode, decode_trusted, encode
 from cellule.values.schema import types as t
 from cellule.values.schema.keys import key_bytes
 from cellule.values.schema.order import pairs_by_encoding
+from cellule.values.schema.registry import Schemas
 
 Entries = dict[bytes, Any]
 """The substates of a map, as plain values, by key bytes."""
@@ -40,18 +42,19 @@ class EntryChange(NamedTuple):
 
 
 class WholeMap:
-    """The form of one module's map: from bytes to entries and back."""
+    """The form of one map: from bytes to entries and back."""
 
-    def __init__(self, manifest: Manifest, module: Module) -> None:
-        schema = manifest.schemas.resolve(t.Ref(module.state))
-        if not isinstance(schema, t.Map) or module.key is None:
-            raise Rejected(
-                "kernel.map_form", "the state of {module} is no map with the key of {module}",
-                module=module.name, hint="A whole map has a map as state, and a key.",
-            )  # fmt: skip
-        self._key, self._schemas = schema.key, manifest.schemas
-        self._kind = type(manifest.schemas.resolve(schema.key))
-        self._is_map = manifest.schemas.is_text_keyed(schema)
+    def __init__(self, schema: t.Map, schemas: Schemas) -> None:
+        self._key, self._schemas = schema.key, schemas
+        self._kind = type(schemas.resolve(schema.key))
+        self._is_map = schemas.is_text_keyed(schema)
+
+    @classmethod
+    def of(cls, manifest: Manifest, module: Module) -> WholeMap:
+        """The map of a module with `cell_mode: false`, which is its state."""
+        schema = map_of(manifest, module.state)
+        assert schema is not None, "a loaded manifest has a map there"
+        return cls(schema, manifest.schemas)
 
     def entries(self, data: bytes | None) -> Entries:
         """The entries of a state, without those that are null; `Rejected` where it is no such map."""

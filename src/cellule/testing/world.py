@@ -28,7 +28,7 @@ from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord
-from cellule.kernel.manifest.compare import ManifestChange, compare_manifests
+from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, is_spill
 from cellule.kernel.state.cells import Entry
 from cellule.modules.python import check_not_loading
 from cellule.testing.answers import Cell, Events, Failure, Letter, Sent
@@ -302,22 +302,29 @@ class World:
         arguments = {**self._named(reducer, key), **extra, **({} if to is None else {"to": to})}
         self._control_all("cell.migrate", arguments)
 
-    def deploy(self, app: App) -> ManifestChange:
-        """Go on with another version of the app; refuses one that the world's cells could not follow."""
+    def deploy(self, app: App, *, migrate_cells: bool = False) -> ManifestChange:
+        """Go on with another version of the app; refuses one that the world's cells could not follow.
+
+        `migrate_cells` makes cells of the maps of modules that had `cell_mode=False`.
+        """
         built = build_for_tests(app, True if self.built.live else None)
         if built.live and self._programs.knows(built.manifest.cid):
             built = revise(built, len(self._builds))
-        inhabited = [base for base in self.built.manifest.modules if any(self._existing(base))]
-        empty = [base for base in self.built.manifest.modules if base not in inhabited]
+        old, new = self.built.manifest, built.manifest
+        empty = [base for base in old.modules if not any(self._existing(base))]
         earlier = [each.manifest for each in reversed(self._builds[:-1])]
-        change = compare_manifests(
-            self.built.manifest, built.manifest, inhabited, empty=empty, earlier=earlier
-        )
+        spilled = [base for base in new.modules if migrate_cells and is_spill(old, new, base)]
+        full = old.modules.keys() - empty
+        change = compare_manifests(old, new, full, empty=empty, earlier=earlier, spilled=spilled)
         change.check_compatible()
         self._programs.add(built)
         self.host.cas.update(built.blocks)
         self._builds.append(built)
-        self._control("deploy", {"manifest": Link(built.manifest.cid)})
+        try:
+            self._control("cell.spill" if spilled else "deploy", {"manifest": Link(new.cid)})
+        except Rejected:
+            del self._builds[-1]
+            raise
         return change
 
     def restart(self) -> None:

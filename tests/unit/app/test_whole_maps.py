@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cellule.errors import Rejected, StepFailed
+from cellule.kernel.items import ControlItem
 from cellule.testing import World
 
 JOBS = """
@@ -200,3 +201,186 @@ def test_what_has_no_meaning_for_one_map_is_refused_when_the_app_is_built(projec
     with pytest.raises(Rejected, match=told) as caught:
         app_of(project, mode).app.build()
     assert caught.value.code == code
+
+
+# Moving the map to cells
+
+
+def moved(project: Any, work: Any, name: str = "cells_app") -> tuple[World, Any, Any]:
+    """A world that worked with one map, and has cells now."""
+    jobs, cells = app_of(project), app_of(project, "cell_mode=True", name)
+    world = World(jobs.app)
+    work(world, jobs)
+    world.deploy(cells.app, migrate_cells=True)
+    return world, jobs, cells
+
+
+def cell_states(world: World, jobs: Any) -> dict[str, Any]:
+    return {cell.key: (cell.state.steps, cell.state.last) for cell in world.cells(jobs.job)}
+
+
+def test_each_entry_becomes_a_cell_with_its_state_timers_and_effects(project):
+    def work(world, jobs):
+        for name, what in (("a", "nap"), ("b", "nap"), ("c", "ask"), ("d", "work"), ("b", "more")):
+            world.send(jobs.Do(name, what))
+
+    world, _, cells = moved(project, work)
+    assert cell_states(world, cells) == {
+        "a": (1, "napping"), "b": (2, "more"), "c": (1, "asking"), "d": (1, "work"),
+    }  # fmt: skip
+    assert world.state(cells.job, "c") == cells.Job(1, "asking")
+    assert [cell.version for cell in world.cells(cells.job)] == [1, 1, 1, 1]
+    (asked,) = world.intents.of("jobs.ask")
+    world.complete(asked, cells.Answer(7))
+    world.restart()
+    world.send(cells.Do("b", "wake"))
+    world.send(cells.Do("e", "nap"))
+    world.advance(minutes=2)
+    assert cell_states(world, cells) == {
+        "a": (2, "rested a"), "b": (3, "woken"), "c": (2, "c: 7"), "d": (1, "work"), "e": (2, "rested e"),
+    }  # fmt: skip
+    assert [step.state for step in world.cell(cells.job, "a").history()] == [
+        cells.Job(1, "napping"), cells.Job(2, "rested a"),
+    ]  # fmt: skip
+    world.assert_replays()
+
+
+def test_what_waits_for_the_map_goes_to_the_cells(project):
+    def work(world, jobs):
+        world.send(jobs.Do("a", "nap"))
+        world.send(jobs.Do("b", "emit"), settle=False)
+        world.send(jobs.Do("c", "ask"))
+        (asked,) = world.intents.of("jobs.ask")
+        world.host.beat([ControlItem("pause", "test", "")])
+        world.send_many([jobs.Do("b", "later"), jobs.Do("new", "born"), jobs.Do("b", "last")], settle=False)
+        world.give(asked, "ok", jobs.Answer(9))
+
+    world, _, cells = moved(project, work)
+    world.host.beat([ControlItem("resume", "test", "")])
+    world.settle()
+    assert cell_states(world, cells) == {
+        "a": (1, "napping"), "b": (4, "last"), "c": (2, "c: 9"), "new": (1, "born"),
+    }  # fmt: skip
+    world.assert_replays()
+
+
+def test_a_map_that_is_stopped_lets_only_the_cell_stop_that_stopped_it(project):
+    halting = JOBS.replace('failure="skip", MODE', "MODE")
+    jobs = project({"halt_map.py": halting.replace("MODE", "cell_mode=False")}, "halt_map")
+    cells = project({"halt_cells.py": halting.replace("MODE", "cell_mode=True")}, "halt_cells")
+    world = World(jobs.app)
+    world.send(jobs.Do("a", "work"))
+    world.send(jobs.Do("b", "fail"), check=False)
+    world.send(jobs.Do("a", "more"), check=False)
+    assert world.cell(jobs.job).status == "halted"
+    world.deploy(cells.app, migrate_cells=True)
+    assert world.state(cells.job, "a") == cells.Job(2, "more")
+    assert world.cell(cells.job, "b").status == "halted"
+    world.assert_replays()
+
+
+def test_a_deploy_alone_does_not_move_a_map(project):
+    jobs, cells = app_of(project), app_of(project, "", "cells_only")
+    world = World(jobs.app)
+    world.send(jobs.Do("a", "work"))
+    with pytest.raises(Rejected, match="cellule world migrate-cells"):
+        world.deploy(cells.app)
+    world.send(jobs.Do("a", "more"))
+    assert states(world, jobs, False) == {"a": (2, "more")}
+    world.assert_replays()
+
+
+def test_a_reducer_that_kept_a_map_by_itself_is_moved_where_its_values_have_a_name(project):
+    own = """
+        import msgspec
+        from cellule import App
+
+        app = App("own")
+
+        @app.event(key="name")
+        class Hit(msgspec.Struct, frozen=True):
+            name: str
+
+        class Score(msgspec.Struct, frozen=True):
+            hits: int = 0
+
+        REDUCER
+    """
+    whole = """@app.reducer(keyed=False)
+        def score(state: dict[str, Score] | None, event: Hit) -> dict[str, Score]:
+            scores = state or {}
+            return {**scores, event.name: Score(scores.get(event.name, Score()).hits + 1)}"""
+    split = """@app.reducer
+        def score(state: Score | None, event: Hit) -> Score:
+            return Score((state or Score()).hits + 1)"""
+    old = project({"own_map.py": own.replace("REDUCER", whole)}, "own_map")
+    new = project({"own_cells.py": own.replace("REDUCER", split)}, "own_cells")
+    world = World(old.app)
+    for name in ("a", "b", "a"):
+        world.send(old.Hit(name))
+    world.deploy(new.app, migrate_cells=True)
+    world.send(new.Hit("a"))
+    assert {cell.key: cell.state.hits for cell in world.cells(new.score)} == {"a": 3, "b": 1}
+    world.assert_replays()
+
+
+def test_entries_are_upcast_on_the_way_and_later_maps_too(project):
+    first_job, second_job = (f"class {name}(msgspec.Struct, frozen=True):" for name in ("Job", "Job1"))
+    second = JOBS.replace(first_job, second_job).replace(
+        "    ask = app.effect", """    app.state(name="Job", version=1)(Job1)
+
+    @app.state(version=2)
+    class Job(msgspec.Struct, frozen=True):
+        steps: int = 0
+        last: str = ""
+        note: str = ""
+
+    @app.upcaster
+    def job_2(old: Job1) -> Job:
+        return Job(old.steps, old.last, "upcast")
+
+    ask = app.effect""")  # fmt: skip
+    first = app_of(project)
+    map_2 = project({"map_2.py": second.replace("MODE", "cell_mode=False")}, "map_2")
+    cells_2 = project({"cells_2.py": second.replace("MODE", "cell_mode=True")}, "cells_2")
+    for steps in ([cells_2], [map_2, cells_2]):
+        world = World(first.app)
+        world.send(first.Do("a", "work"))
+        world.send(first.Do("b", "work"))
+        for each in steps:
+            world.deploy(each.app, migrate_cells=each is cells_2)
+            if each is map_2:
+                assert world.state(map_2.job)["a"] == map_2.Job(1, "work", "upcast")
+                world.send(map_2.Do("a", "more"))
+        assert world.state(cells_2.job, "b") == cells_2.Job(1, "work", "upcast")
+        world.assert_replays()
+
+
+def test_a_map_in_the_middle_of_everything_is_moved_at_any_beat(project):
+    """The same events, moved after each of them: the cells end as if they had been cells from the start."""
+    events = [
+        ("a", "nap"),
+        ("b", "work"),
+        ("a", "more"),
+        ("c", "emit"),
+        ("b", "end"),
+        ("c", "work"),
+        ("a", "wake"),
+    ]
+    cells = app_of(project, "", "cells_any")
+    jobs = app_of(project)
+    direct = World(cells.app)
+    for name, what in events:
+        direct.send(cells.Do(name, what))
+    expected = cell_states(direct, cells)
+    for at in range(1, len(events)):
+        world = World(jobs.app, elsewhere=False)
+        for number, (name, what) in enumerate(events):
+            if number == at:
+                world.deploy(cells.app, migrate_cells=True)
+            world.send((cells if number >= at else jobs).Do(name, what))
+        world.settle()
+        assert {
+            key: (n, last.replace("False", "True")) for key, (n, last) in cell_states(world, cells).items()
+        } == expected
+        world.assert_replays()

@@ -59,8 +59,8 @@ async def preview_migration(
     stays: list[Stays] = []
     released, batches, rest = 0, 0, dict(arguments)
     for batches in range(1, MIGRATE_PREVIEW_BEATS_MAX + 1):
-        beat = await _beat(world, ControlItem("cell.migrate", "preview", "preview", rest), blocks, cas)
-        frame = decode_frame(_frame_of(beat))
+        beat = await beat_of_copy(world, ControlItem("cell.migrate", "preview", "preview", rest), blocks, cas)
+        frame = decode_frame(frame_of(beat))
         moved = [record for _, record in frame.of(MigratedRecord)]
         for each in moved:
             place = (each.module, each.era_from, each.era_to)
@@ -78,7 +78,8 @@ async def preview_migration(
     return MigrationPreview(moves, released, tuple(stays[:MIGRATE_PREVIEW_STAYS_MAX]), batches, False)
 
 
-async def _beat(world: World, item: ControlItem, blocks: dict[Cid, bytes], cas: Cas) -> Beat:
+async def beat_of_copy(world: World, item: ControlItem, blocks: dict[Cid, bytes], cas: Cas) -> Beat:
+    """Give a control to a private copy of a world; `blocks` are those that are not stored, and get more."""
     answer = world.beat([item], world.ledger.now_ns, bytes(ENTROPY_BYTES), quiet=True)
     while isinstance(answer, Need):
         made = {cid: blocks[cid] for cid in answer.cids if cid in blocks}
@@ -88,7 +89,8 @@ async def _beat(world: World, item: ControlItem, blocks: dict[Cid, bytes], cas: 
     return answer
 
 
-def _frame_of(beat: Beat) -> bytes:
+def frame_of(beat: Beat) -> bytes:
+    """The frame of a control that was taken; raises what it was refused with."""
     for outcome in beat.outcomes:
         if isinstance(outcome, RefusedItem):
             raise outcome.error

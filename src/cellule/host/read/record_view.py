@@ -201,6 +201,7 @@ class RecordRenderer:
             "intent": intent_text(digest), "effect": kind, **await self._cell(base, key, era), "born": born,
             "params": shown(params, None if effect is None else effect.params, manifest),
             "idempotency_key": record.extras.get("key"), **_some(record.extras, "slot", "limits"),
+            **({"entry": readable(record.extras["entry"])} if "entry" in record.extras else {}),
         }  # fmt: skip
 
     async def _decision(self, _height: int, record: DecisionRecord) -> dict[str, Any]:

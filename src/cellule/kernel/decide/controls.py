@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.decide import heartbeat_controls, registry, removals, schedules, timers
+from cellule.kernel.decide import heartbeat_controls, registry, removals, schedules, spills, timers
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import operate as operating
@@ -89,7 +89,13 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
         case "cell.drop" | "cell.delete" | "letter.redrive" | "letter.dismiss":
             outcome = yield from _remove(context, item)
         case "deploy":
-            outcome = yield from _deploy(context, item)
+            manifest = yield from _manifest(context, item)
+            outcome = yield from _begin_era(context, item, manifest, {})
+        case "cell.spill":
+            manifest = yield from _manifest(context, item)
+            plan = yield from spills.plan(context, manifest)
+            outcome = yield from _begin_era(context, item, manifest, spills.written(plan))
+            yield from spills.perform(context, plan, outcome)
         case "snapshot" | "baseline":
             outcome = _note(context, item)
         case "effect.approve" | "effect.deny" | "effect.cancel" | "effect.retry":
@@ -116,6 +122,7 @@ def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Ad
     size = len(item.who) + len(item.why)
     size += sum(CELL_BYTES + len(base) + len(key) for base, key in done.get("cells", ()))
     size += sum(CELL_BYTES + len(base) + len(key) + 4 * len(why) for base, key, why in done.get("stays", ()))
+    size += sum(CELL_BYTES + len(base) + len(key) for base, _, key in done.get("queue", ()))
     record = ControlRecord(0, item.verb, item.who, item.why, arguments, record_id(item.id))
     return Admitted(context.writer.add(record, size))
 
@@ -233,10 +240,11 @@ def _cells_to_migrate(
     return [slot], {}
 
 
-def _deploy(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+def _manifest(context: BeatContext, item: ControlItem) -> Generator[Need, None, Manifest]:
+    """The manifest that a control brings, whose code can run here."""
     link = item.arguments.get("manifest")
     if not isinstance(link, Link):
-        raise Rejected("kernel.argument", "a deploy needs `manifest`, a link")
+        raise Rejected("kernel.argument", "a {verb} needs `manifest`, a link", verb=item.verb)
     try:
         manifest = yield from context.eras.manifest(link.cid)
     except Corrupted as error:
@@ -245,11 +253,18 @@ def _deploy(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
             cid=str(link.cid), why=str(error), hint="Put the manifest into the CAS before deploying it.",
         ) from error  # fmt: skip
     context.eras.check_code(manifest)
+    return manifest
+
+
+def _begin_era(
+    context: BeatContext, item: ControlItem, manifest: Manifest, done: dict[str, Any]
+) -> Generator[Need, None, Admitted]:
+    """Record a deploy, with what else the control does, and route by its manifest from now on."""
     under = _below_limit(context.ledger.book, manifest)
-    admitted = _record(context, item, {"under": under} if under else {})
+    admitted = _record(context, item, {**done, **({"under": under} if under else {})})
     context.writer.linked = True
     era = len(context.ledger.eras)
-    height = context.writer.add(ManifestRecord(admitted.height, link, era), 40)
+    height = context.writer.add(ManifestRecord(admitted.height, Link(manifest.cid), era), 40)
     before = context.eras.current.manifest
     context.eras.begin(manifest, height)
     timers.sweep(context, before, manifest, height)

@@ -23,6 +23,7 @@ from cellule.kernel.need import Need
 from cellule.kernel.program import recordable
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.state.expectation import Asker
 from cellule.kernel.state.rows import DeadLetter
 
 Record = Callable[[dict[str, Any]], Admitted]
@@ -119,6 +120,7 @@ def _check_taken(context: BeatContext, letter: DeadLetter, message: Message) -> 
             "kernel.no_module", "module {module} is not in the current manifest: {key} takes no message",
             module=letter.module, key=letter.key,
         )  # fmt: skip
+    operate.check_letter(context, letter, of_entry=isinstance(message.expected, Asker))
     slot = yield from context.slot(letter.module, letter.key)
     if message.expected is None:
         return

@@ -283,7 +283,7 @@ class Stepper:
         """The result of a step on a whole map: whose requests are opened, and which entries are gone."""
         removed: frozenset[bytes] = frozenset()
         if result.status == OK and self._ledger.has_intents(slot):
-            whole = WholeMap(call.era.manifest, call.module)
+            whole = WholeMap.of(call.era.manifest, call.module)
             removed = frozenset(removed_keys(whole, call.state, result.state))
         return result._replace(entry=call.key, removed=removed)
 

@@ -36,10 +36,10 @@ class Form:
     write: Callable[[Any, NameOf], Any] | None = None
 
 
-WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "stays", "under")
+WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "queue", "stays", "under")
 """What the kernel adds to the arguments of a control: which cells and modules it concerned, that there are
-more cells than the frame had room for, the cell at which a control on all cells goes on, and the cells that
-could not be moved, with the reasons."""
+more cells than the frame had room for, the cell at which a control on all cells goes on, where the messages
+of cells went that became others, and the cells that could not be moved, with the reasons."""
 
 
 class RetentionTimer(NamedTuple):
@@ -171,11 +171,22 @@ def _are_arguments(value: Any, _: int) -> bool:
     cells, under = value.get("cells", []), value.get("under", [])
     if not isinstance(under, list) or not all(isinstance(base, str) for base in under):
         return False
+    moved = value.get("queue", [])
+    if not isinstance(moved, list) or not all(map(_is_moved, moved)):
+        return False
     following = [value["next"]] if "next" in value else []
     return isinstance(cells, list) and all(
         isinstance(cell, list) and len(cell) == 2 and isinstance(cell[0], str) and isinstance(cell[1], bytes)
         for cell in [*cells, *following]
     )
+
+
+def _is_moved(value: Any) -> bool:
+    """Tell whether this is [module, height, key]."""
+    return (
+        isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and is_count(value[1])
+        and isinstance(value[2], bytes)
+    )  # fmt: skip
 
 
 def code_form(codes: type[IntEnum]) -> Form:

@@ -47,7 +47,7 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.prove.replay_heartbeat import RecordedHeartbeat
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
-from cellule.kernel.state import step_changes
+from cellule.kernel.state import spill_changes, step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import control_check, dedupe_key, payload_check
 from cellule.kernel.state.expectation import Expected
@@ -156,10 +156,9 @@ class Replay:
                     touched.update(dict.fromkeys(record.targets))
                 case StepRecord() | MigratedRecord() | ReceiptRecord() | IntentRecord() | ExpiredRecord():
                     touched[record.module, record.key] = None
-                case ControlRecord():
-                    touched.update(
-                        dict.fromkeys((base, key) for base, key in record.arguments.get("cells", ()))
-                    )
+                case ControlRecord(arguments=arguments):
+                    touched.update(dict.fromkeys((base, key) for base, key in arguments.get("cells", ())))
+                    touched.update(dict.fromkeys((base, key) for base, _, key in arguments.get("queue", ())))
         for base, key in touched:
             if type(base) is not str or type(key) is not bytes:
                 self._contradicts(f"cell {base!r} {key!r} is not a name and a key")
@@ -191,6 +190,9 @@ class Replay:
     def _step(self, record: StepRecord) -> Generator[Need, None, None] | None:
         slot = self._slot(record.module, record.key)
         if "control" in record.extras:
+            control = self._frame.at(record.extras["control"])
+            if isinstance(control, ControlRecord) and control.verb == "cell.spill":
+                return self._spilled(record, slot, control)
             self._removed(record, slot)
             return None
         return self._stepped(record, slot)
@@ -251,6 +253,30 @@ class Replay:
             step_changes.delete(self._ledger, slot)
         else:
             self._contradicts(f"{verb or 'no control'} does not end a step with status {record.status}")
+
+    def _spilled(
+        self, record: StepRecord, slot: Slot, control: ControlRecord
+    ) -> Generator[Need, None, None]:  # fmt: skip
+        """An entry of a whole map became a cell, or all have, and the cell with the map is gone."""
+        ledger, entry, era = self._ledger, slot.entry, record.era
+        if era != len(ledger.eras) - 1 or [record.module, b""] not in control.arguments["cells"]:
+            self._contradicts(f"the map of {record.module} is not one that becomes cells of era {era}")
+        if record.status == OK and record.key:
+            if entry is not None or (record.born, record.version, record.prev) != (self._height, 1, 0):
+                self._contradicts("the cell that is born of an entry is there already")
+            state = value_of(record.state)
+            size = len(state) if isinstance(state, bytes) else record.extras["size"]
+            spill_changes.begin(ledger, slot, self._height, era, state, size)
+            return
+        found = (0, 0) if entry is None else (entry.last, entry.born)
+        if record.status != DELETED or record.key or (record.prev, record.born) != found:
+            self._contradicts("the step does not end the cell that held the map")
+        moved = control.arguments.get("queue", ())
+        messages = {height: key for base, height, key in moved if base == record.module}
+        waiting = [*slot.queue, *spill_changes.pending_of(ledger, (record.module, b""))]
+        if {message.height for message in waiting} != set(messages):
+            self._contradicts("the messages that go to cells are not those that wait for the map")
+        yield from spill_changes.end(ledger, slot, messages)
 
     def _release_dropped(self, slot: Slot) -> None:
         """After the last message that one control drops, its cell goes on."""
@@ -363,7 +389,7 @@ class Replay:
             if slot.stopped:
                 self._contradicts("the halted cell was stopped before")
             step_changes.halt(ledger, slot, self._height, len(ledger.eras) - 1, record.why)
-        elif verb == "deploy":
+        elif verb == "deploy" or verb == "cell.spill":
             for base in arguments.get("under", ()):
                 if base not in ledger.book.over:
                     self._contradicts(f"{base} is not at its limit of open intents")

@@ -30,7 +30,7 @@ from cellule.values.link import Link
 Asked = tuple[str, bytes, str, int]  # module, key, kind, and which request of that kind it is
 _ITSELF: Final = ("fired", "step", "control")  # marks of receipts that the kernel wrote
 _BY_KERNEL: Final = (Settled.ABANDONED, Settled.DENIED)  # no adapter gives them
-_OF_HOSTS: Final = frozenset(("deploy", "snapshot", "baseline"))
+_OF_HOSTS: Final = frozenset(("cell.spill", "deploy", "snapshot", "baseline"))
 _LETTERS: Final = frozenset(("letter.redrive", "letter.dismiss"))  # they name records of the other run
 
 
@@ -45,7 +45,7 @@ class Requests:
     def note(self, frame: Frame) -> None:
         """Remember the requests of a frame."""
         for height, record in frame.of(IntentRecord):
-            kind = (record.module, record.key, record.kind)
+            kind = (record.module, record.extras.get("entry") or record.key, record.kind)
             asked = (*kind, self._counts[kind])
             self._counts[kind] += 1
             self.heights[asked] = height

@@ -113,7 +113,7 @@ class PythonPrograms:
         if self._guarded:
             made = GuardedProgram(made)
         if not module.cell_mode:
-            made = EntryProgram(made, WholeMap(manifest, module))
+            made = EntryProgram(made, WholeMap.of(manifest, module))
         self._programs[manifest.cid, module.name] = made
         return made
 

@@ -25,7 +25,7 @@ from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_changes import REQUEST_EXTRAS
 from cellule.kernel.state.intent_id import idempotency_hash, intent_text
-from cellule.kernel.state.rows import OPEN, PARKED, OpenIntent
+from cellule.kernel.state.rows import OPEN, PARKED, DeadLetter, OpenIntent
 
 Record = Callable[[], Admitted]
 
@@ -133,6 +133,7 @@ def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[
         raise Rejected(
             "kernel.no_letter", "there is no dead letter of an effect at height {height}", height=at
         )
+    check_letter(context, row)
     base, key, letter = row.module, row.key, row.letter
     asked = yield from _asked(context, base, key, letter["kind"], letter)
     yield from _check_key(context, base, asked)
@@ -146,6 +147,19 @@ def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     ruling = Verdict(ALLOW, {} if grant is None else {"grant": grant.name})
     yield from opening.decide(context, slot, intent, asked, ruling, 0)
     return admitted
+
+
+def check_letter(context: BeatContext, letter: DeadLetter, *, of_entry: bool = False) -> None:
+    """Refuse to repeat what was for a whole map that is cells now, and the receipt of an entry's effect."""
+    module = context.eras.current.manifest.modules.get(letter.module)
+    is_moved = module is not None and module.cell_key is not None and not letter.key
+    if is_moved or of_entry:
+        raise Rejected(
+            "kernel.letter_of_map", "the dead letter was for {what} of {module}, and cannot come again",
+            module=letter.module,
+            what="the whole map" if is_moved else "an effect that an entry in the map",
+            hint="Send what it says as an event of its own, and dismiss the letter.",
+        )  # fmt: skip
 
 
 def _check_key(context: BeatContext, base: str, asked: EffectRequest) -> Generator[Need, None, None]:
