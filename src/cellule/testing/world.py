@@ -322,10 +322,10 @@ class World:
         self._builds.append(built)
         try:
             self._control("cell.spill" if spilled else "deploy", {"manifest": Link(new.cid)})
+            return change
         except Rejected:
             del self._builds[-1]
             raise
-        return change
 
     def restart(self) -> None:
         """Die and come back: everything in memory is lost, and restored from the journal."""
