@@ -303,10 +303,7 @@ class World:
         self._control_all("cell.migrate", arguments)
 
     def deploy(self, app: App, *, migrate_cells: bool = False) -> ManifestChange:
-        """Go on with another version of the app; refuses one that the world's cells could not follow.
-
-        `migrate_cells` makes cells of the maps of modules that had `cell_mode=False`.
-        """
+        """Go on with another version of the app, if the cells can; `migrate_cells` makes cells of maps."""
         built = build_for_tests(app, True if self.built.live else None)
         if built.live and self._programs.knows(built.manifest.cid):
             built = revise(built, len(self._builds))
@@ -322,10 +319,10 @@ class World:
         self._builds.append(built)
         try:
             self._control("cell.spill" if spilled else "deploy", {"manifest": Link(new.cid)})
-            return change
         except Rejected:
             del self._builds[-1]
             raise
+        return change
 
     def restart(self) -> None:
         """Die and come back: everything in memory is lost, and restored from the journal."""
