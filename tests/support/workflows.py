@@ -47,8 +47,9 @@ class Shop:
     """An app of one workflow, and its world; prove what a test did with `replays()`."""
 
     def __init__(
-        self, function: Callable[..., Any], *, events: Any = (Paid, Stopped), **options: Any
-    ) -> None:
+        self, function: Callable[..., Any], *, events: Any = (Paid, Stopped), evict: bool = False,
+        **options: Any,
+    ) -> None:  # fmt: skip
         self.app = App("shop")
         for event in EVENTS:
             self.app.event(key="order")(event)
@@ -56,7 +57,7 @@ class Shop:
         self.refund = self.app.effect("pay.refund", params=Charge, receipt=Charged)
         self.app.workflow(events=events, effects=[self.charge, self.refund], **options)(function)
         self.function = function
-        self.world = World(self.app, elsewhere=False)
+        self.world = World(self.app, elsewhere=False, evict=evict)
 
     def run(self, order: str = "o1") -> Any:
         """The run of an order, as readers see it."""

@@ -25,9 +25,11 @@ from cellule.modules.python.effects import effect_documents, effect_schemas
 from cellule.modules.python.signature import shown_function
 from cellule.modules.workflow.program import WORKFLOW
 from cellule.modules.workflow.signature import (
+    ORDER_FORM,
     WorkflowMark,
     WorkflowSignature,
     mark_workflow,
+    order_event,
     read_workflow,
 )
 from cellule.modules.workflow.view import WorkflowRun, run_of
@@ -105,13 +107,17 @@ class DeclaredWorkflow:
         schemas = effect_schemas(scope.effects, naming).merged(NO_SCHEMAS)
         for event in signature.events:
             schemas = schemas.merged(naming.derived(event).schemas)
+        order = order_event(name)
+        schemas = schemas.merged({order: ORDER_FORM})
+        subscriptions += ({"event": order, "module": name, **({} if paths is None else _key(None))},)
         try:
             code, stored = code_of(self.function, naming, live=scope.live)
         except Rejected as error:
             raise for_authors(scope.app, self.function, error) from error
         code = replace(code, form=WORKFLOW)
         entry = {
-            **self._entry(scope), "event": [*names.values(), *_receipts(scope)], "code": code.document(),
+            **self._entry(scope), "event": [*names.values(), order, *_receipts(scope)],
+            "code": code.document(),
             **_key_schema(subscriptions, schemas),
         }  # fmt: skip
         return with_names_of_bundle(WorkflowDescription(

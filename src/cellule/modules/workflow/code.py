@@ -23,7 +23,7 @@ from cellule.modules.python.signature import Signature
 from cellule.modules.python.system import receipt_of
 from cellule.modules.workflow.failure import EffectFailed
 from cellule.modules.workflow.limits import VALUE_BYTES_MAX
-from cellule.modules.workflow.signature import WorkflowSignature
+from cellule.modules.workflow.signature import WorkflowSignature, order_event
 from cellule.values.cbor import decode_trusted
 from cellule.values.receipts import Receipt
 from cellule.values.schema.codec import codec_for
@@ -60,6 +60,7 @@ class WorkflowCode:
         self._argument_writers = [each.encode for each in arguments]
         self._result = None if signature.result is None else codec_for(naming.derived(signature.result))
         self.read_key = self._key_reader()
+        self.order = order_event(interface.module)
 
     def written(self, arguments: Sequence[Any]) -> list[Any]:
         """Arguments of a new run as they stand in its first entry."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import FrameType
@@ -28,7 +28,7 @@ from cellule.values.cbor import encode
 _OWN: Final = "cellule."
 REMEDIES: Final = (
     "Pin it to the code it began with (`cellule cell migrate ... --to ERA`), deploy code that matches and "
-    "`cellule cell resume` it, or `cellule cell delete` it and send the event that starts it once more."
+    "`cellule cell resume` it, or let it begin anew: `cellule workflow rerun`."
 )
 
 
@@ -56,12 +56,12 @@ class Open:
 
 
 class Commands:
-    """The commands of one run; `prefix` begins the keys by which their answers find them."""
+    """The commands of one run; `key_of` gives the keys by which their answers find them."""
 
-    def __init__(self, loop: Loop, places: Places, prefix: str) -> None:
+    def __init__(self, loop: Loop, places: Places, key_of: Callable[[int], str]) -> None:
         self._loop = loop
         self._places = places
-        self._prefix = prefix
+        self._key = key_of
         self._position = 0
         self._expected: deque[Ask] | None = None
         self._waits = history.entry(history.WAITS, [])
@@ -213,9 +213,6 @@ class Commands:
         self.ask(f"cancel command {number}")
         if self.is_live:
             self.sent.cancels.append(found.key)
-
-    def _key(self, number: int) -> str:
-        return f"{self._prefix}/{number}"
 
     def _place(self) -> str:
         """The line of the author's code that asks."""

@@ -17,6 +17,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from cellule.kernel.limits import STEP_CANCELS_MAX
 from cellule.kernel.manifest.schemas import is_receipt
 from cellule.kernel.manifest.system import TIMER_FIRED
 from cellule.kernel.program import CODE_UNAVAILABLE, Context, LogMark, Output, StepFault, StepRefusal
@@ -33,8 +34,8 @@ from cellule.modules.workflow.commands import Sent
 from cellule.modules.workflow.failure import GoesOn
 from cellule.modules.workflow.history import Ask
 from cellule.modules.workflow.limits import AGAIN_MAX, WARM_MAX
-from cellule.modules.workflow.run import Run, Start
-from cellule.modules.workflow.signature import read_workflow
+from cellule.modules.workflow.run import Run, Start, key_of
+from cellule.modules.workflow.signature import CANCEL, RERUN, read_workflow
 from cellule.values.cbor import decode_trusted, encode
 
 T = TypeVar("T")
@@ -88,11 +89,12 @@ class WorkflowProgram:
     ) -> Output | None:
         """See `Program`: take a step with the run that is kept, if its log ends there."""
         assert context is not None
-        self._mark = mark
+        self._mark, reruns = mark, self._reruns(schema, value)
         warm = self._warm.pop((context.world, key), None)
         if warm is None:
             return None
-        if warm.mark.tail != mark.tail or list(warm.mark.chunks) != list(mark.chunks):
+        is_there = warm.mark.tail == mark.tail and list(warm.mark.chunks) == list(mark.chunks)
+        if reruns or not is_there:
             self._let_go(warm.run)
             return None
         return self._stepped(warm.run, mark, Input(schema, value, key, context))
@@ -111,6 +113,8 @@ class WorkflowProgram:
                 1, context.now_ns, context.journal_height, context.entropy, schema, decode_trusted(value), []
             ), given)  # fmt: skip
         entries: Any = decode_trusted(state)
+        if self._reruns(schema, value):
+            return self._rerun(entries, given)
         if entries[-1][0] == history.END:
             return Output(UNCHANGED, ann=_ENDED if schema in self._code.starts else None)
         run = Run(self._code, Start(*entries[0][1:]), key)
@@ -127,6 +131,26 @@ class WorkflowProgram:
             self._let_go(self._warm.popitem()[1].run)
 
     # A step
+
+    def _reruns(self, schema: str, value: bytes) -> bool:
+        if schema != self._code.order:
+            return False
+        order: Any = decode_trusted(value)
+        if order["verb"] not in (CANCEL, RERUN):
+            text = f"a run can be told to {CANCEL} or to {RERUN}, not to {order['verb']!r:.50}"
+            raise StepRefusal("workflow.order", text)
+        return bool(order["verb"] == RERUN)
+
+    def _rerun(self, entries: list[list[Any]], given: Input) -> Output:
+        """Begin anew with what the cell began with; what its run asked for is taken back."""
+        before, context = Start(*entries[0][1:]), given.context
+        asked = sum(each[0] == history.ASK for each in entries)
+        open_keys = [key_of(before, number + 1) for number in range(asked)][-STEP_CANCELS_MAX:]
+        output = self._begun(before._replace(
+            number=before.number + 1, now_ns=context.now_ns, height=context.journal_height,
+            entropy=context.entropy,
+        ), given)  # fmt: skip
+        return output._replace(cut=True, cancels=[*open_keys, *output.cancels][:STEP_CANCELS_MAX])
 
     def _begun(self, start: Start, given: Input) -> Output:
         run = Run(self._code, start, given.key)
@@ -263,9 +287,14 @@ class WorkflowProgram:
 def _give(run: Run, given: Input) -> None:
     """Give a run its next answer; what nobody waits for changes nothing."""
     now_ns, schema, entries = given.context.now_ns, given.schema, run.commands.sent.entries
-    value, is_taken = decode_trusted(given.value), True
+    value: Any = decode_trusted(given.value)
+    is_taken = True
     run.at(now_ns)
-    if schema == TIMER_FIRED:
+    if schema == run.order:
+        is_taken = run.cancelled is None
+        entries.append(history.entry(history.CANCEL, now_ns, value.get("why") or ""))
+        run.cancel(value.get("why") or "")
+    elif schema == TIMER_FIRED:
         entries.append(history.entry_with(given.value, history.TIMER, now_ns))
         is_taken = run.give_timer(value)
     elif is_receipt(schema):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -41,6 +42,11 @@ class Start(NamedTuple):
     def entry(self) -> bytes:
         """The first entry of the run's history."""
         return history.entry(history.START, *self)
+
+
+def key_of(start: Start, number: int) -> str:
+    """The key by which the answer to a command of a run finds it."""
+    return f"{start.height}/{start.number}/{number}"
 
 
 class _Origin:
@@ -77,11 +83,11 @@ class Run:
     def __init__(self, code: WorkflowCode, start: Start, key: bytes) -> None:
         self._loop = Loop()
         self.start = start
-        self.cancelled = ""  # why somebody outside cancelled it
+        self.cancelled: str | None = None  # why somebody outside cancelled it
         self._published: bytes | None = None  # the entry of what it shows of itself
         self._code = code
         self._origin = _Origin(start, key)
-        self.commands = Commands(self.loop, code.places, f"{start.height}/{start.number}")
+        self.commands = Commands(self.loop, code.places, partial(key_of, start))
         self.commands.now_ns = start.now_ns
         self._waiters: dict[int, _Waiter] = {}
         self._kept: list[_Kept] = []
@@ -115,6 +121,11 @@ class Run:
         return [(each.schema, each.value) for each in self._kept]
 
     # Answers
+
+    @property
+    def order(self) -> str:
+        """The schema by which somebody outside cancels the run."""
+        return self._code.order
 
     def awaits(self, schema: str) -> bool:
         """Whether events of a schema come to runs, and not only begin them."""
@@ -158,7 +169,9 @@ class Run:
         return True
 
     def cancel(self, why: str) -> None:
-        """Somebody outside cancels the run: its main task gets `Cancelled` where it waits."""
+        """Somebody outside cancels the run, once: its main task gets `Cancelled` where it waits."""
+        if self.cancelled is not None:
+            return
         self.cancelled = why
         assert self.loop.main is not None
         self.loop.main.cancel_for(self)
@@ -302,7 +315,7 @@ class Run:
         if error is None:
             return history.COMPLETED, self._code.written_result(main.result())
         if isinstance(error, Cancelled):
-            return history.CANCELLED, self.cancelled
+            return history.CANCELLED, self.cancelled or ""
         found = self._code.failure(error)
         if found is None:
             raise error

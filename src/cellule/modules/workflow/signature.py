@@ -17,9 +17,13 @@ from cellule.errors import Rejected
 from cellule.modules.python.signature import members, shown_function
 from cellule.modules.python.system import is_delivered
 from cellule.modules.workflow.flow import Workflow
+from cellule.values.names import Name
+from cellule.values.schema import types as t
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_record_class
 
+CANCEL: Final = "cancel"
+RERUN: Final = "rerun"
 _MARK: Final = "__cellule_workflow__"
 FORM: Final = "Write it like `async def billing(ctx: Workflow, new: Subscribed) -> Bill`."
 _NONE: Final = (None, type(None))
@@ -47,6 +51,15 @@ class WorkflowSignature:
     def events(self) -> tuple[Any, ...]:
         """All events that come to it, each once."""
         return tuple(dict.fromkeys((*self.starts, *self.mark.events)))
+
+
+def order_event(module: str) -> str:
+    """The event by which somebody outside cancels the runs of a module, or lets them begin anew."""
+    name = Name.parse(module)
+    return f"{name.namespace}/{name.local}_order@1"
+
+
+ORDER_FORM: Final = t.record({"verb": t.Text(), "why": t.Option(t.Text())})
 
 
 def mark_workflow(function: Callable[..., Any], mark: WorkflowMark) -> None:

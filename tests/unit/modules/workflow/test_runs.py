@@ -7,20 +7,7 @@ from datetime import timedelta
 import pytest
 
 from cellule import EffectDenied, EffectFailed, EffectTimedOut, Refused, StepFailed, Workflow
-from tests.support.workflows import Charge, Charged, Paid, Placed, Shop, Stopped, Told
-
-
-@pytest.fixture
-def shop_of():
-    made: list[Shop] = []
-
-    def make(function, **options):
-        made.append(Shop(function, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.replays()
+from tests.support.workflows import Charge, Charged, Paid, Placed, Stopped, Told
 
 
 def test_a_run_asks_for_an_effect_and_ends_with_what_it_makes_of_the_receipt(shop_of):
