@@ -1,7 +1,7 @@
 """Laws of workflows, over random trees of tasks and random lives of their runs.
 
-A cold restart between any two beats changes no byte of the journal: the coroutine is only a cache. And whatever
-happened, the code that is run again says what the journal says.
+A cold restart between any two beats changes no byte of the journal: the coroutine is only a cache. And
+whatever happened, the code that is run again says what the journal says.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.journal import Progress
 from cellule.host.limits import HISTORY_MAX
 from cellule.host.read.history import Version
+from cellule.modules.workflow.view import Timeline
 from cellule.values.json_view import to_json
 from cellule.values.schema.text_forms import time_text
 
@@ -42,7 +43,9 @@ def history_json(versions: Sequence[Version[Any]]) -> list[dict[str, Any]]:
             "height": version.height, "version": version.version, "status": version.status,
             "event": version.schema, "cause": version.cause, "time": time_text(version.now_ns),
         }  # fmt: skip
-        if version.status == "ok":
+        if isinstance(version.state, Timeline):
+            row["lines"] = list(version.state)
+        elif version.status == "ok":
             row["changes"] = changes(state, version.state) if state is not None else _born(version.state)
             row["state"] = state = version.state
         if version.ann is not None:
@@ -61,6 +64,8 @@ def version_line(row: dict[str, Any]) -> Text:
     line = Text(f"v{row['version']:<5}")
     line.append(f"{row['status']:<9}", style=style)
     line.append(f"height {row['height']:<8} {row['time'][:23]:<24} {row['event']}")
+    for added in row.get("lines", ()):
+        line.append(f"\n      {added}", style="dim")
     for change in row.get("changes", ()):
         line.append(f"\n      {change_text(change)}", style="dim")
     if "error" in row:

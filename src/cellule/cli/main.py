@@ -29,6 +29,7 @@ from cellule.cli import (
     schedule,
     secret,
     universe,
+    workflow,
     world,
 )
 from cellule.cli.backup import backup, restore
@@ -93,6 +94,7 @@ app.add_typer(cell.app, name="cell")
 app.add_typer(module.app, name="module")
 app.add_typer(event.app, name="event")
 app.add_typer(fsm.app, name="fsm")
+app.add_typer(workflow.app, name="workflow")
 app.add_typer(journal.app, name="journal")
 app.add_typer(gc.app, name="gc")
 app.add_typer(effect.app, name="effect")

@@ -7,18 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.effect_lines import effect_json, effect_line, letter_json
+from cellule.cli.errors import usage
 from cellule.cli.item import item_json, item_table, items_of
 from cellule.cli.output import counted, table
 from cellule.cli.session import Session, in_session, owner_of, renderer_of
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.read.cell_list import Stopped, list_world
 from cellule.host.read.effects.model import EffectView
+from cellule.host.read.long_waits import LongWait, find_long_waits
 from cellule.host.read.record_view import RecordRenderer
 from cellule.host.run.beat_clock import drift_text
 from cellule.host.trouble import Trouble, read_trouble
 from cellule.kernel.state.rows import OPEN, PARKED
 from cellule.sources import SystemClock
-from cellule.values.schema.text_forms import time_text
+from cellule.values.schema.text_forms import duration_of_text, duration_text, time_text
 
 LATE_NS = 5_000_000_000  # an effect that is due for so long and not begun is shown
 
@@ -30,8 +32,12 @@ async def stuck(
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Also list effects that wait for a timer or their turn.")
     ] = False,
+    long: Annotated[
+        str | None, typer.Option("--long", help="Also cells that wait for longer than this: 36h, 7d.")
+    ] = None,
 ) -> None:  # fmt: skip
     """List what is stuck, and why: cells, items, effects, dead letters, a full inbox, a wrong clock."""
+    span_ns = None if long is None else _span_ns(long)
     async with session.reading() as node:
         world = await session.world(node)
         renderer = renderer_of(world)
@@ -57,7 +63,28 @@ async def stuck(
                 await letter_json(renderer, each) for each in await world.dead_letters(limit=limit)
             ],
         }  # fmt: skip
+        if span_ns is not None:
+            found_long = await find_long_waits(
+                world.reader, world.wait_reason, listing.now_ns - span_ns, limit
+            )
+            data["long"] = [_long_json(each, listing.now_ns) for each in found_long.waits]
+            data["long_more"] = found_long.more
         session.output.document(data, *_shown(data))
+
+
+def _span_ns(given: str) -> int:
+    try:
+        return duration_of_text(given)
+    except Exception:  # noqa: BLE001 - whatever makes it none, the person sees what is one
+        raise usage("{given} is no length of time", given=given, hint="Write 36h, 7d or 1h30m.") from None
+
+
+def _long_json(wait: LongWait, now_ns: int) -> dict[str, Any]:
+    second = 1_000_000_000
+    return {
+        "module": wait.module, "key": wait.key, "since": time_text(wait.since_ns),
+        "for": duration_text((now_ns - wait.since_ns) // second * second), "what": wait.what,
+    }  # fmt: skip
 
 
 def _trouble_json(trouble: Trouble | None) -> dict[str, Any] | None:
@@ -132,6 +159,12 @@ def _shown(data: dict[str, Any]) -> list[Any]:
     if data["effects"]:
         shown += ["effects", *(effect_line(each) for each in data["effects"])]
         shown.append("decide: cellule effect approve|deny|cancel ID; try at once: cellule effect retry ID")
+    if data.get("long"):
+        names = ("module", "key", "for", "what")
+        waits = [[each[name] for name in names] for each in data["long"]]
+        shown.append(table([name.upper() for name in names], waits, title="waiting for long"))
+        if data["long_more"]:
+            shown.append("there may be more: --limit")
     if data["dead_letters"]:
         fields = ("height", "module", "key", "what", "text")
         rows = [

@@ -12,6 +12,7 @@ from typing import Any, Final
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.cells import Entry
+from cellule.modules.workflow.view import is_workflow, run_value
 from cellule.values.cbor import decode_trusted
 from cellule.values.expressions import compile_expression
 from cellule.values.schema import types as t
@@ -36,12 +37,19 @@ class CellFilter:
         self.module = manifest.modules[base]
         self._schemas = manifest.schemas
         state, key = t.Ref(self.module.state), self.module.cell_key or t.Unit()
+        self._is_workflow = is_workflow(self.module)
         variables: dict[str, Schema | None] = {"state": state, "key": key, **BESIDE}
+        if self._is_workflow:
+            variables["state"] = None  # what readers see of a run has no schema
         self._expression = compile_expression(where, variables, gives_bool=True, schemas=manifest.schemas)
 
     def matches(self, key: Any, entry: Entry, data: bytes) -> bool:
         """Whether a cell is meant; `data` is its state in the newest schema. Raises `ExpressionFault`."""
-        state = completed(decode_trusted(data), t.Ref(self.module.state), self._schemas)
+        state: Any = decode_trusted(data)
+        if self._is_workflow:
+            state = run_value(state)
+        else:
+            state = completed(state, t.Ref(self.module.state), self._schemas)
         found: bool = self._expression.evaluate({
             "state": state, "key": key, "version": entry.version, "status": status_of(entry),
             "size": entry.size, "queue": len(entry.get("queue", ())), "born": entry.born, "era": entry.era,

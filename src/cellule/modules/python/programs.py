@@ -14,7 +14,7 @@ from typing import Any
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import Program
+from cellule.kernel.program import Program, forget_kept
 from cellule.kernel.whole_map import EntryProgram, WholeMap
 from cellule.modules.python.bundle import read_root
 from cellule.modules.python.code import LIVE, PYTHON, REDUCER, PythonCode, read_code, read_entry
@@ -98,7 +98,9 @@ class PythonPrograms:
         return {**code, "bundle": Link(made.root)}, made.blocks
 
     def close(self) -> None:
-        """End the watchdog's thread."""
+        """End the watchdog's thread; programs keep nothing of their steps any more."""
+        for program in self._programs.values():
+            forget_kept(program)
         self.watchdog.close()
 
     def program(self, manifest: Manifest, module: Module, nodes: Nodes) -> Generator[Need, None, Program]:

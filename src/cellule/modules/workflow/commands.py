@@ -26,6 +26,9 @@ from cellule.modules.workflow.tasks import Command
 from cellule.values.cbor import encode
 
 _OWN: Final = "cellule."
+_ASKING: Final = frozenset(
+    f"{__name__.rpartition('.')[0]}.{each}" for each in ("commands", "flow", "run", "tasks")
+)
 REMEDIES: Final = (
     "Pin it to the code it began with (`cellule cell migrate ... --to ERA`), deploy code that matches and "
     "`cellule cell resume` it, or let it begin anew: `cellule workflow rerun`."
@@ -218,8 +221,12 @@ class Commands:
         """The line of the author's code that asks."""
         frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to know it
         while frame is not None:
+            module = str(frame.f_globals.get("__name__"))
             name = self._places.name(frame.f_code.co_filename)
-            if name is not None and not str(frame.f_globals.get("__name__")).startswith(_OWN):
+            if module.startswith(_OWN):
+                if module not in _ASKING:
+                    return ""  # no code of the author's asked; who lets the run work is not meant
+            elif name is not None:
                 return f"{PurePath(name).name}:{frame.f_lineno}"
             frame = frame.f_back
         return ""

@@ -92,9 +92,13 @@ class Loop:
             if self._dead_calls <= DEAD_CALLS_MAX:
                 raise LetGo
 
+    def let_go(self) -> None:
+        """From now on, whatever code of the run asks for is not done."""
+        self._is_dead = True
+
     def close(self) -> None:
         """Let the run go: its tasks end where they wait, without doing anything more."""
-        self._is_dead = True
+        self.let_go()
         tasks, self._tasks = list(self._tasks), {}
         self._ready.clear()
         for task in tasks:

@@ -11,15 +11,13 @@ the same event often goes to other modules, too, whose sender must not hear of a
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from cellule.kernel.limits import STEP_CANCELS_MAX
-from cellule.kernel.manifest.schemas import is_receipt
-from cellule.kernel.manifest.system import TIMER_FIRED
 from cellule.kernel.program import CODE_UNAVAILABLE, Context, LogMark, Output, StepFault, StepRefusal
 from cellule.kernel.state.log_state import NOTHING, advanced
 from cellule.modules.python.boundary import Boundary, own_fault
@@ -29,13 +27,14 @@ from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.watchdog import StepTimeout, Watchdog, Watched
 from cellule.modules.workflow import history
+from cellule.modules.workflow.answers import Input, give, replay
 from cellule.modules.workflow.code import WorkflowCode
 from cellule.modules.workflow.commands import Sent
 from cellule.modules.workflow.failure import GoesOn
-from cellule.modules.workflow.history import Ask
 from cellule.modules.workflow.limits import AGAIN_MAX, WARM_MAX
-from cellule.modules.workflow.run import Run, Start, key_of
+from cellule.modules.workflow.run import Run
 from cellule.modules.workflow.signature import CANCEL, RERUN, read_workflow
+from cellule.modules.workflow.start import Start, key_of
 from cellule.values.cbor import decode_trusted, encode
 
 T = TypeVar("T")
@@ -52,15 +51,6 @@ def workflow_program(
 ) -> WorkflowProgram:
     """The program of a workflow's function."""
     return WorkflowProgram(WorkflowCode(read_workflow(function), interface, naming, places), watchdog)
-
-
-class Input(NamedTuple):
-    """What a step brings: the event, receipt or timer, and when and where in the journal."""
-
-    schema: str
-    value: bytes
-    key: bytes
-    context: Context
 
 
 class Warm(NamedTuple):
@@ -119,7 +109,7 @@ class WorkflowProgram:
             return Output(UNCHANGED, ann=_ENDED if schema in self._code.starts else None)
         run = Run(self._code, Start(*entries[0][1:]), key)
         try:
-            self._watched(lambda watched: self._replay(run, entries, watched))
+            self._watched(lambda watched: replay(run, entries, watched, self._code.places))
         except BaseException:
             self._let_go(run)
             raise
@@ -158,7 +148,7 @@ class WorkflowProgram:
         return self._taken(run, NOTHING, given, run.begin)
 
     def _stepped(self, run: Run, mark: LogMark, given: Input) -> Output:
-        output = self._taken(run, mark, given, partial(_give, run, given))
+        output = self._taken(run, mark, given, partial(give, run, given))
         if output.state == UNCHANGED and given.schema in self._code.starts:
             return output._replace(ann=_RUNNING)
         return output
@@ -216,26 +206,6 @@ class WorkflowProgram:
         state = history.joined(sent.entries)
         return Output(state, sent.events, sent.effects, None, None, sent.cancels, is_cut)
 
-    def _replay(self, run: Run, entries: list[list[Any]], watched: Watched) -> None:
-        """Give a new run all that its history has, and hold what it asks for against it."""
-        commands = run.commands
-        for given, behind in _by_input(entries):
-            watched.token = watched.count = watched.count + 1  # the watchdog counts from here
-            commands.expect([Ask(*each[1:]) for each in behind if each[0] == history.ASK])
-            for each in behind:
-                if each[0] == history.WAITS:
-                    commands.recorded_waits(each[1])
-            if given[0] == history.START:
-                run.begin()
-            else:
-                _give_again(run, given)
-            is_over = run.settle()
-            commands.check_asked()
-            if is_over:
-                error = run.error
-                text = "the end of the run" if error is None else exception_text(error, self._code.places)
-                raise commands.changed(None, None, text)
-
     # What is kept
 
     def _keep(self, given: Input, warm: Warm) -> None:
@@ -282,60 +252,6 @@ class WorkflowProgram:
         if issubclass(kind, ImportError) and is_missing(cast("ImportError", error), places):
             code = CODE_UNAVAILABLE
         return StepFault(code, exception_text(error, places))
-
-
-def _give(run: Run, given: Input) -> None:
-    """Give a run its next answer; what nobody waits for changes nothing."""
-    now_ns, schema, entries = given.context.now_ns, given.schema, run.commands.sent.entries
-    value: Any = decode_trusted(given.value)
-    is_taken = True
-    run.at(now_ns)
-    if schema == run.order:
-        is_taken = run.cancelled is None
-        entries.append(history.entry(history.CANCEL, now_ns, value.get("why") or ""))
-        run.cancel(value.get("why") or "")
-    elif schema == TIMER_FIRED:
-        entries.append(history.entry_with(given.value, history.TIMER, now_ns))
-        is_taken = run.give_timer(value)
-    elif is_receipt(schema):
-        entries.append(history.entry_with(given.value, history.RECEIPT, now_ns, schema))
-        is_taken = run.give_receipt(schema, value)
-    elif run.awaits(schema):
-        entries.append(history.entry_with(given.value, history.EVENT, now_ns, schema))
-        run.give_event(schema, value)
-    if not is_taken:
-        entries.clear()
-
-
-def _give_again(run: Run, given: list[Any]) -> None:
-    """Give a run an answer from its history."""
-    tag, now_ns, *parts = given
-    run.at(now_ns)
-    match tag:
-        case history.EVENT:
-            run.give_event(*parts)
-        case history.RECEIPT:
-            is_taken = run.give_receipt(*parts)
-            _check_taken(run, "the effect", is_taken=is_taken)
-        case history.TIMER:
-            is_taken = run.give_timer(*parts)
-            _check_taken(run, "the timer", is_taken=is_taken)
-        case _:
-            run.cancel(parts[-1])
-
-
-def _check_taken(run: Run, what: str, *, is_taken: bool) -> None:
-    if not is_taken:
-        raise run.commands.changed(None, None, f"no longer {what} that was answered there")
-
-
-def _by_input(entries: list[list[Any]]) -> Iterator[tuple[list[Any], list[list[Any]]]]:
-    """Each input of a history with the entries behind it."""
-    begin = 0
-    for at in range(1, len(entries) + 1):
-        if at == len(entries) or entries[at][0] in history.INPUTS:
-            yield entries[begin], entries[begin + 1 : at]
-            begin = at
 
 
 def _anew(run: Run, goes_on: GoesOn, given: Input, code: WorkflowCode) -> Run:

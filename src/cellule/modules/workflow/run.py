@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from cellule.kernel.manifest.model import TIMER_SET
@@ -22,42 +21,11 @@ from cellule.modules.workflow.failure import failure_of
 from cellule.modules.workflow.flow import Workflow, nanoseconds, time_ns
 from cellule.modules.workflow.limits import EVENTS_KEPT_MAX
 from cellule.modules.workflow.loop import Loop
+from cellule.modules.workflow.start import Start, StartOrigin, key_of
 from cellule.modules.workflow.tasks import Cancelled, Command, Pending
 from cellule.values.receipts import Receipt
 from cellule.values.requests import Request
 from cellule.values.schema.annotations import shown_type
-
-
-class Start(NamedTuple):
-    """How a run begins: the `number`th of its cell, at a height, by an event, with further arguments."""
-
-    number: int
-    now_ns: int
-    height: int
-    entropy: bytes
-    schema: str
-    value: Any  # as it stands in the entry, and so are the arguments
-    arguments: list[Any]
-
-    def entry(self) -> bytes:
-        """The first entry of the run's history."""
-        return history.entry(history.START, *self)
-
-
-def key_of(start: Start, number: int) -> str:
-    """The key by which the answer to a command of a run finds it."""
-    return f"{start.height}/{start.number}/{number}"
-
-
-class _Origin:
-    """What time, chance and key of a run derive from."""
-
-    __slots__ = ("entropy", "key", "now_ns")
-
-    def __init__(self, start: Start, key: bytes) -> None:
-        self.now_ns = start.now_ns
-        self.entropy = sha256(start.entropy + start.number.to_bytes(8, "big")).digest()
-        self.key = key
 
 
 class _Waiter(NamedTuple):
@@ -86,7 +54,7 @@ class Run:
         self.cancelled: str | None = None  # why somebody outside cancelled it
         self._published: bytes | None = None  # the entry of what it shows of itself
         self._code = code
-        self._origin = _Origin(start, key)
+        self._origin = StartOrigin(start, key)
         self.commands = Commands(self.loop, code.places, partial(key_of, start))
         self.commands.now_ns = start.now_ns
         self._waiters: dict[int, _Waiter] = {}

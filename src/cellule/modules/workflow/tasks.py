@@ -31,6 +31,9 @@ class Scheduler(Protocol):
     def make_ready(self, task: Task[Any]) -> None:
         """Let a task go on."""
 
+    def let_go(self) -> None:
+        """From now on, whatever code of the run asks for is not done."""
+
 
 class Cancelled(BaseException):
     """Raised in a task of a workflow, where it waits, once it is cancelled.
@@ -61,7 +64,11 @@ class Pending(Generic[T_co]):
     def __await__(self) -> Generator[Pending[Any], None, T_co]:
         self._loop.check_alive()
         if not self.is_done:
-            yield self
+            try:
+                yield self
+            except GeneratorExit:  # the interpreter closes a coroutine that nobody holds any more
+                self._loop.let_go()
+                raise
         return self.result()
 
     def result(self) -> T_co:

@@ -15,6 +15,7 @@ from cellule.modules.workflow import history
 from cellule.values.json_view import to_json
 
 TEXT_CHARS_MAX: Final = 100  # of a value in a line
+_PLAIN: Final = ("status", "number", "event", "published", "result", "code", "text", "commands")
 Status = Literal["running", "completed", "failed", "cancelled"]
 
 
@@ -80,9 +81,27 @@ def run_json(entries: list[Any]) -> Any:
     return {name: part for name, part in msgspec.to_builtins(shown).items() if part not in (None, "", [], ())}
 
 
-def timeline(entries: list[Any]) -> list[str]:
+class Timeline(list[str]):
     """What a part of a history says, for people: a line each, what it waits for aside."""
-    return [line for entry in entries if (line := _line(entry))]
+
+
+def timeline(entries: list[Any]) -> Timeline:
+    """What a part of a history says, for people."""
+    return Timeline(line for entry in entries if (line := _line(entry)))
+
+
+def run_value(entries: list[Any]) -> dict[str, Any]:
+    """What a history says of its run, for expressions: times in nanoseconds, null for what is not said."""
+    found = run_of(entries)
+    value: dict[str, Any] = {name: getattr(found, name) for name in _PLAIN}
+    value["waits"] = [
+        {"what": each.what, "place": each.place, "since": _ns(each.since)} for each in found.waits
+    ]
+    return {
+        **value,
+        "started": _ns(found.started),
+        "ended": None if found.ended is None else _ns(found.ended),
+    }
 
 
 def _line(entry: list[Any]) -> str:
@@ -127,6 +146,10 @@ def _ended(run: WorkflowRun, last: list[Any], read_result: Callable[[Any], Any] 
 def _wait(found: list[Any]) -> Wait:
     what, since_ns, due_ns, place = found
     return Wait(what, _time(since_ns), None if due_ns is None else _time(due_ns), place)
+
+
+def _ns(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1) * 1_000
 
 
 def _time(ns: int) -> datetime:
