@@ -178,7 +178,7 @@ def only(who: str, **options: object) -> EventItem:
     return EventItem("gold/Only@1", encode({"who": who, "do": "add"}), **options)
 
 
-def control(verb: str, **arguments: object) -> ControlItem:
+def control(verb: str, /, **arguments: object) -> ControlItem:
     return ControlItem(verb, "ada", "for the record", arguments)
 
 
@@ -302,6 +302,21 @@ def heartbeat(museum: Museum) -> None:
     beat("it counts on demand", control("heartbeat.beat"))
     beat("it goes on", control("heartbeat.resume"))
     beat("a node is deleted", control("tree.delete", path="/gold/long"))
+    payload = encode({"rows": 5})
+    started = control("op.start", verb="op/gold", target="/gold", mode="opm:states", ttl=9, payload=payload)
+    beat("an operation", started)
+    op = f"{museum.world.ledger.beat}-1"
+    waits = [("ist:melt", "/gold/quiet", 1), ("ist:melt", "/gold/quiet", 0), ("sts:ok", "/gold/quiet", 500)]
+    awaits = [control("op.await", operation=op, want=want, cont=cont, ttl=ttl) for want, cont, ttl in waits]
+    beat("it is waited for", *awaits)
+    beat(
+        "a state that was waited for", control("op.state", operation=op, state="ist:melt", code=3, note="hot")
+    )
+    beat("beats have times", *[control("heartbeat.publish", beat=at, ns=at * at) for at in (3, 1, 7)])
+    other = control("op.start", verb="op/gold", target="/gold", mode="opm:direct")
+    beat("an operation that ends", other, control("heartbeat.window", window=9))
+    ended = f"{museum.world.ledger.beat}-1"
+    beat("its end", control("op.close", operation=ended, status="sts:fail", summary="cold"))
 
 
 def told(cid, data):

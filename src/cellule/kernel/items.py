@@ -34,6 +34,7 @@ Verb = Literal[
     "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
     "cell.spill", "clock.accept",
     "heartbeat.beat", "heartbeat.pause", "heartbeat.resume",
+    "op.start", "op.state", "op.await", "op.close", "heartbeat.publish", "heartbeat.window",
     "enzyme.register", "enzyme.unregister", "enzyme.bind", "enzyme.unbind", "tree.write", "tree.delete",
 ]  # fmt: skip
 

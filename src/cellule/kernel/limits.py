@@ -65,6 +65,14 @@ RETRY_LIMIT_DEFAULT = 16  # retries of an impulse by one entry, unless it says o
 RETRY_LIMIT_MAX = 10_000
 BACKOFF_BEATS_MAX = 1_000_000
 BEAT_INTERVAL_NS_DEFAULT = 1_000_000_000  # between beats that only count, while deadlines in beats wait
+OPERATION_HISTORY_MAX = (
+    1_000  # entries of an operation's history; then it takes no further state, only the close
+)
+OPERATION_WATCHERS_MAX = 1_000  # watchers of an operation; further ones are refused
+OPERATION_TEXT_MAX = 1_000  # characters of a verb, state, note, want, continuation or summary
+OPERATION_TTL_MAX = 2**53  # beats
+OPERATIONS_FIRED_MAX = 10_000  # operations whose watchers fire at the end of one beat; the rest at the next
+PUBLISHED_BEATS_MAX = 10_000_000  # beats whose wall clock a world publishes
 
 SHADOW_RECEIPTS_MAX = 10_000  # receipts that wait in a shadow run for their requests; more are left out
 SHADOW_UNMATCHED_MAX = (

@@ -18,6 +18,7 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.enzyme_actions import text_of
 from cellule.kernel.decide.enzyme_runs import RETRY
 from cellule.kernel.decide.intents import open as opening
+from cellule.kernel.decide.operations import OPS_PATH
 from cellule.kernel.decide.registry import add_entry
 from cellule.kernel.decide.requests import Origin
 from cellule.kernel.heartbeat.entries import parse_entry
@@ -264,7 +265,8 @@ def bind(context: BeatContext, cause: int, path: str, name: str, kind: int) -> G
         text = f"{path} has {len(bound)} bindings already"
         yield from impulses.warn(context, cause, {"code": "heartbeat.bindings_full", "text": text}, 0)
         return False
-    yield from writes.write_node(context, cause, path, only_if_missing=True)
+    if not is_below(path, OPS_PATH):  # operations are no nodes of the tree; who binds at one has seen it
+        yield from writes.write_node(context, cause, path, only_if_missing=True)
     context.writer.add(BindingRecord(cause, path, name, kind), len(path) + len(name))
     ledger.open_heartbeat().bind(path, name, kind)
     return True

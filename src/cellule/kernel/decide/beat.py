@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from cellule.errors import broken
-from cellule.kernel.decide import agenda_records, buffered_runs, registry, schedules
+from cellule.kernel.decide import agenda_records, buffered_runs, operations, registry, schedules
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.beat_context import BeatContext
@@ -83,6 +83,8 @@ class BeatRun:
         if not ledger.paused:
             yield from self._step_all()
         if ledger.heartbeat is not None:
+            if not ledger.paused and context.pace.quota:
+                yield from operations.commit(context, ledger.heartbeat)
             yield from self._note(ledger.heartbeat, before_ns)
         if self._writer.next_height() == self._writer.start:
             ledger.abandon_beat(before_ns, pending)
@@ -123,7 +125,9 @@ class BeatRun:
         ledger, context = self._ledger, self._context
         _, promoted = yield from heartbeat.count(ledger.beat + 1)
         is_due = ledger.now_ns >= before_ns + context.beat_interval_ns and context.pace.quota > 0
-        counts = is_due and not ledger.paused and (yield from heartbeat.has_later(ledger.beat - 1))
+        counts = (
+            is_due and not ledger.paused and (yield from operations.has_later(heartbeat, ledger.beat - 1))
+        )
         if promoted or self._has_agenda or counts:
             self._writer.add(StageRecord(0, promoted))
 
@@ -146,8 +150,8 @@ class BeatRun:
             ledger.ring or (ledger.pending and frame is not None) or self._has_run
         )
         if ledger.heartbeat is not None and not ledger.paused and not more:
-            more = yield from ledger.heartbeat.has_due(ledger.beat + 1)
-            if not more and (yield from ledger.heartbeat.has_later(ledger.beat)):
+            more = yield from operations.has_due(ledger.heartbeat, ledger.beat + 1)
+            if not more and (yield from operations.has_later(ledger.heartbeat, ledger.beat)):
                 next_ns = ledger.now_ns + self._context.beat_interval_ns
                 wake = next_ns if wake is None else min(wake, next_ns)
         return Beat(

@@ -9,14 +9,15 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from cellule.errors import Rejected
-from cellule.kernel.decide import agenda_records, registry, writes
+from cellule.kernel.decide import agenda_records, operations, registry, writes
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.enzyme_actions import check_entry, check_writable
 from cellule.kernel.heartbeat.entries import name_of, parse_entry
-from cellule.kernel.heartbeat.paths import parse_path
+from cellule.kernel.heartbeat.paths import is_below, parse_path
+from cellule.kernel.heartbeat.spacing import WINDOW_MAX, may_publish
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import LOCAL, PROPAGATING, TOMBSTONE
-from cellule.kernel.limits import BINDINGS_PER_NODE_MAX
+from cellule.kernel.limits import BINDINGS_PER_NODE_MAX, PUBLISHED_BEATS_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.state import tree
 
@@ -70,7 +71,11 @@ def _unregister(context: BeatContext, item: ControlItem, recorded: Record) -> Ge
 
 def _bind(context: BeatContext, item: ControlItem, recorded: Record) -> Generator[Need, None, Admitted]:
     arguments = item.arguments
-    path = check_writable(parse_path(arguments.get("path")))
+    path = parse_path(arguments.get("path"))
+    if is_below(path, operations.OPS_PATH):
+        yield from operations.check_place(context.ledger, path)
+    else:
+        check_writable(path)
     name, propagate = name_of(arguments.get("name")), arguments.get("propagate", False)
     if not isinstance(propagate, bool):
         raise Rejected("kernel.argument", "`propagate` is true or false, not {given!r}", given=propagate)
@@ -101,8 +106,52 @@ def _delete(context: BeatContext, item: ControlItem, recorded: Record) -> Genera
     return admitted
 
 
+def _publish(context: BeatContext, item: ControlItem, recorded: Record) -> Generator[Need, None, Admitted]:
+    """Tell the wall clock of a beat; the same again is fine, another time is refused."""
+    beat, ns = _count(item, "beat"), _count(item, "ns")
+    heartbeat = context.ledger.heartbeat
+    known = None if heartbeat is None else (yield from heartbeat.wall_clock.find(beat))
+    if not may_publish(known, ns):
+        raise Rejected(
+            "heartbeat.wall_clock", "beat {beat} was told to be at {known} ns, and cannot be at {ns} ns",
+            beat=beat, known=known, ns=ns, hint="The first time stands.",
+        )  # fmt: skip
+    if known is None and heartbeat is not None and heartbeat.wall_clock.count >= PUBLISHED_BEATS_MAX:
+        raise Rejected(
+            "heartbeat.wall_clock_full", "the wall clock of {limit} beats was told already",
+            limit=PUBLISHED_BEATS_MAX, hint="Beats that are not told have the time of their frame.",
+        )  # fmt: skip
+    admitted = recorded({})
+    if known is None:
+        context.ledger.open_heartbeat().wall_clock.publish(beat, ns)
+    return admitted
+
+
+def _window(context: BeatContext, item: ControlItem, recorded: Record) -> Generator[Need, None, Admitted]:
+    """Say how many intervals between beats are kept."""
+    yield from ()
+    window = item.arguments.get("window")
+    if type(window) is not int or not 0 < window <= WINDOW_MAX:
+        raise Rejected(
+            "heartbeat.window", "a window has 1 to {limit} intervals, not {window}",
+            limit=WINDOW_MAX, window=repr(window)[:200],
+        )  # fmt: skip
+    admitted = recorded({})
+    context.ledger.open_heartbeat().wall_clock.set_window(window)
+    return admitted
+
+
+def _count(item: ControlItem, field: str) -> int:
+    value = item.arguments.get(field)
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise Rejected("kernel.argument", "the control needs `{field}`, a number from 0", field=field)
+    return value
+
+
 _VERBS: Final[dict[str, _Perform]] = {
     "heartbeat.pause": _pause, "heartbeat.resume": _pause, "heartbeat.beat": _beat,
     "enzyme.register": _register, "enzyme.unregister": _unregister,
+    "op.start": operations.perform, "op.state": operations.perform, "op.await": operations.perform,
+    "op.close": operations.perform, "heartbeat.publish": _publish, "heartbeat.window": _window,
     "enzyme.bind": _bind, "enzyme.unbind": _bind, "tree.write": _write, "tree.delete": _delete,
 }  # fmt: skip

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
+from cellule.kernel.decide import operations
+from cellule.kernel.decide.operations import OPS_PATH
 from cellule.kernel.heartbeat.entries import Entry
-from cellule.kernel.heartbeat.paths import ancestors_of, segments_of
+from cellule.kernel.heartbeat.paths import ancestors_of, is_below, segments_of
 from cellule.kernel.heartbeat.resolve import best_of, in_order
 from cellule.kernel.journal.codes import LOCAL, TOMBSTONE
 from cellule.kernel.limits import CANDIDATES_MAX
@@ -68,6 +70,8 @@ class Resolver:
         return found
 
     def _exists(self, target: str) -> Generator[Need, None, bool]:
+        if is_below(target, OPS_PATH):
+            return (yield from operations.exists(self._ledger, target))
         return (yield from tree.has_node(self._ledger, target))
 
     def effective(self, target: str) -> Generator[Need, None, list[str]]:

@@ -44,12 +44,13 @@ class Envelope(NamedTuple):
 
 
 class HistoryEntry(NamedTuple):
-    """The operation came into a state."""
+    """The operation came into a state; `unix_ns` is the time of that beat."""
 
     state: str
     beat: int
     code: int
     note: str | None = None
+    unix_ns: int | None = None
 
 
 class Watcher(NamedTuple):
@@ -148,6 +149,14 @@ def close(operation: Operation, status: str, summary: str | None, beat: int) -> 
         watchers=_armed(operation.watchers, {state, status}),
         close=CloseRecord(status, beat, summary),
     )
+
+
+def timed(operation: Operation, beat: int, unix_ns: int) -> Operation:
+    """The operation with the time of the beat on the entry of its history that the beat made."""
+    tail = operation.history[-1]
+    if tail.beat != beat or tail.unix_ns is not None:
+        return operation
+    return operation._replace(history=(*operation.history[:-1], tail._replace(unix_ns=unix_ns)))
 
 
 def due(operation: Operation, beat: int) -> tuple[Operation, list[Fired]]:

@@ -394,7 +394,7 @@ class Replay:
                 if base not in ledger.book.over:
                     self._contradicts(f"{base} is not at its limit of open intents")
                 ledger.unhold(base)
-        elif self._heartbeat.control(verb):
+        elif (yield from self._heartbeat.control(verb, arguments)):
             return
         elif verb == "effect.retry":
             yield from self._retried(arguments["letter"])

@@ -6,7 +6,8 @@ behind it in records of its own; nothing is resolved or run here.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from typing import Any
 
 from cellule.errors import Rejected
 from cellule.kernel.heartbeat.entries import parse_entry
@@ -33,15 +34,30 @@ class RecordedHeartbeat:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def control(self, verb: str) -> bool:
+    def control(self, verb: str, arguments: Mapping[str, Any]) -> Generator[Need, None, bool]:
         """A person's verb; tells whether it is one of the heartbeat."""
         if verb in ("heartbeat.pause", "heartbeat.resume"):
             self._ledger.open_heartbeat().paused = verb == "heartbeat.pause"
         elif verb in ("heartbeat.beat", "enzyme.bind", "enzyme.unbind"):
             self._ledger.open_heartbeat()
+        elif verb in ("heartbeat.publish", "heartbeat.window"):
+            yield from self._clock(verb, arguments)
         else:
             return False
         return True
+
+    def _clock(self, verb: str, arguments: Mapping[str, Any]) -> Generator[Need, None, None]:
+        """A beat's time was told, or the window of intervals set."""
+        clock = self._ledger.open_heartbeat().wall_clock
+        if verb == "heartbeat.window":
+            clock.set_window(arguments["window"])
+            return
+        beat, ns = arguments["beat"], arguments["ns"]
+        known = yield from clock.find(beat)
+        if known is None:
+            clock.publish(beat, ns)
+        elif known != ns:
+            raise Contradiction(f"beat {beat} was told to be at {known} ns, and now at {ns} ns")
 
     def signal(self, height: int, record: SignalRecord) -> Generator[Need, None, None]:
         """An impulse was queued."""

@@ -7,6 +7,8 @@
     impulses   (beat, height) -> impulse                         so the order is that of queueing
     counts     (beat, 0) -> [impulses, promoted]                 how many are queued for it
 
+Beside these stand what it keeps of operations and of the wall clock of its beats.
+
 An impulse is looked up by the heads that match its signal, so entries that do not match cost it nothing.
 Impulses that wait because the heartbeat is paused stay where they are: a beat runs what is due by then.
 
@@ -41,6 +43,8 @@ from cellule.kernel.state.heartbeat_rows import (
     name_of_binding,
     number_key,
 )
+from cellule.kernel.state.operations import OperationBook
+from cellule.kernel.state.wall_clock import WallClock
 
 _PARSED_MAX: Final = 10_000  # entries kept parsed
 
@@ -55,6 +59,8 @@ class Heartbeat:
         self.bindings: OrderedIndex[int] = _index(nodes, "bindings")
         self.impulses: OrderedIndex[Impulse] = _index(nodes, "impulses")
         self.counts: OrderedIndex[list[int]] = _index(nodes, "counts")
+        self.operations = OperationBook(nodes)
+        self.wall_clock = WallClock(nodes)
         self.numbers = 0  # entries that were ever registered
         self.queued = 0  # impulses that wait
         self.paused = False

@@ -14,7 +14,10 @@ from cellule.kernel.index import OrderedIndex
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state import heartbeat_rows as parts
 from cellule.kernel.state.heartbeat import Heartbeat
+from cellule.kernel.state.operations import OperationBook
 from cellule.kernel.state.snapshot_schema import HEARTBEAT_INDEXES
+from cellule.kernel.state.wall_clock import WallClock
+from cellule.values.cid import Cid
 
 Row = TypeVar("Row")
 _PACKS: Mapping[str, Callable[[Any], Any]] = {"registry": parts.pack_entry}
@@ -29,14 +32,19 @@ def freeze(heartbeat: Heartbeat) -> None:
 
 def fixed(heartbeat: Heartbeat) -> dict[str, Any]:
     """Everything small, as it is now."""
-    return {"numbers": heartbeat.numbers, "queued": heartbeat.queued, "paused": heartbeat.paused}
+    return {
+        "numbers": heartbeat.numbers, "queued": heartbeat.queued, "paused": heartbeat.paused,
+        "clock": heartbeat.wall_clock.as_data(),
+    }  # fmt: skip
 
 
 def indexes(
     heartbeat: Heartbeat,
 ) -> list[tuple[str, OrderedIndex[Any], Callable[[Any], Any] | None]]:
     """The indexes by name, each with how its rows are stored."""
-    return [(name, getattr(heartbeat, name), _PACKS.get(name)) for name in HEARTBEAT_INDEXES]
+    own = [(name, getattr(heartbeat, name), _PACKS.get(name)) for name in HEARTBEAT_INDEXES]
+    beside = {**heartbeat.operations.indexes(), "told": heartbeat.wall_clock.told}
+    return [*own, *((name, index, None) for name, index in beside.items())]
 
 
 def load(heartbeat: Heartbeat, saved: Mapping[str, Any], nodes: Nodes) -> None:
@@ -45,6 +53,12 @@ def load(heartbeat: Heartbeat, saved: Mapping[str, Any], nodes: Nodes) -> None:
     heartbeat.paused = saved["paused"]
     for name in HEARTBEAT_INDEXES:
         setattr(heartbeat, name, open_index(saved[name], nodes, parts.UNPACKS[name]))
+    heartbeat.operations = OperationBook.load(nodes, {name: _root(saved[name]) for name in ("armed", "due")})
+    heartbeat.wall_clock = WallClock.load(nodes, _root(saved["told"]), saved["clock"])
+
+
+def _root(saved: list[Any] | None) -> tuple[Cid, int] | None:
+    return None if saved is None else (saved[0].cid, saved[1])
 
 
 def open_index(saved: list[Any] | None, nodes: Nodes, unpack: Callable[[Any], Row]) -> OrderedIndex[Row]:

@@ -484,6 +484,8 @@ class Ledger:
             if base not in self.book.over:
                 self._release_held(base)
         self.book.open.cool()
+        if self.heartbeat is not None:
+            self.heartbeat.wall_clock.settle(self.beat, self.now_ns)
         self.height = height
         self.dedupe.roll(self.now_ns)
 

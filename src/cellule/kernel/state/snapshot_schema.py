@@ -238,14 +238,18 @@ def _is_budgets(value: Any) -> bool:
     )  # fmt: skip
 
 
+BESIDE = ("armed", "due", "told")
+"""The indexes of operations and of the wall clock."""
 HEARTBEAT_INDEXES = ("bindings", "by_head", "by_name", "counts", "impulses", "registry")
 
 
 def _is_heartbeat(value: Any) -> bool:
     return (
-        isinstance(value, dict) and set(value) == {"numbers", "paused", "queued", *HEARTBEAT_INDEXES}
+        isinstance(value, dict)
+        and set(value) == {"clock", "numbers", "paused", "queued", *HEARTBEAT_INDEXES, *BESIDE}
         and is_count(value["numbers"]) and is_count(value["queued"]) and isinstance(value["paused"], bool)
-        and all(_is_index(value[name]) for name in HEARTBEAT_INDEXES)
+        and all(_is_index(value[name]) for name in (*HEARTBEAT_INDEXES, *BESIDE))
+        and isinstance(value["clock"], dict)
     )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from cellule.kernel.need import Need, fetch
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.heartbeat_rows import TREE
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.operations import MODULE as OPERATIONS
+from cellule.kernel.state.operations import apply_write
 from cellule.values.link import Link
 
 
@@ -50,6 +52,9 @@ def apply(
     """The cell has this state now, or is gone; a node of the tree takes its bindings along."""
     entry = yield from entry_at(ledger, base, key)
     heartbeat, live = ledger.open_heartbeat(), ledger.cells(base).live
+    if base == OPERATIONS:
+        old = None if entry is None else entry.state
+        yield from apply_write(heartbeat.operations, ledger.nodes, ledger.beat, key, old, state)
     if state is None:
         live.delete(key)
         if base == TREE:

@@ -1,0 +1,296 @@
+"""Operations in a beat: what people and enzymes do to them, and the commit at the end.
+
+An action is a map, `{"do": "start" | "state" | "await" | "close", ...}`; `act` does one, by a Write of the
+operation's cell, or refuses it with nothing changed. When the beat is committed, `commit` lets the watchers
+fire whose time has come: signals for the next beat, with the operation as target; a warning goes ahead of
+each timeout.
+
+A refusal of the rules ("false") is an error here: whoever asked hears what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final
+
+from cellule.errors import Rejected
+from cellule.kernel.decide import impulses, writes
+from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.heartbeat import operations as rules
+from cellule.kernel.heartbeat.operations import Envelope, Held, Operation
+from cellule.kernel.heartbeat.paths import ROOT, parse_path
+from cellule.kernel.index.keys import pair_key
+from cellule.kernel.items import Admitted, ControlItem
+from cellule.kernel.limits import (
+    OPERATION_HISTORY_MAX,
+    OPERATION_TEXT_MAX,
+    OPERATION_TTL_MAX,
+    OPERATION_WATCHERS_MAX,
+)
+from cellule.kernel.need import Need
+from cellule.kernel.state.heartbeat import Heartbeat
+from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.operations import MODULE
+from cellule.kernel.state.writes import entries_at, entry_at, state_of
+from cellule.values.link import Link
+
+OPS_PATH: Final = "/rt/ops"
+_FIELDS: Final = {
+    "start": {"verb", "target", "mode", "ttl", "payload"},
+    "state": {"operation", "state", "code", "note"},
+    "await": {"operation", "want", "ttl", "cont", "payload"},
+    "close": {"operation", "status", "summary"},
+}
+
+
+def path_of(key: bytes) -> str:
+    """Where an operation stands in the tree."""
+    return f"{OPS_PATH}/{rules.id_of(key)}"
+
+
+def act(context: BeatContext, cause: int, action: Mapping[str, Any]) -> Generator[Need, None, str]:
+    """Do one action; returns the operation's id. `cause` is the height of the record that asks for it."""
+    key, changed = yield from _decide(context, action)
+    if changed is not None:
+        yield from writes.write(context, cause, MODULE, key, rules.encode(changed))
+    return rules.id_of(key)
+
+
+def perform(
+    context: BeatContext, item: ControlItem, recorded: Callable[[dict[str, Any]], Admitted]
+) -> Generator[Need, None, Admitted]:
+    """Do what a person asks for by a verb `op.*`; its Control record names the operation."""
+    action = {**item.arguments, "do": item.verb.removeprefix("op.")}
+    key, changed = yield from _decide(context, action)
+    admitted = recorded({"operation": rules.id_of(key)})
+    if changed is not None:
+        yield from writes.write(context, admitted.height, MODULE, key, rules.encode(changed))
+    return admitted
+
+
+def _decide(
+    context: BeatContext, action: Mapping[str, Any]
+) -> Generator[Need, None, tuple[bytes, Operation | None]]:
+    """The operation's key, and what it becomes; None where it stays as it is."""
+    do, beat = action["do"], context.ledger.beat
+    for field in action:
+        if field != "do" and field not in _FIELDS[do]:
+            raise _wrong(do, field, action[field], "there is no such field")
+    if do == "start":
+        operation, changed = None, _start(context, action)
+        heartbeat = context.ledger.heartbeat
+        number = 1 if heartbeat is None else heartbeat.operations.next_number(beat)
+        key = pair_key(beat, number)
+    else:
+        key, operation = yield from _known(context, action.get("operation"))
+        match do:
+            case "state":
+                changed = _state(operation, action, beat)
+            case "await":
+                changed = _await(context, operation, action, beat)
+            case _:
+                changed = _close(operation, action, beat)
+    if changed is operation:
+        return key, None
+    return key, rules.timed(changed, beat, (yield from _now_ns(context)))
+
+
+def _now_ns(context: BeatContext) -> Generator[Need, None, int]:
+    """The wall clock of this beat."""
+    ledger = context.ledger
+    published = (
+        None if ledger.heartbeat is None else (yield from ledger.heartbeat.wall_clock.find(ledger.beat))
+    )
+    return ledger.now_ns if published is None else published
+
+
+def commit(context: BeatContext, heartbeat: Heartbeat) -> Generator[Need, None, None]:
+    """Let the watchers fire whose time has come, as impulses of the next beat."""
+    beat = context.ledger.beat
+    keys = yield from heartbeat.operations.ready(beat)
+    yield from entries_at(context.ledger, MODULE, keys)  # read together
+    for key in keys:
+        if context.writer.is_full():
+            return  # the rest stays ready
+        operation = yield from find(context.ledger, key)
+        assert operation is not None
+        rest, fired = rules.due(operation, beat)
+        height = yield from writes.write(context, 0, MODULE, key, rules.encode(rest))
+        for each in fired:
+            if each.late:
+                yield from impulses.warn(context, height, _about(key), 0)
+            yield from impulses.queue(
+                context, height, each.signal, path_of(key), each.payload, kind="continuation"
+            )
+
+
+def _about(key: bytes) -> dict[str, Any]:
+    return {
+        "code": "operation.timeout",
+        "operation": rules.id_of(key),
+        "text": "what was awaited did not come",
+    }
+
+
+def has_due(heartbeat: Heartbeat, beat: int) -> Generator[Need, None, bool]:
+    """Tell whether a beat has anything to run or to fire."""
+    return (yield from heartbeat.has_due(beat)) or (yield from heartbeat.operations.has_armed())
+
+
+def has_later(heartbeat: Heartbeat, beat: int) -> Generator[Need, None, bool]:
+    """Tell whether anything waits for a beat behind this one."""
+    if (yield from heartbeat.has_later(beat)):
+        return True
+    return (yield from heartbeat.operations.next_deadline()) is not None
+
+
+def find(ledger: Ledger, key: bytes) -> Generator[Need, None, Operation | None]:
+    """The operation of a key, as it is now."""
+    if MODULE not in ledger.modules:
+        return None
+    entry = yield from entry_at(ledger, MODULE, key)
+    return None if entry is None else rules.decode((yield from state_of(ledger, entry)))
+
+
+def exists(ledger: Ledger, path: str) -> Generator[Need, None, bool]:
+    """Tell whether an operation stands at a path."""
+    key = rules.key_of(path.removeprefix(f"{OPS_PATH}/"))
+    return key is not None and (yield from find(ledger, key)) is not None
+
+
+def check_place(ledger: Ledger, path: str) -> Generator[Need, None, None]:
+    """Refuse a path below that of operations where there is none; what is bound there reaches them."""
+    if path != OPS_PATH and not (yield from exists(ledger, path)):
+        raise Rejected(
+            "operation.unknown", "there is no operation {id}", id=_shown(path),
+            hint="`cellule op list` names those there are.",
+        )  # fmt: skip
+
+
+def _known(context: BeatContext, given: Any) -> Generator[Need, None, tuple[bytes, Operation]]:
+    text = given.removeprefix(f"{OPS_PATH}/") if isinstance(given, str) else ""
+    key = rules.key_of(text)
+    operation = None if key is None else (yield from find(context.ledger, key))
+    if key is None or operation is None:
+        raise Rejected(
+            "operation.unknown", "there is no operation {id}", id=_shown(given),
+            hint="`cellule op list` names those there are.",
+        )  # fmt: skip
+    return key, operation
+
+
+def _start(context: BeatContext, action: Mapping[str, Any]) -> Operation:
+    mode = _text("start", action, "mode")
+    if mode not in rules.MODES:
+        raise _wrong("start", "mode", mode, f"it is one of: {', '.join(rules.MODES)}")
+    envelope = Envelope(
+        _text("start", action, "verb"), parse_path(action.get("target"), "target"), mode,
+        _ttl("start", action), context.ledger.beat, _payload(context, "start", action),
+    )  # fmt: skip
+    operation = rules.start(envelope)
+    assert operation is not None
+    return operation
+
+
+def _state(operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
+    state, note = _text("state", action, "state"), _optional("state", action, "note")
+    code = action.get("code", 0)
+    if type(code) is not int or not -(2**63) <= code < 2**63:
+        raise _wrong("state", "code", code, "it is a whole number of 64 bits")
+    changed = rules.state_set(operation, state, code, note, beat)
+    if changed is None:
+        raise _closed(operation, "takes no further state", "Start another operation.")
+    if len(changed.history) > OPERATION_HISTORY_MAX:
+        raise Rejected(
+            "operation.history_full", "the operation has {limit} entries of history and takes only its close",
+            limit=OPERATION_HISTORY_MAX, hint="Close it, and start another for what follows.",
+        )  # fmt: skip
+    return changed
+
+
+def _await(context: BeatContext, operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
+    cont = _path("await", action, "cont")
+    if len(operation.watchers) >= OPERATION_WATCHERS_MAX:
+        raise Rejected(
+            "operation.watchers_full", "the operation has {limit} watchers already",
+            limit=OPERATION_WATCHERS_MAX, hint="Wait with one watcher whose handler tells the others.",
+        )  # fmt: skip
+    want, payload = _text("await", action, "want"), _payload(context, "await", action)
+    changed = rules.wait(operation, want, _ttl("await", action), cont, payload, beat)
+    assert changed is not None
+    return changed
+
+
+def _close(operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
+    status = _text("close", action, "status")
+    if status not in rules.FINAL:
+        raise _wrong("close", "status", status, f"it is one of: {', '.join(rules.FINAL)}")
+    changed = rules.close(operation, status, _optional("close", action, "summary"), beat)
+    if changed is None:
+        raise _closed(operation, f"cannot be closed with {status}", "The first close stands.")
+    return changed
+
+
+def _closed(operation: Operation, what: str, hint: str) -> Rejected:
+    assert operation.close is not None
+    return Rejected(
+        "operation.closed", "the operation was closed with {status} in beat {beat} and {what}",
+        status=operation.close.status, beat=operation.close.closed_beat, what=what, hint=hint,
+    )  # fmt: skip
+
+
+def _text(do: str, action: Mapping[str, Any], field: str) -> str:
+    value = action.get(field)
+    if not isinstance(value, str) or not value:
+        raise _wrong(do, field, value, "it is a text, and not empty")
+    return _short(do, field, value)
+
+
+def _optional(do: str, action: Mapping[str, Any], field: str) -> str | None:
+    value = action.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _wrong(do, field, value, "it is a text")
+    return _short(do, field, value)
+
+
+def _short(do: str, field: str, value: str) -> str:
+    if len(value) > OPERATION_TEXT_MAX:
+        raise _wrong(do, field, value, f"it has at most {OPERATION_TEXT_MAX} characters")
+    return value
+
+
+def _path(do: str, action: Mapping[str, Any], field: str) -> str:
+    path = parse_path(_text(do, action, field), field)
+    if path == ROOT:
+        raise _wrong(do, field, path, "it is a signal, and not empty")
+    return path
+
+
+def _ttl(do: str, action: Mapping[str, Any]) -> int:
+    value = action.get("ttl", 0)
+    if type(value) is not int or not 0 <= value <= OPERATION_TTL_MAX:
+        raise _wrong(do, "ttl", value, f"it is a number of beats from 0 to {OPERATION_TTL_MAX}")
+    return value
+
+
+def _payload(context: BeatContext, do: str, action: Mapping[str, Any]) -> Held:
+    value = action.get("payload")
+    if value is None or isinstance(value, Link):
+        return value
+    if not isinstance(value, bytes):
+        raise _wrong(do, "payload", value, "it is a value in canonical bytes, or a link")
+    held: Held = context.hold_value(value)
+    return held
+
+
+def _wrong(do: str, field: str, value: object, why: str) -> Rejected:
+    return Rejected(
+        "operation.argument", "{do}: {field} is {value}: {why}",
+        do=do, field=field, value=_shown(value), why=why,
+    )  # fmt: skip
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:200]
