@@ -55,6 +55,7 @@ SUBJECTS = (
     ),
     Subject("cellule.host.ingress.cell_handle", "CellHandle", "SyncCell"),
     Subject("cellule.host.ingress.operator", "Operator", "SyncOperator"),
+    Subject("cellule.host.ingress.operations", "Operations", "SyncOperations"),
     Subject(
         "cellule.host.inbox.sends", "Sent", "SyncSent",
         frozenset({"item", "laid", "left", "rows", "slots", "waiters", "wake", "fail", "stopped_slot"}),
@@ -235,8 +236,7 @@ def _method(subject: Subject, function: Function, imports: Imports) -> str:
     returns, wrap = _returned(function, imports)
     decorators = [ast.unparse(each) for each in function.decorator_list]
     if decorators == ["property"]:
-        assert function.returns is not None
-        return _property(function.name, function.returns, ast.get_docstring(function) or "")
+        return _property(function.name, ast.Name(returns), ast.get_docstring(function) or "", wrap)
     if decorators:
         raise NotUnderstood(f"{subject.name}.{function.name} is decorated with {decorators[0]}")
     call = f"self._inner.{function.name}({_arguments(function)})"
@@ -290,12 +290,12 @@ def _lazy(function: Function) -> list[str]:
     return [each.arg for each in parameters if {"Iterable", "Iterator"} & set(_names_in(each.annotation))]
 
 
-def _property(name: str, annotation: ast.expr, text: str) -> str:
+def _property(name: str, annotation: ast.expr, text: str, wrap: str = "{}") -> str:
     return "\n".join([
         "@property",
         f"def {name}(self) -> {ast.unparse(annotation)}:",
         indent(_quoted(text), "    "),
-        f"    return self._inner.{name}",
+        f"    return {wrap.format(f'self._inner.{name}')}",
     ])  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.handles import R, WorldHandle
+from cellule.host.ingress.operations import Operations
 from cellule.host.ingress.operator import Module, Operator
 from cellule.host.ingress.outcomes import Applied, CellView
 from cellule.host.journal import Head, Progress
@@ -38,6 +39,7 @@ from cellule.host.read.cell_list import CellPage
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.history import History
 from cellule.host.read.migration_preview import MigrationPreview
+from cellule.host.read.operations import OperationPage, OperationView
 from cellule.host.read.shadow import ShadowReport
 from cellule.host.read.spill_report import SpillReport
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
@@ -298,6 +300,11 @@ class SyncWorld(Facade[WorldHandle]):
     def id(self) -> UUID:
         """The world's id."""
         return self._inner.id
+
+    @property
+    def op(self) -> SyncOperations:
+        """Operations: long work with a state, watchers and an end."""
+        return SyncOperations(self._thread, self._inner.op)
 
     @overload
     def send(
@@ -766,6 +773,101 @@ class SyncOperator(Facade[Operator]):
         One control for each frame that it takes.
         """
         return self._thread.call(lambda: self._inner.backfill_schedule(name, first, last, why=why))
+
+
+class SyncOperations(Facade[Operations]):
+    """The operations of one world: `world.op`.
+
+    The synchronous form of `cellule.host.ingress.operations.Operations`.
+    """
+
+    __slots__ = ()
+
+    def start(
+        self,
+        verb: str,
+        target: str,
+        *,
+        mode: str = "opm:states",
+        ttl: int = 0,
+        payload: Any = None,
+        who: str = "client",
+        why: str = "asked for",
+        id: Id | None = None,
+    ) -> str:
+        """Start an operation, and return its id; asking again with the same `id` starts no second one."""
+        return self._thread.call(
+            lambda: self._inner.start(
+                verb, target, mode=mode, ttl=ttl, payload=payload, who=who, why=why, id=id
+            )
+        )
+
+    def state(
+        self,
+        op: str,
+        state: str,
+        *,
+        code: int = 0,
+        note: str | None = None,
+        who: str = "client",
+        why: str = "asked for",
+        id: Id | None = None,
+    ) -> None:
+        """Tell the state of an operation, with a code and a note."""
+        return self._thread.call(
+            lambda: self._inner.state(op, state, code=code, note=note, who=who, why=why, id=id)
+        )
+
+    def await_(
+        self,
+        op: str,
+        want: str,
+        cont: str,
+        *,
+        ttl: int = 0,
+        payload: Any = None,
+        who: str = "client",
+        why: str = "asked for",
+        id: Id | None = None,
+    ) -> None:
+        """Have the signal `cont` sent once, when the operation is as wanted; after `ttl` beats `op/tmo`.
+
+        `want` is a state (`ist:...`) or the status of its close (`sts:ok`, `sts:fail`, `sts:cnl`). The signal
+        runs in the next beat, with the operation as its target. A `ttl` of 0 waits for ever.
+        """
+        return self._thread.call(
+            lambda: self._inner.await_(op, want, cont, ttl=ttl, payload=payload, who=who, why=why, id=id)
+        )
+
+    def close(
+        self,
+        op: str,
+        status: str = "sts:ok",
+        *,
+        summary: str | None = None,
+        who: str = "client",
+        why: str = "asked for",
+        id: Id | None = None,
+    ) -> None:
+        """Close an operation: `sts:ok`, `sts:fail` or `sts:cnl`. The same again changes nothing."""
+        return self._thread.call(
+            lambda: self._inner.close(op, status, summary=summary, who=who, why=why, id=id)
+        )
+
+    def get(self, op: str) -> OperationView:
+        """The whole dossier of an operation."""
+        return self._thread.call(lambda: self._inner.get(op))
+
+    def list(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> OperationPage:
+        """Operations in the order of creation, a page at a time: `after=page.next`, until that is None."""
+        return self._thread.call(lambda: self._inner.list(state=state, after=after, limit=limit))
+
+    def wait(self, op: str, want: str | None = None, *, timeout: float | None = None) -> OperationView:
+        """Wait until an operation is closed, or as wanted: in a state (`ist:...`), closed with a status.
+
+        It is asked whenever the world has a new frame, and may miss a state between two of them.
+        """
+        return self._thread.call(lambda: self._inner.wait(op, want, timeout=timeout))
 
 
 class SyncSent(Facade[Sent]):

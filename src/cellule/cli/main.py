@@ -25,6 +25,7 @@ from cellule.cli import (
     journal,
     letter,
     module,
+    op,
     receipt,
     schedule,
     secret,
@@ -102,6 +103,7 @@ app.add_typer(letter.app, name="letter")
 app.add_typer(receipt.app, name="receipt")
 app.add_typer(item.app, name="item")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(op.app, name="op")
 app.add_typer(secret.app, name="secret")
 for command in (init, dev, run, deploy, why, stuck, verify, check, backup, restore, bench, doctor):
     app.command()(command)

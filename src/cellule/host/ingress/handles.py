@@ -18,9 +18,11 @@ from cellule.host.codecs import WorldCodecs
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
 from cellule.host.ingress import arguments as edge
-from cellule.host.ingress.arguments import Id, check_id, check_name, check_verb, check_who_and_why
+from cellule.host.ingress.arguments import Id, check_id, check_name, check_who_and_why
 from cellule.host.ingress.bulk import control_all
 from cellule.host.ingress.cell_handle import CellHandle, S
+from cellule.host.ingress.controls import Controls
+from cellule.host.ingress.operations import Operations
 from cellule.host.ingress.operator import Operator
 from cellule.host.ingress.outcomes import Applied, check_reply_type
 from cellule.host.ingress.remote import Remote, check_reply
@@ -39,7 +41,7 @@ from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.host.read.reader import Reader
 from cellule.host.read.rest import RestWait
 from cellule.host.run.world_runner import WorldRunner
-from cellule.kernel.items import ControlItem, EventItem, Stepped, Verb
+from cellule.kernel.items import EventItem, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
 from cellule.store import keys
 from cellule.values.calendar import Upcoming
@@ -57,8 +59,9 @@ class WorldHandle:
         self.info = info
         self.types = types
         self.reader: Reader = reader or Reader(node, info)
-        self._effects = WorldEffects(node, info, self.reader, lambda: self.types, self._controlled)
         self._remote = Remote(node, info, self.reader)
+        self._controlled = Controls(node, info, self._remote)
+        self._effects = WorldEffects(node, info, self.reader, lambda: self.types, self._controlled)
         self._at_work: WorldRunner | None = None
 
     @property
@@ -70,6 +73,11 @@ class WorldHandle:
     def id(self) -> UUID:
         """The world's id."""
         return self.info.id
+
+    @property
+    def op(self) -> Operations:
+        """Operations: long work with a state, watchers and an end."""
+        return Operations(self._controlled, self.reader)
 
     @property
     def follower(self) -> Follower:
@@ -482,19 +490,3 @@ class WorldHandle:
         if wait == "durable":
             return Applied(0, item.id, False, (), None)
         return await self._outcome_of(height, item.id, duplicate=duplicate)
-
-    async def _controlled(
-        self, verb: Verb, *, who: str, why: str, id: Id | None = None, **arguments: Any
-    ) -> Applied[Any]:
-        """Do an operator's verb; where it is journaled, and whether it was done before with this id."""
-        who, why = check_who_and_why(who, why)
-        given = None if id is None else check_id(id)
-        check_verb(verb, arguments)
-        item = ControlItem(verb, who, why, arguments, id=given)
-        if not self._node.is_owner:
-            height, duplicate = await self._remote.control(item)
-            return Applied(height, given, duplicate, (), None)
-        sent = Sent(item)
-        (await self._node.hosted(self.info)).submit(sent)
-        await sent.wait("durable")
-        return Applied(sent.height, given, sent.duplicate, (), None)

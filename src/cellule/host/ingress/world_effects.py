@@ -46,7 +46,7 @@ class Control(Protocol):
     """Does an operator's verb, and says at which height it is journaled."""
 
     def __call__(
-        self, verb: Verb, *, who: str, why: str, id: Id | None = None, **arguments: Any
+        self, verb: Verb, /, *, who: str, why: str, id: Id | None = None, **arguments: Any
     ) -> Awaitable[Applied[Any]]:
         """Raises what the world refuses."""
 
