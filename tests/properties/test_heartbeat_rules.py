@@ -122,7 +122,10 @@ def _dossier(operation):
     return {
         "state": operation.state, "code": operation.code, "note": operation.note,
         "issued_beat": operation.envelope.issued_beat,
-        "history": [each._asdict() for each in operation.history],
+        "history": [
+            {name: value for name, value in each._asdict().items() if name != "unix_ns"}
+            for each in operation.history
+        ],
         "watchers": [each._asdict() for each in operation.watchers],
         "close": None if operation.close is None else operation.close._asdict(),
     }  # fmt: skip

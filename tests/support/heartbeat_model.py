@@ -89,6 +89,10 @@ class Impulse:
         return (self.signal, self.target, self.payload)
 
 
+def is_diagnostic(impulse: Impulse) -> bool:
+    return parts(impulse.signal or "")[:1] == ["sig_cei"]
+
+
 @dataclass
 class Run:
     """What a call of an enzyme does: actions in order, then its return code."""
@@ -164,8 +168,8 @@ class Model:
             key = (impulse.identity, impulse.kind == "continuation")
             if key not in memo:
                 memo[key] = self.resolve(impulse)
-                if memo[key] is None:
-                    later.append(("warn",))
+            if memo[key] is None and not is_diagnostic(impulse):
+                later.append(("warn", ("cycle", impulse.signal, impulse.target)))
             self._run_list(memo[key] or [], impulse, done, told, later, quiet)
         for action in later:
             self._apply(action)
@@ -212,7 +216,7 @@ class Model:
         tries = dict(impulse.tries)
         tries[entry.number] = tries.get(entry.number, 0) + 1
         if tries[entry.number] > entry.limit:
-            return ("warn",)
+            return ("warn", ("retries", entry.name, impulse.signal, impulse.target))
         again = replace(impulse, kind="retry", tries=tuple(sorted(tries.items())))
         return ("queue", again, self.beat + 1 + entry.backoff)
 
@@ -232,8 +236,8 @@ class Model:
                 self.bind(path, name, record)
             case ("write", path):
                 self.grow(path)
-            case ("warn",):
-                warning = Impulse(WARN, None, kind="warning")
+            case ("warn", about):  # it tells what went wrong, so two of them are the same only if that is
+                warning = Impulse(WARN, None, about, kind="warning")
                 self.queue.setdefault(self.beat + 1, []).append(warning)
             case ("op", key, verb, arguments):
                 self.operate(key, verb, *arguments)
@@ -311,7 +315,7 @@ class Model:
         for key, operation in self.operations.items():
             for late, watcher in operation.take_due(self.beat):
                 if late:
-                    self._apply(("warn",))
+                    self._apply(("warn", ("timeout", key)))
                     told.cei_warnings += 1
                 signal = TIMEOUT if late else watcher["cont"]
                 path = signal if signal.startswith("/") else f"/{signal}"

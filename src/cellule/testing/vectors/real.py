@@ -1,0 +1,147 @@
+"""The real implementation of each section, as a function from a case to what came out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from cellule.heartbeat.mailboxes import expiry, message_ids, ttl
+from cellule.heartbeat.mailboxes.message_ids import Taken
+from cellule.heartbeat.mailboxes.ttl import TtlContext, TtlSettings, TtlSpec
+from cellule.kernel.heartbeat.spacing import Spacing, may_publish
+from cellule.testing.vectors.agenda import agenda
+from cellule.testing.vectors.cases import (
+    ClockAction,
+    ClockCase,
+    Context,
+    MessageAction,
+    MessageCase,
+    RetentionCase,
+    Settings,
+    Spec,
+    TtlCase,
+)
+from cellule.testing.vectors.ops import ops
+from cellule.testing.vectors.report import Perform
+from cellule.values.cbor import encode
+from cellule.values.cid import cid_of
+
+_DIGEST_LABEL: Final = re.compile(r"digest\(([^)]*)\)")
+
+
+def wallclock(case: ClockCase) -> list[Any]:
+    """Tell beats their times, and read the intervals."""
+    spacing, told = Spacing(), dict[int, int]()
+    return [_clock(action, spacing, told) for action in case.script]
+
+
+def _clock(action: ClockAction, spacing: Spacing, published: dict[int, int]) -> Any:
+    match action.do:
+        case "publish":
+            known = published.get(action.beat)
+            if not may_publish(known, action.ns):
+                return False
+            if known is None:
+                published[action.beat] = action.ns
+                spacing.add(action.beat, action.ns)
+            return True
+        case "lookup":
+            return published.get(action.beat)
+        case "set_window":
+            ok = spacing.set_window(action.window)
+            return {"ok": ok, "window": spacing.window}
+        case _:
+            return [list(each) for each in spacing.intervals]
+
+
+def ttl_of(case: TtlCase) -> list[Any]:
+    """Resolve one TTL."""
+    spacing, told = Spacing(), dict(case.published)
+    for beat, ns in case.published:
+        spacing.add(beat, ns)
+    found = ttl.resolve(
+        [_spec(case.message), _spec(case.mailbox), _spec(case.topology)], _context(case.context),
+        _settings(case.settings), told.get, [interval for _, interval in spacing.intervals],
+    )  # fmt: skip
+    if found is None:
+        return [{"ok": False}]
+    return [{"ok": True, **found._asdict()}]
+
+
+def _spec(spec: Spec | None) -> TtlSpec | None:
+    return None if spec is None else TtlSpec(spec.beats, spec.unix_ns, spec.forever)
+
+
+def _context(given: Context) -> TtlContext:
+    return TtlContext(given.issued_beat, given.issued_unix_ns, given.current_beat, given.current_unix_ns)
+
+
+def _settings(given: Settings) -> TtlSettings:
+    return TtlSettings(given.wallclock_disabled, given.beat_lookahead, given.spacing_samples)
+
+
+def message_id(case: MessageCase) -> list[Any]:
+    """Select ids in one mailbox."""
+    labels = {_label_id(action.envelope): action.envelope for action in case.script if action.envelope}
+    taken: dict[str, Taken] = {}
+    counter = 1
+    found: list[Any] = []
+    for action in case.script:
+        selected = message_ids.select(_explicit(action), _digest(action), taken.get, counter)
+        counter = selected.counter
+        if selected.id is None:
+            found.append({"ok": False, "collision": selected.collision})
+            continue
+        if action.store and selected.mode != "reused":
+            taken[selected.id] = Taken(_digest(action))
+        shown = selected.id
+        for stem, label in labels.items():
+            shown = shown.replace(stem, f"digest({label})")
+        result: dict[str, Any] = selected._asdict()
+        found.append({**result, "ok": True, "id": shown})
+    return found
+
+
+def _explicit(action: MessageAction) -> str | None:
+    if action.explicit is None:
+        return None
+    return _DIGEST_LABEL.sub(lambda found: _label_id(found[1]), action.explicit)
+
+
+def _digest(action: MessageAction) -> bytes | None:
+    return _label_digest(action.envelope) if action.envelope and action.sealed else None
+
+
+def _label_digest(label: str) -> bytes:
+    return cid_of(encode({"body": label})).digest
+
+
+def _label_id(label: str | None) -> str:
+    return f"msg-{_label_digest(label or '')[: message_ids.DIGEST_BYTES].hex()}"
+
+
+def retention(case: RetentionCase) -> list[Any]:
+    """Record a message with some deadlines, and plan at some moments."""
+    beats: dict[int, set[str]] = {}
+    wallclock: dict[int, set[str]] = {}
+    for each in case.records:
+        context = TtlContext(each.issued_beat, each.issued_unix_ns)
+        spec = TtlSpec(each.beats, each.unix_ns)
+        found = ttl.resolve([spec, None, None], context, TtlSettings(), dict[int, int]().get, [])
+        if found is not None:
+            expiry.record(beats, wallclock, case.message, found)
+    plans: list[Any] = []
+    for question in case.plans:
+        due = expiry.plan(beats, wallclock, question.current_beat, question.current_unix_ns)
+        plans.append(due._asdict())
+    return [*plans, {"beats": sorted(beats), "wallclock": sorted(wallclock)}]
+
+
+REAL: Final[dict[str, Perform]] = {
+    "agenda": agenda,
+    "ops": ops,
+    "wallclock": wallclock,
+    "ttl": ttl_of,
+    "message_ids": message_id,
+    "retention": retention,
+}
