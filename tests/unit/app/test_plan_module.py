@@ -294,3 +294,20 @@ def test_a_timer_wakes_its_run():
     world.advance(minutes=1)
     assert world.state(flow, "x")["result"].endswith("/wait/1")
     world.assert_replays()
+
+
+def test_the_older_name_of_a_blob_effect_means_the_same():
+    steps = [
+        {"id": "keep", "op": "emit_effect", "kind": "fs.blob.put",
+         "params": {"record": {"data": {"value": b"a photo"}}}},
+        {"id": "kept", "op": "await_receipt", "for": "keep"},
+        {"id": "end", "op": "end", "result": {"ref": "@step.kept.status"}},
+    ]  # fmt: skip
+    app, _, flow = shop_app(steps)
+    world = World(app)
+    world.send(Placed("x", 5))
+    (asked,) = world.intents
+    assert (asked.kind, asked.params.data) == ("blob.put", b"a photo")
+    world.fail(asked)
+    assert world.state(flow, "x")["result"] == "failed"
+    world.assert_replays()
