@@ -21,6 +21,8 @@ from cellule import assembly
 from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
+from cellule.host.branches.answers import Script
+from cellule.host.branches.fork import At
 from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
@@ -35,6 +37,7 @@ from cellule.host.node import DEFAULT_UNIVERSE
 from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import UniverseInfo, WorldInfo
 from cellule.host.own.ownership import SessionInfo
+from cellule.host.own.refs import Ref
 from cellule.host.read.cell_list import CellPage
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
 from cellule.host.read.history import History
@@ -50,6 +53,7 @@ from cellule.host.storage.pins import Pin
 from cellule.kernel.items import BatchResult, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.manifest.compare import ManifestChange
+from cellule.kernel.state.branch import DROP
 from cellule.loop_thread import Facade, LoopThread, check_may_block
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
@@ -210,13 +214,69 @@ class SyncCellule(Facade[Cellule]):
             )
         )
 
+    def fork_world(
+        self,
+        source: str,
+        name: str,
+        *,
+        at: At = None,
+        effects: str = DROP,
+        live: bool = False,
+        script: Script | None = None,
+        who: str = "cellule.fork_world",
+        why: str = "asked for",
+        universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
+    ) -> SyncWorld:
+        """Make a world that begins where another one stands, or stood; nothing is deployed to either."""
+        return SyncWorld(
+            self._thread,
+            self._thread.call(
+                lambda: self._inner.fork_world(
+                    source,
+                    name,
+                    at=at,
+                    effects=effects,
+                    live=live,
+                    script=script,
+                    who=who,
+                    why=why,
+                    universe=universe,
+                    progress=progress,
+                )
+            ),
+        )
+
+    def refs(self, universe: str = DEFAULT_UNIVERSE) -> list[Ref]:
+        """All names that point to worlds of a universe."""
+        return self._thread.call(lambda: self._inner.refs(universe))
+
+    def create_ref(self, name: str, world: str, *, universe: str = DEFAULT_UNIVERSE) -> Ref:
+        """Give a world one more name."""
+        return self._thread.call(lambda: self._inner.create_ref(name, world, universe=universe))
+
+    def move_ref(
+        self, name: str, world: str, *, expected: UUID | None = None, universe: str = DEFAULT_UNIVERSE
+    ) -> Ref:
+        """Let a name point to another world; returns where it pointed. `expected` refuses any other."""
+        return self._thread.call(
+            lambda: self._inner.move_ref(name, world, expected=expected, universe=universe)
+        )
+
+    def delete_ref(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> Ref:
+        """Remove a name; the world it pointed to stays."""
+        return self._thread.call(lambda: self._inner.delete_ref(name, universe=universe))
+
     def worlds(self, universe: str = DEFAULT_UNIVERSE) -> list[WorldInfo]:
         """All worlds of a universe."""
         return self._thread.call(lambda: self._inner.worlds(universe))
 
-    def delete_world(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> None:
-        """Remove a world and everything it wrote."""
-        return self._thread.call(lambda: self._inner.delete_world(name, universe=universe))
+    def delete_world(self, name: str, *, force: bool = False, universe: str = DEFAULT_UNIVERSE) -> None:
+        """Remove a world and everything it wrote; with `force`, also one that others were forked from.
+
+        Those lose their history below the fork, and go on.
+        """
+        return self._thread.call(lambda: self._inner.delete_world(name, force=force, universe=universe))
 
     def universes(self) -> list[UniverseInfo]:
         """All universes of the store."""
@@ -637,6 +697,27 @@ class SyncWorld(Facade[WorldHandle]):
     def resume_schedule(self, name: str, *, who: str, why: str, id: Id | None = None) -> Applied[Any]:
         """Let a paused schedule go on from its next due time; what it missed is not made up for."""
         return self._thread.call(lambda: self._inner.resume_schedule(name, who=who, why=why, id=id))
+
+    def fork(
+        self,
+        name: str,
+        *,
+        at: At = None,
+        effects: str = DROP,
+        live: bool = False,
+        script: Script | None = None,
+        who: str = "world.fork",
+        why: str = "asked for",
+    ) -> SyncWorld:
+        """Make a world that begins where this one stands, or stood after the last whole beat at `at`."""
+        return SyncWorld(
+            self._thread,
+            self._thread.call(
+                lambda: self._inner.fork(
+                    name, at=at, effects=effects, live=live, script=script, who=who, why=why
+                )
+            ),
+        )
 
 
 class SyncCell(Facade[CellHandle[S]], Generic[S]):

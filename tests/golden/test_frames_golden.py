@@ -24,6 +24,7 @@ from cellule.kernel.journal.heartbeat_records import (
 from cellule.kernel.journal.records import (
     DecisionRecord,
     EventRecord,
+    ForkRecord,
     IntentRecord,
     ReceiptRecord,
     StepRecord,
@@ -369,7 +370,7 @@ def test_the_frozen_frames_hold_every_kind_of_record_and_every_status(frozen):
     frames = [bytes.fromhex(row["hex"]) for row in frozen["frames"]]
     decoded = list(check_frames(frames, Position(0, None)))
     records = [record for frame in decoded for record in frame.records]
-    elsewhere = {ReceiptRecord, IntentRecord, DecisionRecord}  # in intents.json
+    elsewhere = {ReceiptRecord, IntentRecord, DecisionRecord, ForkRecord}  # in intents.json and forks.json
     assert {type(record) for record in records} == set(BY_CLASS) - elsewhere
     statuses = {record.status for record in records if isinstance(record, StepRecord)}
     assert statuses == {int(status) for status in Status}

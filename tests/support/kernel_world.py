@@ -8,12 +8,16 @@ from the baseline and from every snapshot taken, and verifies by running the ste
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from cellule.kernel.index.chunk import LISTS
 from cellule.kernel.index.live import Spill
-from cellule.kernel.items import Beat, ControlItem, EventItem, Item, Pace
+from cellule.kernel.index.write import build
+from cellule.kernel.items import Beat, ControlItem, EventItem, ForkItem, Item, Pace
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes, Pause, drive
@@ -164,14 +168,38 @@ class KernelWorld:
         self.world = World.create(
             loaded, self.world_id, self.now_ns, programs, pace=pace, budget=budget, spill=spill, fast=fast
         )
+        self.lineage = Lineage(self.world_id)
+        self.start = Position(0, None)
         self.baseline = self.snapshot()
         self.beat([World.started()])
 
+    def fork(
+        self, seed: int, effects: str = "drop", *, live: bool = False, answers: Mapping[bytes, Any] = {},
+    ) -> KernelWorld:  # fmt: skip
+        """A fork of the world as it is, with time and chance of its own, after its first beat."""
+        child = copy(self)
+        child.world_id, child.entropy = UUID(int=seed + 1), SeededEntropy(seed, "fork")
+        child.lineage = self.lineage.child(child.world_id, self.world.ledger.height)
+        child.cas, child.frames = dict(self.cas), []
+        root, height = self.snapshot(), self.world.ledger.height
+        child.cas.update(self.cas)
+        child.start = Position(height, self.world.ledger.frame)
+        child.snapshots = [(height, root, 0)]
+        child.world = child.restored()
+        made = build({key: list(answer) for key, answer in answers.items()}, LISTS) if answers else None
+        given = None
+        if made is not None and made.root is not None:
+            child.cas.update(made.blocks)
+            given = (made.root, len(answers))
+        item = ForkItem(self.world_id.bytes, height, effects, live, "test", "because", given)
+        child.first = child.beat([item], quiet=True)
+        return child
+
     # Work
 
-    def beat(self, items: Sequence[Item] = ()) -> Beat:
+    def beat(self, items: Sequence[Item] = (), *, quiet: bool = False) -> Beat:
         """One beat, with the nodes it needs, kept if it wrote a frame."""
-        answer = self.world.beat(items, self.now_ns, self.entropy.bytes(16))
+        answer = self.world.beat(items, self.now_ns, self.entropy.bytes(16), quiet=quiet)
         while isinstance(answer, Need):
             answer = self.world.resume(self.fetch(answer.cids))
         self.cas.update(answer.blocks)
@@ -254,7 +282,8 @@ class KernelWorld:
     ) -> tuple[World, Opened]:
         _, root, before = self.snapshots[start]
         options = {
-            "pace": self.pace, "budget": self.budget, "spill": self.spill, "fast": self.fast, **options,
+            "pace": self.pace, "budget": self.budget, "spill": self.spill, "fast": self.fast,
+            "lineage": self.lineage, **options,
         }  # fmt: skip
         restoring = World.restore(root, self.world_id, self.programs, **options)
         opened = drive(restoring.open(witness), restoring.nodes, self.fetch)
@@ -270,7 +299,7 @@ class KernelWorld:
 
     def assert_replays(self) -> None:
         """The journal restores to identical bytes from everywhere, and verifies if the code is the same."""
-        for _ in check_frames(self.frames, Position(0, None)):
+        for _ in check_frames(self.frames, self.start):
             pass
         root = self.snapshot()
         for position in range(len(self.snapshots)):

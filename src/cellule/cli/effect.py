@@ -18,7 +18,7 @@ from cellule.kernel.state.intent_id import ID_BYTES, intent_text
 app = typer.Typer(help="Effects: what cells request from the outside.", no_args_is_help=True)
 
 Intent = Annotated[str, typer.Argument(help="The effect's id, or the height of its intent.")]
-Status = Literal["open", "outside", "parked", "timer", "waiting"]
+Status = Literal["open", "outside", "parked", "held", "timer", "waiting"]
 
 
 @app.command("list")

@@ -27,6 +27,7 @@ from cellule.cli import (
     module,
     op,
     receipt,
+    ref,
     schedule,
     secret,
     universe,
@@ -91,6 +92,7 @@ app = typer.Typer(
 )  # fmt: skip
 app.add_typer(universe.app, name="universe")
 app.add_typer(world.app, name="world")
+app.add_typer(ref.app, name="ref")
 app.add_typer(cell.app, name="cell")
 app.add_typer(module.app, name="module")
 app.add_typer(event.app, name="event")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cellule.cli.branch import fork, from_template, live, tree
 from cellule.cli.controls import Id, Timeout, Why, perform
 from cellule.cli.deploy import Code, ManifestFile, MaybeName, deploy
 from cellule.cli.errors import usage
@@ -27,8 +28,18 @@ Name = Annotated[str, typer.Argument(help="The world's name.")]
 
 @app.command()
 @in_session
-async def create(session: Session, name: Name, manifest: ManifestFile = None, code: Code = None) -> None:
-    """Make a world that runs the app of --app, or a manifest."""
+async def create(
+    session: Session, name: Name, manifest: ManifestFile = None, code: Code = None,
+    template: Annotated[
+        str | None, typer.Option("--from", help="A world to begin as: NAME, NAME@HEIGHT or NAME@CID.")
+    ] = None,
+) -> None:  # fmt: skip
+    """Make a world that runs the app of --app, or a manifest, or begins as another one."""
+    if template is not None:
+        if manifest is not None or code is not None:
+            raise usage("a world begins as another one, or with a manifest: give --from or --manifest")
+        await from_template(session, name, template)
+        return
     async with session.working(create=session.app is not None or manifest is not None) as node:
         info = await node.create_world(name, manifest=manifest, code=code, universe=session.universe_name)
         data = world_json(info, session.universe_name)
@@ -37,6 +48,9 @@ async def create(session: Session, name: Name, manifest: ManifestFile = None, co
 
 app.command()(deploy)
 app.command("migrate-cells")(migrate_cells)
+app.command()(fork)
+app.command()(tree)
+app.command()(live)
 
 
 @app.command("list")
@@ -73,6 +87,9 @@ async def delete(
     session: Session,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also one that others were forked from: they lose that history.")
+    ] = False,
 ) -> None:
     """Remove a world and everything it wrote."""
     async with session.working() as node:
@@ -80,7 +97,7 @@ async def delete(
         await node.node.check_owner()
         if not yes:
             _confirm(session, name)
-        await node.delete_world(name, universe=session.universe_name)
+        await node.delete_world(name, force=force, universe=session.universe_name)
         data = {"deleted": name, "id": str(info.id)}
         session.output.document(data, f"world {name} deleted")
 

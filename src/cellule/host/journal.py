@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from cellule.errors import Corrupted, Gone
@@ -26,7 +26,7 @@ from cellule.kernel.journal.frame import first_height
 from cellule.kernel.lineage import Lineage, Stretch
 from cellule.store import keys
 from cellule.store.cas import Cas
-from cellule.store.engine import Engine
+from cellule.store.engine import SCAN_LIMIT_MAX, Engine
 from cellule.values.cbor import decode, encode_flat
 from cellule.values.cid import Cid
 
@@ -63,6 +63,14 @@ def frame_rows(universe: UUID, world: UUID, last: int, frame: bytes) -> dict[byt
     for part, at in enumerate(range(FRAME_PART_BYTES, len(frame), FRAME_PART_BYTES), 1):
         rows[keys.journal_part(universe, world, last, part)] = frame[at : at + FRAME_PART_BYTES]
     return rows
+
+
+class KeptSnapshot(NamedTuple):
+    """A snapshot that is kept: its height and root, and the key of its row."""
+
+    height: int
+    root: Cid
+    row: bytes
 
 
 class Journal:
@@ -109,7 +117,7 @@ class Journal:
                 return found
         raise await self.missing(height)
 
-    async def snapshot_at(self, height: int) -> tuple[int, Cid] | None:
+    async def snapshot_at(self, height: int) -> KeptSnapshot | None:
         """The newest kept snapshot at or below a height, of this world or of an ancestor."""
         for stretch in reversed(self.lineage.stretches()):
             last = height if stretch.last is None else min(height, stretch.last)
@@ -117,7 +125,18 @@ class Journal:
             page = await self._engine.scan(begin, end, limit=1, reverse=True) if begin < end else None
             if page is not None and page.items:
                 key, value = page.items[0]
-                return keys.snapshot_height(key), Cid.of_bytes(value)
+                return KeptSnapshot(keys.snapshot_height(key), Cid.of_bytes(value), key)
+        return None
+
+    async def snapshot_height(self, root: Cid) -> int | None:
+        """The height of a kept snapshot, of this world or of an ancestor; None where no such one is kept."""
+        for stretch in reversed(self.lineage.stretches()):
+            begin, end = keys.snapshot_range(self._cas.universe, stretch.world, stretch.first - 1)
+            page = await self._engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
+            for key, value in page.items:
+                height = keys.snapshot_height(key)
+                if value == root and (stretch.last is None or height <= stretch.last):
+                    return height
         return None
 
     async def oldest(self) -> int:
@@ -126,14 +145,14 @@ class Journal:
         segment = await self._segment(stretch, stretch.first)
         return stretch.first if segment is None or segment.block is not None else segment.last + 1
 
-    async def start(self) -> tuple[int, Cid] | None:
+    async def start(self) -> KeptSnapshot | None:
         """The oldest snapshot of this world itself from which on it keeps all frames."""
         begin, end = keys.snapshot_range(self._cas.universe, self.lineage.world, await self.oldest() - 1)
         page = await self._engine.scan(begin, end, limit=1)
         if not page.items:
             return None
         key, value = page.items[0]
-        return keys.snapshot_height(key), Cid.of_bytes(value)
+        return KeptSnapshot(keys.snapshot_height(key), Cid.of_bytes(value), key)
 
     async def missing(self, height: int) -> Corrupted | Gone:
         """Why no frame holds a height: the ancestor that wrote it was deleted, or it was lost."""

@@ -17,6 +17,9 @@ from weakref import WeakValueDictionary
 
 from cellule.app.built_app import Built
 from cellule.errors import Rejected
+from cellule.host.branches.answers import Script
+from cellule.host.branches.fork import At, ForkOptions, fork_codecs, fork_world
+from cellule.host.branches.lineage import check_no_descendants
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
@@ -27,6 +30,7 @@ from cellule.host.manifest_document import Document, Folder, load_document
 from cellule.host.node import DEFAULT_UNIVERSE, Node, unless_lost
 from cellule.host.own.directory import UniverseInfo, WorldInfo, id_of
 from cellule.host.own.ownership import SessionInfo
+from cellule.host.own.refs import Ref, create_ref, delete_ref, list_refs, move_ref
 from cellule.host.read.reader import Reader
 from cellule.host.read.shadow import ShadowReport, shadow_world
 from cellule.host.read.spill_report import SpillReport, preview_spill, prove_spill
@@ -37,6 +41,7 @@ from cellule.host.storage.pins import Pin
 from cellule.kernel.items import Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, is_spill, returning
 from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.state.branch import DROP
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
@@ -162,14 +167,55 @@ class Cellule:
             self.node.loader, info, cas, loaded, blocks, recent=recent, progress=progress
         )
 
+    async def fork_world(
+        self, source: str, name: str, *, at: At = None, effects: str = DROP, live: bool = False,
+        script: Script | None = None, who: str = "cellule.fork_world", why: str = "asked for",
+        universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
+    ) -> WorldHandle:  # fmt: skip
+        """Make a world that begins where another one stands, or stood; nothing is deployed to either."""
+        options = ForkOptions(effects, live, script, who, why)
+        info = await self.node.directory.world(await self.node.universe(universe), source)
+        types = await self._types(Reader(self.node, info))
+        made = await fork_world(self.node, info, types, name, at, options, progress)
+        reader = Reader(self.node, made)
+        return WorldHandle(self.node, made, await fork_codecs(reader, types), reader)
+
+    async def refs(self, universe: str = DEFAULT_UNIVERSE) -> list[Ref]:
+        """All names that point to worlds of a universe."""
+        return await list_refs(self.node.engine, (await self.node.universe(universe)).id)
+
+    async def create_ref(self, name: str, world: str, *, universe: str = DEFAULT_UNIVERSE) -> Ref:
+        """Give a world one more name."""
+        found = await self.node.universe(universe)
+        info = await self.node.directory.world(found, world)
+        return await create_ref(self.node.engine, self.node.directory, found, name, info)
+
+    async def move_ref(
+        self, name: str, world: str, *, expected: UUID | None = None, universe: str = DEFAULT_UNIVERSE
+    ) -> Ref:
+        """Let a name point to another world; returns where it pointed. `expected` refuses any other."""
+        found = await self.node.universe(universe)
+        info = await self.node.directory.world(found, world)
+        return await move_ref(self.node.engine, self.node.directory, found, name, info, expected)
+
+    async def delete_ref(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> Ref:
+        """Remove a name; the world it pointed to stays."""
+        found = await self.node.universe(universe)
+        return await delete_ref(self.node.engine, self.node.directory, found, name)
+
     async def worlds(self, universe: str = DEFAULT_UNIVERSE) -> list[WorldInfo]:
         """All worlds of a universe."""
         return await self.node.directory.worlds((await self.node.universe(universe)).id)
 
-    async def delete_world(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> None:
-        """Remove a world and everything it wrote."""
+    async def delete_world(self, name: str, *, force: bool = False, universe: str = DEFAULT_UNIVERSE) -> None:
+        """Remove a world and everything it wrote; with `force`, also one that others were forked from.
+
+        Those lose their history below the fork, and go on.
+        """
         found = await self.node.universe(universe)
         info = await self.node.directory.leaving(found, name) or await self.node.directory.world(found, name)
+        if not force:
+            check_no_descendants(info, await self.node.directory.worlds(found.id))
         self._handles.pop(info.id, None)
         await self.node.delete_world(info)
 
@@ -247,6 +293,13 @@ class Cellule:
             await self._deployed(info, stored, self._built)
             types = AppCodecs(self._built)
         return WorldHandle(self.node, info, types, reader)
+
+    async def _types(self, reader: Reader) -> WorldCodecs:
+        """The codecs of a world that nothing is deployed to: the app's where it runs just that."""
+        stored = await reader.manifest()
+        if self._built is not None and self._built.manifest.cid == stored.cid:
+            return AppCodecs(self._built)
+        return StoredCodecs(stored)
 
     async def _deploy_owed(self) -> None:
         """This node took the store over: its app comes into the worlds it was a guest of."""

@@ -32,7 +32,7 @@ Verb = Literal[
     "effect.approve", "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
     "schedule.trigger", "schedule.backfill",
     "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
-    "cell.spill", "clock.accept",
+    "cell.spill", "clock.accept", "fork.live",
     "heartbeat.beat", "heartbeat.pause", "heartbeat.resume",
     "op.start", "op.state", "op.await", "op.close", "heartbeat.publish", "heartbeat.window",
     "enzyme.register", "enzyme.unregister", "enzyme.bind", "enzyme.unbind", "tree.write", "tree.delete",
@@ -129,7 +129,23 @@ class RefusalItem:
     id: str | bytes | None = None
 
 
-Item = EventItem | BareEvent | ControlItem | ReceiptItem | RefusalItem | SignalItem
+@dataclass(slots=True)
+class ForkItem:
+    """The first item of a fork: where it was forked, and how it deals with the outside (`state/branch.py`).
+
+    `answers` are the root and the count of their index.
+    """
+
+    parent: bytes
+    height: int
+    effects: str
+    live: bool
+    who: str
+    why: str
+    answers: tuple[Cid, int] | None = None
+
+
+Item = EventItem | BareEvent | ControlItem | ReceiptItem | RefusalItem | SignalItem | ForkItem
 
 
 def record_id(given: str | bytes | UUID | None) -> str | bytes | None:

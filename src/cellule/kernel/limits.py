@@ -40,6 +40,7 @@ QUEUE_BYTES_MAX = 64_000_000  # bytes of them in memory; further events are refu
 QUEUE_SHORT = 64  # messages; a stopped cell with no more leaves memory like a cell at rest
 HELD_CELLS_MAX = 100_000  # cells that wait because their module is at its limit; events for more are refused
 HELD_RELEASE_MAX = 1_000  # cells a beat brings back when their module is below its limit again
+FORK_INTENTS_PER_BEAT = 1_000  # open intents that one beat of a fork deals with
 IDEMPOTENCY_FORGET_PER_ADD = 2  # old idempotency keys forgotten for each new one
 DROP_PER_CONTROL_MAX = 1_000  # messages that one drop takes out of queues
 MIGRATE_SCAN_MAX = 10_000  # cells one migration of all looks at; the control tells where it goes on

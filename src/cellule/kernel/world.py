@@ -23,6 +23,7 @@ from cellule.kernel.index.live import Spill
 from cellule.kernel.items import QUIET, Beat, EventItem, Item, Pace
 from cellule.kernel.journal.frame import ENTROPY_BYTES, Frame, decode_frame
 from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.system import WORLD_STARTED
 from cellule.kernel.need import Need, Nodes, Pause
@@ -43,10 +44,11 @@ class World:
 
     def __init__(
         self, ledger: Ledger, world_id: UUID, programs: Programs, pace: Pace | None = None, *,
-        fast: bool = True,
+        fast: bool = True, lineage: Lineage | None = None,
     ) -> None:  # fmt: skip
         self.ledger = ledger
         self.world_id = world_id
+        self.lineage = lineage or Lineage(world_id)
         self.pace = pace or Pace(QUOTA_DEFAULT, BURST_DEFAULT)
         self.eras = Eras(ledger, ledger.nodes, programs)
         self.stepper = Stepper(ledger, self.eras, world_id.bytes)
@@ -82,10 +84,14 @@ class World:
     def restore(
         cls, snapshot: Cid, world_id: UUID, programs: Programs, *,
         pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
-        fast: bool = True,
+        fast: bool = True, lineage: Lineage | None = None,
     ) -> Restoring:  # fmt: skip
-        """Begin to restore from a snapshot and the frames strictly above it."""
-        return Restoring(snapshot, world_id, programs, pace, budget or Budget(), spill, fast=fast)
+        """Begin to restore from a snapshot and the frames strictly above it.
+
+        `lineage` says which of them were written by the worlds that this one was forked from.
+        """
+        lineage = lineage or Lineage(world_id)
+        return Restoring(snapshot, lineage, programs, pace, budget or Budget(), spill, fast=fast)
 
     def beat(self, items: Sequence[Item], now_ns: int, entropy: bytes, *, quiet: bool = False) -> Beat | Need:
         """Do one beat; the same world, items, time and entropy always give the same bytes.
@@ -178,12 +184,12 @@ class Restoring:
     """A restore under way: `frames` in order, then `world`."""
 
     def __init__(
-        self, snapshot: Cid, world_id: UUID, programs: Programs, pace: Pace | None, budget: Budget,
+        self, snapshot: Cid, lineage: Lineage, programs: Programs, pace: Pace | None, budget: Budget,
         spill: Spill | None, *, fast: bool,
     ) -> None:  # fmt: skip
         self.nodes = Nodes(budget.nodes_bytes_max)
         self._opening = load_snapshot(snapshot, self.nodes, budget, spill)
-        self._world_id = world_id
+        self._lineage = lineage
         self._programs = programs
         self._pace = pace
         self._fast = fast
@@ -191,8 +197,9 @@ class Restoring:
     def open(self, witness: Callable[[World], Witness] | None = None) -> Generator[Need, None, Opened]:
         """Read the snapshot; yields `Need`."""
         ledger = yield from self._opening
-        world = World(ledger, self._world_id, self._programs, self._pace, fast=self._fast)
-        return Opened(world, Replay(ledger, self._world_id.bytes, witness(world) if witness else None))
+        lineage = self._lineage
+        world = World(ledger, lineage.world, self._programs, self._pace, fast=self._fast, lineage=lineage)
+        return Opened(world, Replay(ledger, lineage, witness(world) if witness else None))
 
 
 class Opened:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, NoReturn, get_args
 from uuid import UUID
 
 from cellule.errors import CelluleError, Rejected
+from cellule.host.codecs import WorldCodecs
 from cellule.host.limits import (
     CONTROL_BYTES_MAX,
     CORRELATION_CHARS_MAX,
@@ -182,3 +183,14 @@ def check_wait(wait: object) -> None:
         raise Rejected(
             "host.wait", "wait is {wait!r}; it is durable, applied or reply", wait=wait
         )  # fmt: skip
+
+
+def event_key(types: WorldCodecs, schema: str, key: Any) -> bytes:
+    """An explicit key as bytes: by the key of the first module that takes the event."""
+    if isinstance(key, bytes):
+        return key
+    routes, modules = types.manifest.routes, types.manifest.modules
+    keyed = [each.base for each in routes.get(schema, ()) if modules[each.base].cell_key is not None]
+    if not keyed:
+        raise Rejected("host.no_key", "no module takes {schema} by a key", schema=schema)
+    return types.key(keyed[0], key)

@@ -13,7 +13,9 @@ from itertools import islice
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import CelluleError
+from cellule.host.branches.answers import Script
+from cellule.host.branches.fork import At, ForkOptions, fork_codecs, fork_world
 from cellule.host.codecs import WorldCodecs
 from cellule.host.inbox.inbox import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
@@ -43,6 +45,7 @@ from cellule.host.read.rest import RestWait
 from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import EventItem, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.state.branch import DROP
 from cellule.store import keys
 from cellule.values.calendar import Upcoming
 from cellule.values.cid import Cid
@@ -402,7 +405,14 @@ class WorldHandle:
         """What a cell waits for, in words; empty where there is none."""
         return await self._effects.reason(module, key)
 
-    # Inside
+    async def fork(
+        self, name: str, *, at: At = None, effects: str = DROP, live: bool = False,
+        script: Script | None = None, who: str = "world.fork", why: str = "asked for",
+    ) -> WorldHandle:  # fmt: skip
+        """Make a world that begins where this one stands, or stood after the last whole beat at `at`."""
+        options = ForkOptions(effects, live, script, *check_who_and_why(who, why))
+        made = await fork_world(self._node, self.info, self.types, name, at, options)
+        return WorldHandle(self._node, made, await fork_codecs(Reader(self._node, made), self.types))
 
     async def _control_schedule(
         self, verb: Verb, name: str, who: str, why: str, id: Id | None
@@ -451,21 +461,11 @@ class WorldHandle:
         correlation, issued_ns = edge.check_correlation(correlation), edge.check_issued(issued, given)
         schema, value = self.types.event(event)
         check_event_size(schema, value)
-        key = None if key is None else self._key(schema, key)
+        key = None if key is None else edge.event_key(self.types, schema, key)
         return EventItem(
             schema, value, key, given, explicit=given is not None, expected_version=version,
             expected_born=born, issued_ns=issued_ns, correlation=correlation,
         )  # fmt: skip
-
-    def _key(self, schema: str, key: Any) -> bytes:
-        """An explicit key as bytes: by the key of the first module that takes the event."""
-        if isinstance(key, bytes):
-            return key
-        routes, modules = self.types.manifest.routes, self.types.manifest.modules
-        keyed = [each.base for each in routes.get(schema, ()) if modules[each.base].cell_key is not None]
-        if not keyed:
-            raise Rejected("host.no_key", "no module takes {schema} by a key", schema=schema)
-        return self.types.key(keyed[0], key)
 
     def _applied(
         self, height: int, given: Any, steps: tuple[Stepped, ...], *, duplicate: bool

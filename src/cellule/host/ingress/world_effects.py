@@ -136,7 +136,7 @@ class WorldEffects:
                 hint="Read them there: they are not journaled. `cellule effect show` has the rest.",
             )  # fmt: skip
         opened = await self._open(intent)
-        async for note in pool.notes(opened.intent.id):
+        async for note in pool.notes(self._opened.sent_as(opened)):
             yield note
 
     # Steering
@@ -292,7 +292,7 @@ class WorldEffects:
 
     async def _row(self, opened: IntentAt) -> Stored | None:
         engine = self._node.engine
-        [at], _ = await sound_read(engine, [keys.effect_at(opened.intent.id)])
+        [at], _ = await sound_read(engine, [keys.effect_at(self._opened.sent_as(opened))])
         [value], _ = ([None], None) if at is None else await sound_read(engine, [at])
         try:
             return None if at is None or value is None else read_row(at, value)

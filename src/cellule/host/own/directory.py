@@ -25,6 +25,7 @@ from cellule.host.journal import Head
 from cellule.host.limits import ATTEMPTS_MAX, SUGGESTIONS_MAX
 from cellule.host.own.counted_rows import HIDDEN, counted_rows
 from cellule.host.own.origin import Origin
+from cellule.host.own.ready_row import unshared
 from cellule.host.store_retry import settle
 from cellule.kernel.lineage import Lineage
 from cellule.sources import Clock, Entropy, uuid7
@@ -135,11 +136,14 @@ class Directory:
             found.append(_world(universe, world, _present(row, f"the row of world {world}")))
         return sorted(found, key=lambda each: each.id.bytes)
 
+    async def pointed(self, universe: UniverseInfo, name: str) -> UUID | None:
+        """The world a ref points to, if there is such a ref."""
+        row, second = keys.ref(universe.id, name), keys.ref_named(universe.id, name)
+        return await self._named(f"{universe.name}/{name}", row, second)
+
     async def find(self, universe: UniverseInfo, name: str) -> WorldInfo | None:
         """The world of that name, if there is one; one that is being deleted is none."""
-        world = await self._named(
-            f"{universe.name}/{name}", keys.ref(universe.id, name), keys.ref_named(universe.id, name)
-        )
+        world = await self.pointed(universe, name)
         return None if world is None else await self.listed(universe.id, world)
 
     async def world(self, universe: UniverseInfo, name: str) -> WorldInfo:
@@ -168,9 +172,10 @@ class Directory:
         return None if gone is None else WorldInfo(world, universe.id, name, 0)
 
     async def create_world(
-        self, universe: UniverseInfo, name: str, baseline: Cid, witness: Callable[[], Awaitable[Parts]]
-    ) -> WorldInfo:
-        """Make a world with the baseline of its empty state, in one batch; its blocks are in the CAS.
+        self, universe: UniverseInfo, name: str, baseline: Cid, witness: Callable[[], Awaitable[Parts]],
+        origin: Origin | None = None,
+    ) -> WorldInfo:  # fmt: skip
+        """Make a world in one batch, with a baseline whose blocks are in the CAS: an empty state, or a fork.
 
         `witness` gives what the batch expects so that no collection removes them (`Cas.witness`).
         """
@@ -181,31 +186,33 @@ class Directory:
             )  # fmt: skip
         now_ns = self._clock.now_ns()
         world = uuid7(now_ns, self._entropy.bytes(10))
-        row = encode({"created_ns": now_ns, "name": name})
+        from_ = {} if origin is None else {"from": origin.row()}
+        row = encode({"created_ns": now_ns, "name": name, **from_})
+        head, shard = Head(0, 0, None), keys.shard_of(world)
+        if origin is not None:
+            head = Head(origin.height, origin.beat, origin.frame)
         named, second = keys.ref(universe.id, name), keys.ref_named(universe.id, name)
         rows = {
             named: world.bytes,
             second: world.bytes,
             keys.universe_world(universe.id, world): row,
             keys.world_meta(universe.id, world): row,
-            keys.world_head(universe.id, world): Head(0, 0, None).row(),
-            keys.world_baseline(universe.id, world): baseline_row(0, baseline),
-            keys.snapshot(universe.id, world, 0): bytes(baseline),
+            keys.world_head(universe.id, world): head.row(),
+            keys.world_baseline(universe.id, world): baseline_row(head.height, baseline),
+            keys.snapshot(universe.id, world, head.height): bytes(baseline),
         }
+        add = {keys.world_count(universe.id): 1}
+        if origin is not None:  # whoever owns the store opens it, for its first beat
+            rows[keys.ready(shard, universe.id, world)] = unshared(world.bytes)
+            add[keys.bell(shard)] = 1
         for _ in range(ATTEMPTS_MAX):
             parts = await witness()
-            batch = Batch(
-                expect={named: None, second: None}, set=rows, add={keys.world_count(universe.id): 1}
-            )
+            batch = Batch(expect={named: None, second: None}, set=rows, add=add)
             if await settle(self._engine, parts.into(batch), named, world.bytes):
-                return WorldInfo(world, universe.id, name, now_ns)
-            # A name of which one row is hidden is damage, not a name in use.
-            found = await self.find(universe, name) or await self.leaving(universe, name)
-            if found is not None:
-                raise Rejected(
-                    "host.world_exists", "there is a world {name} in universe {universe} already",
-                    name=name, universe=universe.name,
-                )  # fmt: skip
+                return WorldInfo(world, universe.id, name, now_ns, origin)
+            if await self.pointed(universe, name) is not None:  # one row of it alone would be damage
+                what = "there is a world {name} in universe {universe} already"
+                raise Rejected("host.world_exists", what, name=name, universe=universe.name)
         raise Unavailable("host.world_contended", "collections begin again and again while it is made")
 
     async def listed(self, universe: UUID, world: UUID) -> WorldInfo | None:

@@ -127,8 +127,10 @@ async def _check_rows(loader: Loader, info: WorldInfo) -> None:
     }
     found = dict(zip(wanted, await loader.engine.read(list(wanted.values())), strict=True))
     for what, row in found.items():
-        if row is None or ("name" in what and row != info.id.bytes):
+        if row is None and "name" not in what:
             raise world_rows(info.name, what)
+    if found["its name"] != found["the second row of its name"]:  # it may be another world's now
+        raise world_rows(info.name, "its name" if found["its name"] is None else "the second row of its name")
     [epoch] = await loader.engine.read([keys.world_epoch(info.universe, info.id)])
     if epoch is None and (await read_head(loader.engine, info)).height > info.lineage.fork_height:
         raise world_rows(info.name, "the row of its owner")

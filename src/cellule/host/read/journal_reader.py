@@ -17,6 +17,7 @@ from cellule.host.own.directory import WorldInfo, read_head
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
+from cellule.values.cid import Cid
 
 
 class JournalReader:
@@ -82,6 +83,10 @@ class JournalReader:
             beyond = await self.frame(min(last, head.height), head)  # it goes on behind `last`
             if beyond.header.first > following or beyond.header.last <= last:
                 raise await self._journal.missing(following)
+
+    async def snapshot_height(self, root: Cid) -> int | None:
+        """The height of a kept snapshot; None where no such one is kept."""
+        return await self._journal.snapshot_height(root)
 
     async def height_at(self, time_ns: int) -> int:
         """The last height of the newest frame made at or before `time_ns`; 0 before the first.

@@ -66,6 +66,11 @@ class Reader:
         self._states = StateReader(node.loader.programs)
         self._follower: Follower | None = None
 
+    @property
+    def name(self) -> str:
+        """The world's name."""
+        return self._info.name
+
     async def manifest(self, era: int | None = None) -> Manifest:
         """The manifest of an era; by default of the current one."""
         world = await self._world()

@@ -25,6 +25,7 @@ from cellule.kernel.journal.records import (
     EmittedRecord,
     EventRecord,
     ExpiredRecord,
+    ForkRecord,
     IntentRecord,
     ManifestRecord,
     MigratedRecord,
@@ -79,6 +80,7 @@ class RecordRenderer:
             ControlRecord: self._control, ManifestRecord: self._manifest, SnapshotRecord: self._snapshot,
             BaselineRecord: self._snapshot, MigratedRecord: self._migrated, UpcastRecord: self._upcast,
             IntentRecord: self._intent, DecisionRecord: self._decision, ReceiptRecord: self._receipt,
+            ForkRecord: self._forked,
         }  # fmt: skip
 
     @property
@@ -241,6 +243,13 @@ class RecordRenderer:
 
     async def _manifest(self, _height: int, record: ManifestRecord) -> dict[str, Any]:
         return {"manifest": str(record.manifest.cid), "era": record.era}
+
+    async def _forked(self, _height: int, record: ForkRecord) -> dict[str, Any]:
+        parent = {"parent": str(UUID(bytes=record.parent))} if record.parent else {}
+        extras: dict[str, Any] = dict(record.extras)
+        if "answers" in extras:
+            extras["answers"] = str(record.extras["answers"].cid)
+        return {**parent, "at": record.height, "effects": record.effects, **extras}
 
     async def _snapshot(self, _height: int, record: SnapshotRecord | BaselineRecord) -> dict[str, Any]:
         return {"snapshot_height": record.height, "snapshot": str(record.snapshot.cid)}

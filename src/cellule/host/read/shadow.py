@@ -86,10 +86,11 @@ async def _standing(loader: Loader, info: WorldInfo, cas: Cas, start: int) -> tu
     first = await Journal(loader.engine, cas, info.lineage).start()
     if first is None:
         raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
-    height, root = first
-    restoring = World.restore(root, info.id, loader.programs, budget=loader.budget, fast=False)
+    restoring = World.restore(
+        first.root, info.id, loader.programs, budget=loader.budget, fast=False, lineage=info.lineage
+    )
     opened = await drive(restoring.open(), restoring.nodes, cas)
-    return await drive(opened.world(), restoring.nodes, cas), height
+    return await drive(opened.world(), restoring.nodes, cas), first.height
 
 
 async def _driven(generator: Generator[Need, None, T], shadow: Shadow, nodes: Nodes, cas: Cas) -> T:

@@ -43,7 +43,9 @@ async def verify_world(
     journal = Journal(loader.engine, cas, info.lineage)
     start, first, height, baseline = await _snapshots(loader, info, journal)
     verifier = Verifier()
-    restoring = World.restore(first, info.id, loader.programs, budget=loader.budget, pace=loader.pace)
+    restoring = World.restore(
+        first, info.id, loader.programs, budget=loader.budget, pace=loader.pace, lineage=info.lineage
+    )
     world: list[World] = []
 
     def witness(made: World) -> Witness:
@@ -90,4 +92,4 @@ async def _snapshots(loader: Loader, info: WorldInfo, journal: Journal) -> tuple
     start = await journal.start()
     if start is None or baseline is None:
         raise Corrupted("host.no_baseline", "world {world} has no first snapshot", world=info.name)
-    return *start, *baseline_of(baseline)
+    return start.height, start.root, *baseline_of(baseline)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import Corrupted, Fenced, Gone
+from cellule.errors import Corrupted, Fenced, Gone, ensure
 from cellule.host.cas_fetch import drive
 from cellule.host.inbox.inbox import Inbox
 from cellule.host.inbox.sends import Sent
@@ -74,6 +74,9 @@ class Loader:
             stall_s=self.stall_s, dispatch=self.dispatch, is_valid=claim.is_valid,
             restore=lambda: self._again(info, cas), name=info.name,
         )  # fmt: skip
+        if info.origin is not None and head.height == info.origin.height:
+            await hosted.beat_quietly([Sent(info.origin.item())], {})  # before anything else
+            ensure(world.ledger.branch is not None, "host.fork_begins", "a fork did not begin as one")
         if not head.height:
             hosted.submit(Sent(World.started()))
         return hosted
@@ -92,7 +95,14 @@ class Loader:
         head, height, snapshot = await self._start(info, journal, upto)
         spill = self.spill() if self.spill is not None else None
         restoring = World.restore(
-            snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, spill=spill, fast=fast
+            snapshot,
+            info.id,
+            self.programs,
+            budget=self.budget,
+            pace=self.pace,
+            spill=spill,
+            fast=fast,
+            lineage=info.lineage,
         )
         opened = await drive(restoring.open(), restoring.nodes, cas)
         last = head.height if upto is None else min(upto, head.height)
@@ -114,7 +124,9 @@ class Loader:
     async def restoring(self, info: WorldInfo, cas: Cas) -> tuple[int, Restoring]:
         """The baseline's height and a restore that starts there, for readers that follow the journal."""
         _, height, snapshot = await self._start(info, Journal(self.engine, cas, info.lineage), None)
-        return height, World.restore(snapshot, info.id, self.programs, budget=self.budget, pace=self.pace)
+        return height, World.restore(
+            snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, lineage=info.lineage
+        )
 
     def cut_off(self, info: WorldInfo) -> None:
         """The world ended with a commit under way: the next opening fences that off by a new epoch."""
@@ -158,7 +170,7 @@ class Loader:
         found = await journal.snapshot_at(upto)
         if found is None:
             raise no_snapshot(info, upto)
-        return Head.of_row(head), *found
+        return Head.of_row(head), found.height, found.root
 
 
 def no_snapshot(info: WorldInfo, height: int) -> Gone:

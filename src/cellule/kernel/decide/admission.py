@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from cellule.errors import CelluleError, Rejected, TooOld
-from cellule.kernel.decide import controls, impulses
+from cellule.kernel.decide import controls, forks, impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import settle as settling
@@ -21,6 +21,7 @@ from cellule.kernel.items import (
     ControlItem,
     Duplicate,
     EventItem,
+    ForkItem,
     Item,
     Outcome,
     ReceiptItem,
@@ -68,7 +69,7 @@ class Admission:
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
             item: Any = items[start]
-            if isinstance(item, ControlItem | SignalItem | RefusalItem):
+            if isinstance(item, ControlItem | SignalItem | RefusalItem | ForkItem):
                 self.outcomes.append((yield from self._admit_other(item)))
                 start += 1
                 continue
@@ -95,12 +96,20 @@ class Admission:
             )
             start = stop
 
-    def _admit_other(self, item: ControlItem | SignalItem | RefusalItem) -> Generator[Need, None, Outcome]:
+    def _admit_other(
+        self, item: ControlItem | SignalItem | RefusalItem | ForkItem
+    ) -> Generator[Need, None, Outcome]:
         if isinstance(item, ControlItem):
             return (yield from controls.perform(self._context, item))
         if isinstance(item, SignalItem):
             return (yield from impulses.admit(self._context, item))
-        return self._turned_away(item)
+        if isinstance(item, RefusalItem):
+            return self._turned_away(item)
+        try:
+            return (yield from forks.begin(self._context, item))
+        except Rejected as error:
+            return RefusedItem(error, 0)
+
 
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from cellule.errors import broken
-from cellule.kernel.decide import agenda_records, buffered_runs, operations, registry, schedules
+from cellule.kernel.decide import (
+    agenda_records,
+    buffered_runs,
+    forks,
+    operations,
+    registry,
+    schedules,
+)
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.beat_context import BeatContext
@@ -75,6 +82,8 @@ class BeatRun:
         if not ledger.paused and context.pace.quota:
             due = yield from expiry.run_due(context)
         ledger.deliver_pending()
+        if ledger.branch is not None and ledger.branch.next:
+            yield from forks.advance(context)
         if ledger.book.waiting and not ledger.paused and context.pace.quota:
             yield from buffered_runs.send_idle(context)
         for each in due:
@@ -154,6 +163,7 @@ class BeatRun:
             if not more and (yield from operations.has_later(ledger.heartbeat, ledger.beat)):
                 next_ns = ledger.now_ns + self._context.beat_interval_ns
                 wake = next_ns if wake is None else min(wake, next_ns)
+        more = more or (ledger.branch is not None and ledger.branch.next > 0)
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
             steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),

@@ -15,12 +15,12 @@ from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import Opening, Pace, StepRow
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import BEAT_INTERVAL_NS_DEFAULT, PARAMS_INLINE_MAX
-from cellule.kernel.manifest.model import EffectKind
+from cellule.kernel.manifest.model import BLOBS, EffectKind
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.state.cells import Slot
-from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.intent_id import dispatch_id, intent_text
 from cellule.kernel.state.ledger import Ledger
-from cellule.kernel.state.rows import OPEN, OpenIntent
+from cellule.kernel.state.rows import HELD, OPEN, OpenIntent
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
@@ -46,6 +46,23 @@ class BeatContext:
     def world(self) -> bytes:
         """The id of the world."""
         return self.stepper.world
+
+    def holds(self, kind: str) -> bool:
+        """Tell whether an effect that is allowed may have an answer of the fork, or is held by it."""
+        branch = self.ledger.branch
+        return branch is not None and not kind.startswith(BLOBS) and not branch.passes
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether the world dispatches effects: all do but forks that are held."""
+        return self.ledger.branch is None or self.ledger.branch.live
+
+    def sent_as(self, height: int, intent: bytes) -> bytes:
+        """The id under which an intent is dispatched: a fork's own where another world made the intent."""
+        branch = self.ledger.branch
+        if branch is None or height > branch.height:
+            return intent
+        return dispatch_id(self.world, intent)
 
     def hold_value(self, value: bytes) -> Any:
         """A value as records and the book hold it; a long one is a block, in reach from now on."""
@@ -96,7 +113,7 @@ class BeatContext:
     def is_below(self, intent: OpenIntent) -> bool:
         """Tell whether settling this intent brings its module below its limit."""
         base, book = intent.module, self.ledger.book
-        if intent.status != OPEN or base not in book.over:
+        if intent.status not in (OPEN, HELD) or base not in book.over:
             return False
         module = self.eras.current.manifest.modules.get(base)
         return module is None or book.counts[base] - 1 < module.open_max
@@ -112,7 +129,7 @@ class BeatContext:
     def close(self, intent: bytes, height: int) -> None:
         """An intent that an adapter may have is settled; one that this frame opens never leaves at all."""
         if height < self.writer.first:
-            self.closed.append(intent)
+            self.closed.append(self.sent_as(height, intent))
         else:
             self.opened = [opening for opening in self.opened if opening.height != height]
 
@@ -121,8 +138,9 @@ class BeatContext:
         digest, base, key, born, kind, _, kept = intent
         grant = self.eras.current.manifest.grants.get(kept.get("grant", ""))
         limits = None if grant is None else grant.as_data()
+        told = kept.get("key") or intent_text(digest)
         opening = Opening(
-            digest, height, kind, params, kept.get("key") or intent_text(digest), effect.priority,
+            self.sent_as(height, digest), height, kind, params, told, effect.priority,
             effect.timeout_ns, effect.attempts, limits, base, key, born, effect.deadline_ns,
             effect.backoff_ns, effect.backoff_max_ns,
         )  # fmt: skip

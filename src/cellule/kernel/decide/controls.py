@@ -82,6 +82,12 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
         case "pause" | "resume":
             outcome = _record(context, item, {})
             context.ledger.pause(is_paused=item.verb == "pause")
+        case "fork.live":
+            branch = context.ledger.branch
+            if branch is None or branch.live:
+                raise Rejected("kernel.is_live", "the world dispatches its effects already")
+            outcome = _record(context, item, {})
+            branch.go_live()
         case "clock.accept":
             outcome = _record(context, item, {})  # the host gives its beats another time from now on
         case "cell.resume" | "cell.migrate" | "cell.halt":

@@ -66,6 +66,8 @@ def open_plain(
     entry, current, book = slot.entry, context.eras.current, context.ledger.book
     if current.number != era or book.over or entry is None or not entry.is_life(born):
         return 0
+    if context.ledger.branch is not None and not context.ledger.branch.passes:
+        return 0
     base = slot.cells.base
     module, rules, now_ns = current.manifest.modules[base], current.manifest.policy, context.ledger.now_ns
     is_free = not (module.cap_slots or rules.rules) and rules.default == "allow"

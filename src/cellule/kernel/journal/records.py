@@ -79,7 +79,8 @@ class EmittedRecord(NamedTuple):
 class ReceiptExtras(TypedDict, total=False):
     """Who settled the intent (`by` an adapter's key, `who` and `why` a person), and what else comes of it.
 
-    `step`: the step of its own cell that cancelled it, or set another timer with its key.
+    `step`: the step of its own cell that cancelled it, or set another timer with its key. `fork`: what was
+    open at a fork was settled there; `answer`: the key of the fork's answer that it was settled by.
     """
 
     fired: TimerKey
@@ -94,6 +95,8 @@ class ReceiptExtras(TypedDict, total=False):
     control: Count
     depth: Count
     step: Count
+    answer: Bytes
+    fork: Flag
 
 
 class ReceiptRecord(NamedTuple):
@@ -171,7 +174,10 @@ class IntentRecord(NamedTuple):
 
 
 class DecisionExtras(TypedDict, total=False):
-    """By what it was decided, and what follows from it."""
+    """By what it was decided, and what follows from it.
+
+    `held`: a fork that is not live does not dispatch it. `fork`: it was open at a fork, and decided there.
+    """
 
     rule: Text
     grant: Text
@@ -186,6 +192,8 @@ class DecisionExtras(TypedDict, total=False):
     by: Text
     attempts: Count
     control: Count
+    held: Flag
+    fork: Flag
 
 
 class DecisionRecord(NamedTuple):
@@ -260,6 +268,31 @@ class BaselineRecord(NamedTuple):
     snapshot: BlockLink
 
 
+class ForkExtras(TypedDict, total=False):
+    """Who forked the world and why; the answers it was given: their index, and how many they are.
+
+    `live`: external effects are dispatched; without it they are held. `next`: the height of the first open
+    intent that is left for a later beat.
+    """
+
+    answers: BlockLink
+    count: Count
+    live: Flag
+    next: Count
+    who: Text
+    why: Text
+
+
+class ForkRecord(NamedTuple):
+    """The world was forked from `parent` at `height`; with a `cause`, the fork's Fork record, it went on."""
+
+    cause: int
+    parent: Bytes
+    height: Count
+    effects: Text
+    extras: ForkExtras
+
+
 class MigratedRecord(NamedTuple):
     """A person moved a cell to another era."""
 
@@ -285,8 +318,8 @@ class UpcastRecord(NamedTuple):
 Record = (
     EventRecord | EmittedRecord | ReceiptRecord | StepRecord | IntentRecord | DecisionRecord | RefusedRecord
     | TimerRecord | ExpiredRecord | ControlRecord | ManifestRecord | SnapshotRecord | BaselineRecord
-    | MigratedRecord | UpcastRecord | beats.WriteRecord | beats.AgendaRecord | beats.SignalRecord
-    | beats.StageRecord | beats.EnzymeRecord | beats.BindingRecord
+    | ForkRecord | MigratedRecord | UpcastRecord | beats.WriteRecord | beats.AgendaRecord
+    | beats.SignalRecord | beats.StageRecord | beats.EnzymeRecord | beats.BindingRecord
 )  # fmt: skip
 
 MessageRecord = EventRecord | EmittedRecord | ReceiptRecord
@@ -307,7 +340,7 @@ RECORDS: Final[dict[Kind, type[Record] | None]] = {
     Kind.MANIFEST: ManifestRecord,
     Kind.SNAPSHOT: SnapshotRecord,
     Kind.BASELINE: BaselineRecord,
-    Kind.FORK: None,  # reserved
+    Kind.FORK: ForkRecord,
     Kind.MIGRATED: MigratedRecord,
     Kind.UPCAST: UpcastRecord,
     Kind.AGENDA: beats.AgendaRecord,

@@ -25,6 +25,8 @@ CatchUp = Literal["skip", "once", "backfill"]
 Overlap = Literal["allow", "skip", "buffer"]
 
 TIMER_SET: Final = "timer.set"
+BLOBS: Final = "blob."
+"""How the kinds begin that reach no further than the objects of the universe: a fork need not hold them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.kernel.need import Need, Nodes, fetch, fetch_present
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
 from cellule.kernel.state import heartbeat_part, lists
+from cellule.kernel.state.branch import ANSWER_KEY_BYTES, RECORDED, SCRIPTED, Branch
 from cellule.kernel.state.cells import Entry, Extras, LongQueue
 from cellule.kernel.state.heartbeat import Heartbeat
 from cellule.kernel.state.ledger import Ledger, Target
@@ -133,6 +134,7 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     rows = yield from _rows(cid, "stopped", ledger.stopped, nodes)
     if {(row.module, row.key) for row in rows.values()} != stopped:
         _damaged(cid, "the list of stopped cells is not that of the cells")
+    yield from _check_answers(cid, ledger.branch, nodes)
     ring = [(slot.cells.base, slot.key) for slot in ledger.ring]
     ring += [(base, key) for base, keys in ledger.held.items() for key in keys]
     if len(ring) != len(ready) or set(ring) != ready:
@@ -151,6 +153,15 @@ def _check_heartbeat(cid: Cid, heartbeat: Heartbeat, nodes: Nodes) -> Generator[
     wrong = yield from heartbeat_part.wrong_part(heartbeat)
     if wrong is not None:
         _damaged(cid, wrong)
+
+
+def _check_answers(cid: Cid, branch: Branch | None, nodes: Nodes) -> Generator[Need, None, None]:
+    """Prove the answers that a fork has left."""
+    if branch is None:
+        return
+    rows = yield from _rows(cid, "fork.answers", branch.answers, nodes, ANSWER_KEY_BYTES)
+    if branch.effects not in (RECORDED, SCRIPTED) and rows:
+        _damaged(cid, f"a fork that has the effects {branch.effects} has answers")
 
 
 def _check_lists(cid: Cid, nodes: Nodes) -> Generator[Need, None, None]:
@@ -225,7 +236,7 @@ def _is_envelope(part: Sequence[Any]) -> bool:
 
 
 def _rows(
-    cid: Cid, name: str, index: OrderedIndex[Row], nodes: Nodes
+    cid: Cid, name: str, index: OrderedIndex[Row], nodes: Nodes, key_bytes: int = KEY_BYTES
 ) -> Generator[Need, None, dict[bytes, Row]]:
     """All rows of a list, each proven as it is read."""
     count = yield from check(index.root, nodes, LISTS)
@@ -237,8 +248,8 @@ def _rows(
         if len(page) < _PAGE:
             break
         begin = page[-1][0] + b"\0"
-    if not all(len(key) == KEY_BYTES for key in rows):
-        _damaged(cid, f"a key of {name} is not two numbers")
+    if not all(len(key) == key_bytes for key in rows):
+        _damaged(cid, f"a key of {name} does not have {key_bytes} bytes")
     if len(rows) != index.root_count or count != index.root_count:
         _damaged(cid, f"{name} has {len(rows)} rows, not {index.root_count}")
     yield from _fetch_needed(rows.values(), nodes)

@@ -15,6 +15,7 @@ from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.intent_id import idempotency_hash, params_digest
 from cellule.kernel.state.rows import (
     DENIED,
+    HELD,
     OPEN,
     OUTSIDE,
     PARKED,
@@ -67,7 +68,7 @@ def _counts(book: Book, rows: BookRows) -> Iterator[str]:
         status, base = intent.status, intent.module
         if status == DENIED:
             yield f"intent {height} is denied and has no receipt"
-        if status == OPEN:
+        if status in (OPEN, HELD):
             counts[base] = counts.get(base, 0) + 1
         elif status in (TIMER, OUTSIDE):
             numbers[TIMER] += 1

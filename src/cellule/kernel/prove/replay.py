@@ -33,6 +33,7 @@ from cellule.kernel.journal.records import (
     EmittedRecord,
     EventRecord,
     ExpiredRecord,
+    ForkRecord,
     IntentRecord,
     ManifestRecord,
     MigratedRecord,
@@ -44,10 +45,12 @@ from cellule.kernel.journal.records import (
     TimerRecord,
     UpcastRecord,
 )
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.prove.replay_heartbeat import RecordedHeartbeat
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
 from cellule.kernel.state import spill_changes, step_changes
+from cellule.kernel.state.branch import Branch, open_answers
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import control_check, dedupe_key, payload_check
 from cellule.kernel.state.expectation import Expected
@@ -73,13 +76,13 @@ Witness = Callable[[Frame, int, StepRecord | AgendaRecord, Slot | None], Generat
 class Replay:
     """Applies one frame after the other to a ledger."""
 
-    def __init__(self, ledger: Ledger, world: bytes, witness: Witness | None = None) -> None:
+    def __init__(self, ledger: Ledger, lineage: Lineage, witness: Witness | None = None) -> None:
         self._ledger = ledger
         self._witness = witness
         self._frame: Frame
         self._height = 0
         self._has_agenda = False  # an Agenda record of the frame was applied
-        self._intents = RecordedIntents(ledger, world)
+        self._intents = RecordedIntents(ledger, lineage)
         self._heartbeat = RecordedHeartbeat(ledger)
         self._apply: dict[type[Record], Callable[[Any], Generator[Need, None, None] | None]] = {
             EventRecord: self._event, EmittedRecord: self._emitted, StepRecord: self._step,
@@ -89,6 +92,7 @@ class Replay:
             SnapshotRecord: _told, BaselineRecord: _told, UpcastRecord: _told, StageRecord: _told,
             SignalRecord: self._signal, AgendaRecord: self._agenda, WriteRecord: self._written,
             EnzymeRecord: self._heartbeat.enzyme, BindingRecord: self._heartbeat.binding,
+            ForkRecord: self._forked,
         }  # fmt: skip
 
     def apply(self, frame: Frame) -> Generator[Need, None, None]:
@@ -378,8 +382,8 @@ class Replay:
         ledger, verb, arguments = self._ledger, record.verb, record.arguments
         self._intents.asks(self._height)
         self._remember(record)
-        if verb == "pause" or verb == "resume":
-            ledger.pause(is_paused=verb == "pause")
+        if verb in ("pause", "resume", "fork.live"):
+            self._world_control(verb)
         elif verb == "cell.resume" or verb == "cell.migrate":
             for base, key in arguments["cells"]:
                 step_changes.release(ledger, self._slot(base, key))
@@ -406,6 +410,15 @@ class Replay:
             check = control_check(record.verb, record.who, record.why, record.arguments)
             self._ledger.dedupe.add(dedupe_key(record.id), self._height, check, self._ledger.now_ns)
 
+    def _world_control(self, verb: str) -> None:
+        if verb != "fork.live":
+            self._ledger.pause(is_paused=verb == "pause")
+            return
+        if self._ledger.branch is None:
+            self._contradicts("only a fork goes live")
+        self._ledger.branch.go_live()
+
+
     def _letter_taken(self, height: int, *, redriven: bool) -> Generator[Need, None, None]:
         for position in (0, 1):
             letter = yield from self._ledger.dead_letters.get(pair_key(height, position))
@@ -422,6 +435,24 @@ class Replay:
             self._contradicts("there is no such dead letter of an effect")
         self._ledger.take_letter(height)
         self._intents.takes_letter(letter)
+
+    def _forked(self, record: ForkRecord) -> None:
+        ledger, extras, branch = self._ledger, record.extras, self._ledger.branch
+        following = extras.get("next", 0)
+        if record.cause:
+            if branch is None or (branch.record, branch.height) != (record.cause, record.height):
+                self._contradicts("the record goes on with a fork that is not this world's")
+            branch.next = following
+            return
+        if record.height != ledger.height or self._height != ledger.height + 1:
+            self._contradicts(f"a fork at {record.height} does not begin here")
+        link = extras.get("answers")
+        given = None if link is None else (link.cid, extras.get("count", 0))
+        answers = open_answers(given, ledger.nodes)
+        live = extras.get("live", False)
+        ledger.begin_branch(
+            Branch(record.height, record.effects, self._height, following, answers, live=live)
+        )
 
     def _manifest(self, record: ManifestRecord) -> None:
         era = record.era

@@ -37,6 +37,7 @@ from cellule.kernel.journal.records import (
     Record,
     StepRecord,
 )
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import EFFECT_RECEIPT_REJECTED, TIMER_FIRED, receipt_event
 from cellule.kernel.need import Need, fetch
@@ -56,9 +57,9 @@ class Contradiction(ValueError):
 class RecordedIntents:
     """Applies the records about intents, frame by frame."""
 
-    def __init__(self, ledger: Ledger, world: bytes) -> None:
+    def __init__(self, ledger: Ledger, lineage: Lineage) -> None:
         self._ledger = ledger
-        self._world = world
+        self._lineage = lineage
         self._owed: set[int] = set()  # intents that need a receipt before the frame ends
         self._frame: Frame  # this and what follows is set by `begin`
         self._intent: applying.Intent | None  # an Intent record, until its Decision
@@ -158,9 +159,8 @@ class RecordedIntents:
         yield from self._check_first(intent, verdict, extras)
         data = yield from self._bytes(intent.params)
         step, position = self._asked[0], self._asked[1] - 1
-        digest = intent_digest(
-            self._world, intent.base, intent.key, intent.born, step, position, intent.kind, data
-        )
+        world = self._lineage.world_at(step).bytes
+        digest = intent_digest(world, intent.base, intent.key, intent.born, step, position, intent.kind, data)
         slot = self._slot(intent.base, intent.key)
         yield from applying.decided(self._ledger, slot, intent._replace(digest=digest), verdict, extras)
 
@@ -172,6 +172,8 @@ class RecordedIntents:
         is_timer = verdict == ALLOW and intent.kind == TIMER_SET
         if verdict != PARK and ("due_ns" in extras) != is_timer:
             raise Contradiction("timers have a time when they are due, and nothing else has")
+        if "held" in extras and (verdict != ALLOW or is_timer or self._ledger.branch is None):
+            raise Contradiction("only a fork holds what is dispatched elsewhere")
         if "over" in extras and (verdict != ALLOW or is_timer):
             raise Contradiction("an intent that is not dispatched brings no module to its limit")
         self._check_over(intent.base, extras)
@@ -198,7 +200,13 @@ class RecordedIntents:
         if verdict == OUTSIDE:
             self._held_outside(height, opened, extras)
             return
-        if opened.status != rows.PARKED or verdict not in (ALLOW, DENY) or "control" not in extras:
+        if "fork" in extras:
+            self._check_forked(height, opened, verdict)
+            self._check_over(opened.module, extras)
+            yield from applying.forked(self._ledger, height, opened, extras)
+            return
+        is_waiting = opened.status in (rows.PARKED, rows.HELD)
+        if not is_waiting or verdict not in (ALLOW, DENY) or "control" not in extras:
             raise Contradiction(f"intent {height} is {opened.status}, and cannot be decided again")
         if verdict == DENY:
             self._owed.add(height)
@@ -207,6 +215,14 @@ class RecordedIntents:
             raise Contradiction("timers have a time when they are due, and nothing else has")
         self._check_over(opened.module, extras)
         yield from applying.approved(self._ledger, height, opened, extras)
+
+    def _check_forked(self, height: int, opened: OpenIntent, verdict: int) -> None:
+        """What was open at the fork is dispatched by it, too, or held."""
+        branch = self._ledger.branch
+        if branch is None or not branch.next <= height <= branch.height or not branch.next:
+            raise Contradiction(f"intent {height} was not open at a fork that begins here")
+        if opened.status not in rows.DISPATCHED or verdict != ALLOW:
+            raise Contradiction(f"intent {height} is {opened.status}, and goes on by itself")
 
     def _held_outside(self, height: int, opened: OpenIntent, extras: DecisionExtras) -> None:
         if opened.status != rows.OPEN or "due_ns" not in extras:
@@ -259,9 +275,12 @@ class RecordedIntents:
             raise Contradiction("the intent's timer has not fired")
         if "exhausted" in extras and (status == Settled.OK or opened.status not in (rows.OPEN, rows.OUTSIDE)):
             raise Contradiction("an intent that no adapter gave up leaves no dead letter")
+        if "answer" in extras and self._ledger.branch is None:
+            raise Contradiction("a world that is no fork has no answers")
         if "step" in extras:
             self._check_cancel(opened, status, extras["step"])
-        if "under" in extras and (opened.status != rows.OPEN or opened.module not in self._ledger.book.over):
+        is_counted = opened.status in (rows.OPEN, rows.HELD)
+        if "under" in extras and (not is_counted or opened.module not in self._ledger.book.over):
             raise Contradiction(f"{opened.module} is not at its limit")
 
     def _check_cancel(self, opened: OpenIntent, status: int, height: int) -> None:

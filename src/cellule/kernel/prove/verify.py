@@ -21,15 +21,9 @@ from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.steps import Emission, Result, Stepper
 from cellule.kernel.journal.codes import REFUSED, Status
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.heartbeat_records import (
-    AgendaRecord,
-)
-from cellule.kernel.journal.records import (
-    EmittedRecord,
-    IntentRecord,
-    StepRecord,
-    UpcastRecord,
-)
+from cellule.kernel.journal.heartbeat_records import AgendaRecord
+from cellule.kernel.journal.records import EmittedRecord, IntentRecord, StepRecord, UpcastRecord
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.need import Need
 from cellule.kernel.program import CODE_UNAVAILABLE
 from cellule.kernel.prove.replay import Witness
@@ -48,6 +42,7 @@ class Code(Protocol):
     """What verifying needs of a world: its code at the height it was replayed to."""
 
     world_id: UUID
+    lineage: Lineage
     ledger: Ledger
     eras: Eras
     stepper: Stepper
@@ -120,6 +115,7 @@ class Verifier:
         yield from _current_era(world)
         world.eras.forget()  # so that what an object kept in place of its bytes had shown, is seen
         height = recorded.height - len(recorded.upcasts)
+        world.stepper.world = world.lineage.world_at(height).bytes
         result = yield from world.stepper.compute(slot, height, frame.header.entropy)
         if result.code == CODE_UNAVAILABLE:  # says something about this machine: a library of another version
             self.not_run[result.text if len(self.not_run) < REASONS_MAX else "other reasons"] += 1

@@ -25,6 +25,7 @@ from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import DEDUPE_WINDOW_NS, IDEMPOTENCY_FORGET_PER_ADD
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.rows import (
+    HELD,
     OPEN,
     OUTSIDE,
     PARKED,
@@ -101,7 +102,7 @@ class Book:
 
     def _count(self, intent: OpenIntent, change: int) -> None:
         status, base = intent.status, intent.module
-        if status == OPEN:
+        if status in (OPEN, HELD):
             count = self.counts.get(base, 0) + change
             if count > 0:
                 self.counts[base] = count

@@ -60,6 +60,8 @@ def decided(
     for source in (intent.extras, extras):
         kept.update({name: source[name] for name in _KEPT if name in source})
     status = _STATUS.get(verdict, rows.WAITING)
+    if extras.get("held"):
+        status = rows.HELD
     if verdict == PARK and "text" in extras:
         kept["text"] = extras["text"]
     if "due_ns" in extras:
@@ -107,14 +109,28 @@ def _keyed(
 def approved(
     ledger: Ledger, height: int, intent: OpenIntent, extras: Mapping[str, Any]
 ) -> Generator[Need, None, OpenIntent]:
-    """A parked intent may be dispatched; a timer is armed now."""
+    """A parked or held intent may be dispatched, or a parked one is held now; a timer is armed now."""
     if "due" in intent.extras:
         ledger.timers.remove(intent.extras["due"])
     since = {"since_ns": ledger.now_ns, "text": None}
     if "due_ns" in extras:
         due = _arm(ledger, "intent", intent.module, intent.key, height, extras["due_ns"])
         return ledger.book.change(height, intent, rows.TIMER, due=due, **since)
-    changed = ledger.book.change(height, intent, rows.OPEN, due=None, **since)
+    status = rows.HELD if extras.get("held") else rows.OPEN
+    changed = ledger.book.change(height, intent, status, due=None, **since)
+    if extras.get("over"):
+        yield from ledger.hold(intent.module)
+    return changed
+
+
+def forked(
+    ledger: Ledger, height: int, intent: OpenIntent, extras: Mapping[str, Any]
+) -> Generator[Need, None, OpenIntent]:
+    """An intent that was open at a fork is dispatched by the fork, too, or held."""
+    if "due" in intent.extras:  # somebody outside was to complete it, in the other world
+        ledger.timers.remove(intent.extras["due"])
+    status = rows.HELD if extras.get("held") else rows.OPEN
+    changed = ledger.book.change(height, intent, status, due=None)
     if extras.get("over"):
         yield from ledger.hold(intent.module)
     return changed
@@ -133,6 +149,8 @@ def settled(
 ) -> Generator[Need, None, list[int]]:
     """The intent at `height` has its receipt; returns the heights of intents that waited for it."""
     digest, base, key, born, kind, _, kept = intent
+    if "answer" in outcome.extras and ledger.branch is not None:
+        yield from ledger.branch.take(outcome.extras["answer"])
     ledger.book.remove(height, intent)
     if "due" in kept:
         ledger.timers.remove(kept["due"])

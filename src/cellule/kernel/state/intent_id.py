@@ -37,6 +37,14 @@ def intent_digest(
     return sha256(encode_flat(origin)).digest()
 
 
+def dispatch_id(world: bytes, digest: bytes) -> bytes:
+    """The id under which a fork dispatches an intent that another world made, which may dispatch it, too.
+
+    The outside sees the intent's own id, as the idempotency key.
+    """
+    return sha256(b"fork" + world + digest).digest()
+
+
 @lru_cache(maxsize=4_096)
 def intent_text(digest: bytes) -> str:
     """The id of an intent as people and adapters see it; asked several times while one is under way."""

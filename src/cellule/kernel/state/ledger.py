@@ -24,6 +24,7 @@ from cellule.kernel.index.live import MISSING, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.limits import HELD_RELEASE_MAX, QUEUE_MESSAGES_MAX, QUEUE_SHORT
 from cellule.kernel.need import Need, Nodes, fetch
+from cellule.kernel.state.branch import Branch
 from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, LongQueue, Message, Slot
 from cellule.kernel.state.dedupe import Dedupe, Seen
 from cellule.kernel.state.expectation import Expected
@@ -78,6 +79,7 @@ class Ledger:
     stopped: OrderedIndex[StoppedRow] = field(init=False)
     dead_letters: OrderedIndex[DeadLetter] = field(init=False)
     heartbeat: Heartbeat | None = None  # of a world that has used it
+    branch: Branch | None = None  # how a fork deals with the outside
     sealed: list[Cid] = field(default_factory=list)  # chunks of logs, kept in reach until a snapshot
     unsaved: list[Any] = field(default_factory=list)  # snapshots that were begun and are not saved
     active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once
@@ -230,6 +232,12 @@ class Ledger:
     def pause(self, *, is_paused: bool) -> None:
         """Stop taking steps, or go on."""
         self.paused = is_paused
+
+    def begin_branch(self, branch: Branch) -> None:
+        """The world is a fork, and nothing else has happened in it."""
+        is_here = branch.height == self.height
+        ensure(is_here, "kernel.fork_order", "a fork begins at {height}", height=branch.height)
+        self.branch = branch
 
     def find_id(self, key: bytes) -> Generator[Need, None, Seen | None]:
         """The event that was admitted with an id, if it is still remembered."""

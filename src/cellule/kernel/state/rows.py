@@ -26,7 +26,10 @@ PARKED: Final = "parked"
 WAITING: Final = "waiting"
 TIMER: Final = "timer"
 OUTSIDE: Final = "outside"
+HELD: Final = "held"
 DENIED: Final = "denied"
+DISPATCHED: Final = (OPEN, OUTSIDE, HELD)
+"""Intents of the outside that an adapter has or had, or has not only because a fork holds them."""
 
 
 class TimerRow(NamedTuple):
@@ -81,7 +84,7 @@ class OpenIntent(NamedTuple):
 
     `status`: open (an adapter has it), parked (waits for an approval), waiting (for the receipt of another
     intent with its idempotency key), timer, outside (waits to be completed from outside, until its time is
-    over), denied (until its receipt, in the same frame).
+    over), held (a fork that is not live does not dispatch it), denied (until its receipt, in the same frame).
     `extras`: params, since_ns, and where there is one: key, entry (of the whole map of its cell), slot, due
     (its timer's key), grant, rule, same (the height of the intent it waits for), text (why it waits for an
     approval).

@@ -4,12 +4,12 @@ A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers
 beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
 
     {beat, budgets, dead_letters, dedupe, eras, format, frame, heartbeat, height, held, idempotency, intents,
-     modules, now_ns, paused, pending, ready, schedules, stopped, timers}
+     modules, now_ns, paused, pending, ready, schedules, stopped, timers}, and in forks: fork
 
 `eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; every list is an index, [root, count]
 or null. `idempotency` = {ages, keys} and `budgets` = {open, parked, spent, spent_by, timers} hold some each.
 `heartbeat` is null until the world uses it. `frame` is the digest of the frame at `height`. What the rows are
-stands in `lists.py`, `intent_book.py` and `heartbeat.py`.
+stands in `lists.py`, `intent_book.py`, `heartbeat.py` and `branch.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from cellule.kernel.journal.frame import check_not_newer
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
 from cellule.kernel.state import heartbeat_part, lists
+from cellule.kernel.state.branch import is_branch, load_branch, unpack_answer
 from cellule.kernel.state.cells import pack_message
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.heartbeat_part import open_index
@@ -58,6 +59,7 @@ class SnapshotJob:
         self._ledger = ledger
         self.height = ledger.height
         self.blocks: dict[Cid, bytes] = {}
+        self._branch: dict[str, Any] | None = None
         self._sealed, ledger.sealed = ledger.sealed, []
         for job in ledger.unsaved:  # this one may link blocks that were made for it
             self.blocks.update(job.blocks)
@@ -81,6 +83,9 @@ class SnapshotJob:
             index.freeze()
         if ledger.heartbeat is not None:
             heartbeat_part.freeze(ledger.heartbeat)
+        if ledger.branch is not None:
+            ledger.branch.answers.freeze()
+            self._branch = ledger.branch.save()
         self._rows = lists.save(ledger)
         return {
             "format": FORMAT_VERSION, "height": ledger.height, "beat": ledger.beat, "now_ns": ledger.now_ns,
@@ -117,6 +122,10 @@ class SnapshotJob:
             assert ledger.heartbeat is not None
             for name, index, pack in heartbeat_part.indexes(ledger.heartbeat):
                 whole["heartbeat"][name] = yield from self._ordered(index, pack)
+        if self._branch is not None:
+            assert ledger.branch is not None
+            answers = yield from self._ordered(ledger.branch.answers)
+            whole["fork"] = {**self._branch, "answers": answers}
         data = encode(whole)
         cid = cid_of(data)
         self.blocks[cid] = data
@@ -180,6 +189,8 @@ def load_snapshot(
     book.keys = open_index(idempotency["keys"], nodes, unpack_key)
     if saved["heartbeat"] is not None:
         heartbeat_part.load(ledger.open_heartbeat(), saved["heartbeat"], nodes)
+    fork = saved.get("fork")
+    ledger.branch = load_branch(fork, open_index(fork and fork["answers"], nodes, unpack_answer))
     budgets = saved["budgets"]
     book.parked, book.timers = budgets["parked"], budgets["timers"]
     for name, part in lists.parts_of(saved):
@@ -204,13 +215,13 @@ def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
             cid=str(cid), found=saved["format"], known=FORMAT_VERSION,
             hint="Open the world with the version of Cellule that wrote it, or a newer one.",
         )  # fmt: skip
-    if set(saved) != _KEYS:
-        odd = sorted(set(saved) ^ _KEYS)
+    odd = sorted((set(saved) ^ _KEYS) - {"fork"})
+    if odd:
         raise Corrupted(
             "kernel.snapshot_damaged", "snapshot {cid} has missing or unknown fields: {what}",
             cid=str(cid), what=", ".join(odd),
         )  # fmt: skip
-    wrong = wrong_part(saved)
+    wrong = wrong_part(saved) or (None if is_branch(saved.get("fork")) else "fork")
     if wrong is not None:
         _damaged(cid, f"{wrong} is not what it should be")
     return saved

@@ -160,7 +160,7 @@ _INTENT_FIELDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-_INTENT_STATUSES = frozenset(("open", "parked", "waiting", "timer", "outside", "denied"))
+_INTENT_STATUSES = frozenset(("open", "parked", "waiting", "timer", "outside", "held", "denied"))
 
 
 def is_intent(value: Any) -> bool:

@@ -129,6 +129,9 @@ def reason_of_intent(height: int, intent: OpenIntent) -> Reason:
                 APPROVAL, height, text=more.get("text", ""), kind=kind, time_ns=since_ns,
                 rule=more.get("rule", ""), denied_ns=denied_ns,
             )  # fmt: skip
+        case rows.HELD:
+            text = "which this fork holds: approve it, deny it, or give its receipt"
+            return Reason(APPROVAL, height, text=text, kind=kind, time_ns=since_ns)
         case rows.OUTSIDE:
             text = f"which somebody outside completes, until {_moment(pair_of(more['due'])[0])}"
             return Reason(RECEIPT, height, text=text, kind=kind, time_ns=since_ns)

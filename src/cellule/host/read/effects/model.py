@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cellule.kernel.state.rows import OPEN, OUTSIDE, PARKED, TIMER, WAITING
+from cellule.kernel.state.rows import HELD, OPEN, OUTSIDE, PARKED, TIMER, WAITING
 
-OPEN_STATUSES = (OPEN, OUTSIDE, PARKED, TIMER, WAITING)
+OPEN_STATUSES = (OPEN, OUTSIDE, PARKED, HELD, TIMER, WAITING)
 
 EffectRef = str | int | bytes
 """An intent as people name it: its id, as text or as 32 bytes, or the height of its Intent record."""
@@ -34,7 +34,10 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class EffectView:
-    """One intent. `status` is open, parked, timer or waiting; or, once it is settled, how it ended."""
+    """One intent.
+
+    `status` is open, parked, held, outside, timer or waiting; or, once it is settled, how it ended.
+    """
 
     id: str
     height: int

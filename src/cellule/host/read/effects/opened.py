@@ -19,7 +19,7 @@ from cellule.host.read.reader import Reader
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.need import Need
-from cellule.kernel.state.intent_id import intent_text
+from cellule.kernel.state.intent_id import dispatch_id, intent_text
 from cellule.kernel.state.rows import OPEN, PARKED, OpenIntent
 from cellule.kernel.state.wait_reasons import reason_of_intent
 from cellule.kernel.world import World
@@ -49,6 +49,12 @@ class OpenIntents:
             return None
         intent = await self._reader.ask(lambda world: world.ledger.book.find(height))
         return None if intent is None else IntentAt(height, intent)
+
+    def sent_as(self, opened: IntentAt) -> bytes:
+        """The id under which an intent is in the outbox: a fork's own for what it has from its parent."""
+        if self._info.origin is None or opened.height > self._info.origin.height:
+            return opened.intent.id
+        return dispatch_id(self._info.id.bytes, opened.intent.id)
 
     async def by_id(self, digest: bytes) -> IntentAt | None:
         """The open intent of an id: by its outbox row, or by looking at all that have none."""
@@ -111,7 +117,7 @@ class OpenIntents:
         )  # fmt: skip
         if status != OPEN:
             return replace(view, reason=reason_of_intent(height, opened.intent).words)
-        row = await find_row(self._node.engine, self._node.clock, digest, self._node.pool)
+        row = await find_row(self._node.engine, self._node.clock, self.sent_as(opened), self._node.pool)
         view = replace(view, attempts=None if row is None else attempts_of(row))
         reason = dispatch_reason(view, await self._performed(), self._node.clock.now_ns())
         return replace(view, reason=reason)

@@ -37,7 +37,7 @@ async def openings_of(opened: OpenIntents, reader: Reader, now_ns: int) -> Openi
     async for each in opened.walk():
         if each.intent.status != OPEN:
             continue
-        opening = await _opening(each, manifest, reader)
+        opening = await _opening(each, manifest, reader, opened.sent_as(each))
         found.openings.append(opening)
         reason = await _withheld(each.intent, opening.params, manifest, reader, now_ns)
         if reason:
@@ -63,13 +63,13 @@ async def _withheld(
     return ""
 
 
-async def _opening(opened: IntentAt, manifest: Manifest, reader: Reader) -> Opening:
+async def _opening(opened: IntentAt, manifest: Manifest, reader: Reader, sent_as: bytes) -> Opening:
     digest, base, key, born, kind, _, kept = opened.intent
     effect = await _effect(opened.intent, manifest, reader)
     effect = limited(_UNDECLARED if effect is None else effect, kept.get("limits"))
     grant = manifest.grants.get(kept.get("grant", ""))
     return Opening(
-        digest, opened.height, kind, await reader.bytes_of(kept["params"]),
+        sent_as, opened.height, kind, await reader.bytes_of(kept["params"]),
         kept.get("key") or intent_text(digest), effect.priority, effect.timeout_ns, effect.attempts,
         None if grant is None else grant.as_data(), base, key, born, effect.deadline_ns, effect.backoff_ns,
         effect.backoff_max_ns,

@@ -119,9 +119,10 @@ class Past:
         )  # fmt: skip
 
     async def _digest(self, record: IntentRecord) -> bytes:
+        world = self._info.lineage.world_at(record.cause).bytes
         return intent_digest(
-            self._info.id.bytes, record.module, record.key, record.born, record.cause, record.position,
-            record.kind, await self._reader.bytes_of(record.params),
+            world, record.module, record.key, record.born, record.cause, record.position, record.kind,
+            await self._reader.bytes_of(record.params),
         )  # fmt: skip
 
 

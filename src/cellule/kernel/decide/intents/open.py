@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import answers
 from cellule.kernel.decide.intents import cancel as cancelling
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import Requester, Verdict, rule
@@ -96,12 +97,19 @@ def decide(
 ) -> Generator[Need, None, None]:
     """Write the Decision record and make it so; a refused intent gets its receipt at once."""
     verdict, extras = ruling
-    is_dispatched = verdict == ALLOW and asked.effect.external
-    if is_dispatched and context.is_at_limit(intent.base):
+    is_external = verdict == ALLOW and asked.effect.external
+    answer = None
+    if is_external and context.holds(intent.kind):
+        answer = yield from answers.find(context, intent.base, intent.key, intent.kind, intent.params)
+        if answer is not None or not context.is_live:
+            extras["held"] = True
+    if is_external and context.is_at_limit(intent.base):
         extras["over"] = True
     context.writer.add(DecisionRecord(intent.height, verdict, extras))
     opened = yield from applying.decided(context.ledger, slot, intent, verdict, extras)
-    if is_dispatched:
+    if answer is not None:
+        yield from answers.give(context, slot, intent.height, opened, answer, NEXT_BEAT, {"depth": depth + 1})
+    elif is_external and "held" not in extras:
         context.dispatch(intent.height, opened, asked.effect, asked.params)
     elif verdict == DENY:
         told = settling.Settlement(extras["code"], extras["text"])

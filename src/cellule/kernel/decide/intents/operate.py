@@ -25,7 +25,7 @@ from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_changes import REQUEST_EXTRAS
 from cellule.kernel.state.intent_id import idempotency_hash, intent_text
-from cellule.kernel.state.rows import OPEN, PARKED, DeadLetter, OpenIntent
+from cellule.kernel.state.rows import HELD, OPEN, PARKED, DeadLetter, OpenIntent
 
 Record = Callable[[], Admitted]
 
@@ -45,24 +45,27 @@ def perform(context: BeatContext, item: ControlItem, record: Record) -> Generato
 
 def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
     height, intent = yield from _intent(context, item, parked=True)
-    kept = intent.extras
-    asked = yield from _asked(context, intent.module, intent.key, intent.kind, kept)
+    kept, was_held = intent.extras, intent.status == HELD
+    asked = yield from asked_before(context, intent.module, intent.key, intent.kind, kept)
     if "grant" in kept:
         check_again(context.eras.current.manifest.grants.get(kept["grant"]), asked, context.ledger.now_ns)
     admitted = record()
     extras: DecisionExtras = {"control": admitted.height}
     if not asked.effect.external:
         extras["due_ns"] = opening.due_ns(asked.params, context.ledger.now_ns)
-    elif context.is_at_limit(intent.module):
-        extras["over"] = True
+    elif not was_held:  # which is counted already
+        if context.is_at_limit(intent.module):
+            extras["over"] = True
+        if context.holds(intent.kind) and not context.is_live:
+            extras["held"] = True
     context.writer.add(DecisionRecord(height, ALLOW, extras))
     changed = yield from applying.approved(context.ledger, height, intent, extras)
-    if asked.effect.external:
+    if asked.effect.external and "held" not in extras:
         context.dispatch(height, changed, asked.effect, asked.params)
     return admitted
 
 
-def _asked(
+def asked_before(
     context: BeatContext, base: str, key: bytes, kind: str, kept: Mapping[str, Any]
 ) -> Generator[Need, None, EffectRequest]:
     """What was asked for, as far as a manifest still knows it."""
@@ -117,7 +120,7 @@ def _intent(
             "kernel.intent_not_open", "no intent is open at height {height}", height=height,
             hint="It may be settled: look at its receipt.",
         )  # fmt: skip
-    if parked and intent.status != PARKED:
+    if parked and intent.status not in (PARKED, HELD):
         raise Rejected(
             "kernel.intent_not_parked", "intent {intent} does not wait for an approval: it is {status}",
             intent=intent_text(intent.id), status=intent.status,
@@ -135,7 +138,7 @@ def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[
         )
     check_letter(context, row)
     base, key, letter = row.module, row.key, row.letter
-    asked = yield from _asked(context, base, key, letter["kind"], letter)
+    asked = yield from asked_before(context, base, key, letter["kind"], letter)
     yield from _check_key(context, base, asked)
     slot = yield from context.slot(base, key)
     grant = yield from _grant(context, slot, asked)

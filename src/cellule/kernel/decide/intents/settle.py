@@ -190,14 +190,15 @@ def expect(context: BeatContext, items: Sequence[Any]) -> Generator[Need, None, 
 def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outcome]:
     """Settle an intent by a receipt that was handed in, or refuse the receipt and record that."""
     intent = yield from context.ledger.book.find(item.height)
-    problem = _problem(item, intent)
+    sent_as = b"" if intent is None else context.sent_as(item.height, intent.id)
+    problem = _problem(item, intent, sent_as)
     if problem is not None:
         return _refuse(context, item, intent, problem)
     assert intent is not None
     slot = yield from context.slot(intent.module, intent.key)
     if item.status == OUTSIDE_ITEM:
         return hold(context, item, intent)
-    status, payload, told = yield from _proven(context, slot, intent.kind, item)
+    status, payload, told = yield from proven(context, slot, intent.kind, item)
     is_letter = item.exhausted and status != Settled.OK and intent.status in (OPEN, OUTSIDE)
     given = {
         "by": item.by, "attempts": item.attempts, "exhausted": is_letter, "who": item.who, "why": item.why,
@@ -209,7 +210,7 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
     return Admitted(at)
 
 
-def _problem(item: ReceiptItem, intent: OpenIntent | None) -> Rejected | None:
+def _problem(item: ReceiptItem, intent: OpenIntent | None, sent_as: bytes) -> Rejected | None:
     if item.status not in _GIVEN and (item.status != OUTSIDE_ITEM or item.who is not None):
         return Rejected(
             "kernel.receipt_status", "a receipt cannot say {status!r}; it says one of {known}",
@@ -225,7 +226,7 @@ def _problem(item: ReceiptItem, intent: OpenIntent | None) -> Rejected | None:
             "kernel.receipt_late", "intent {intent} is not with an adapter any more: it is {status}",
             intent=intent_shown(item.intent), status=intent.status, hint="Nothing was changed.",
         )  # fmt: skip
-    if intent.id != item.intent:
+    if item.intent not in (intent.id, sent_as):
         return Rejected(
             "kernel.receipt_foreign", "intent {intent} is not the one at height {height}",
             intent=intent_shown(item.intent), height=item.height,
@@ -245,7 +246,7 @@ def _refuse(
     return RefusedItem(problem, context.writer.add(record, len(text)))
 
 
-def _proven(
+def proven(
     context: BeatContext, slot: Slot, kind: str, item: ReceiptItem
 ) -> Generator[Need, None, tuple[Settled, Payload, Settlement]]:
     """How the intent ends: a payload that does not fit makes it fail."""
