@@ -26,7 +26,6 @@ LONG_FILES = {
     "host/ingress/handles.py": "one class, whose methods are the public API",
     "host/node.py": "the worlds in memory: loading, leaving, ownership",
     "host/read/reader.py": "every read of one world",
-    "host/service.py": "one class, whose methods are the public API",
     "host/run/world_runner.py": "the two tasks of a world share its state",
     "host/service.py": "one class, whose methods are the public API",
     "kernel/decide/steps.py": "one step, with every way it can end",

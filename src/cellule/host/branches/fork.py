@@ -11,6 +11,7 @@ fork's outbox begins empty.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -111,7 +112,7 @@ class ForkOptions:
             )  # fmt: skip
 
 
-class _Moved(Exception):  # noqa: N818 - no error: it is looked for anew
+class _Moved(Exception):
     """The snapshot that a fork was to begin from is not kept any more."""
 
 
@@ -121,7 +122,7 @@ class _Point:
 
     height: int
     root: Cid
-    expect: dict[bytes, bytes | None] = field(default_factory=dict)
+    expect: Mapping[bytes, bytes | None] = field(default_factory=dict)
 
 
 async def height_of(reader: Reader, at: At) -> int:

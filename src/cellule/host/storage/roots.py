@@ -1,7 +1,7 @@
 """The roots of a universe: everything stored that links a block, and so keeps it and what it links.
 
     pins that did not expire | rows of the outbox
-    of each world: items in the inbox and aside, frames in rows, segments, kept snapshots, the baseline
+    of each world: its own row, items in the inbox and aside, frames in rows, segments, kept snapshots, the baseline
 
 What moves is looked for where it comes from first: an item is read before the frame that admits it, a frame
 in rows before the segment that it goes to. A world that is deleted meanwhile has no roots.
@@ -58,7 +58,9 @@ async def world_roots(engine: Engine, universe: UUID, info: WorldInfo) -> AsyncI
     async for key, value in _rows(engine, keys.snapshot_range(*owner)):
         height = keys.snapshot_height(key)
         yield Root(f"{name}, snapshot {height}", Links({Cid.of_bytes(value)}, set()))
-    [baseline] = await engine.read([keys.world_baseline(*owner)])
+    baseline, own = await engine.read([keys.world_baseline(*owner), keys.world_meta(*owner)])
+    if own is not None:  # the answers of a fork, until its first frame links them
+        yield Root(f"{name}, its own row", links_of_block(own))
     if baseline is not None:
         height, cid = baseline_of(baseline)
         yield Root(f"{name}, baseline {height}", Links({cid}, set()))
