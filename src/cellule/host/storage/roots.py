@@ -1,7 +1,8 @@
 """The roots of a universe: everything stored that links a block, and so keeps it and what it links.
 
     pins that did not expire | rows of the outbox
-    of each world: its own row, items in the inbox and aside, frames in rows, segments, kept snapshots, the baseline
+    of each world: its own row, items in the inbox and aside, frames in rows, segments, kept
+    snapshots, the baseline
 
 What moves is looked for where it comes from first: an item is read before the frame that admits it, a frame
 in rows before the segment that it goes to. A world that is deleted meanwhile has no roots.

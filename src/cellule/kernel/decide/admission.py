@@ -110,7 +110,6 @@ class Admission:
         except Rejected as error:
             return RefusedItem(error, 0)
 
-
     def _admit_events(self, items: Sequence[Any]) -> Generator[Need, None, None]:
         wanted: dict[str, list[bytes]] = {}
         routed = [self._routed(item, wanted) for item in items]

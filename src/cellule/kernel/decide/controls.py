@@ -82,16 +82,10 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
         case "pause" | "resume":
             outcome = _record(context, item, {})
             context.ledger.pause(is_paused=item.verb == "pause")
-        case "fork.live":
-            branch = context.ledger.branch
-            if branch is None or branch.live:
-                raise Rejected("kernel.is_live", "the world dispatches its effects already")
-            outcome = _record(context, item, {})
-            branch.go_live()
         case "clock.accept":
             outcome = _record(context, item, {})  # the host gives its beats another time from now on
-        case "cell.resume" | "cell.migrate" | "cell.halt":
-            outcome = yield from _CELL_VERBS[item.verb](context, item)
+        case "cell.resume" | "cell.migrate" | "cell.halt" | "fork.live":
+            outcome = yield from _VERBS[item.verb](context, item)
         case "cell.drop" | "cell.delete" | "letter.redrive" | "letter.dismiss":
             outcome = yield from _remove(context, item)
         case "deploy":
@@ -173,6 +167,17 @@ def _halt(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admi
         )  # fmt: skip
     admitted = _record(context, item, {"cells": [list(target)]})
     step_changes.halt(context.ledger, slot, admitted.height, context.eras.current.number, item.why)
+    return admitted
+
+
+def _go_live(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+    """Let a fork dispatch its external effects from now on."""
+    yield from ()
+    branch = context.ledger.branch
+    if branch is None or branch.live:
+        raise Rejected("kernel.is_live", "the world dispatches its effects already")
+    admitted = _record(context, item, {})
+    branch.go_live()
     return admitted
 
 
@@ -321,4 +326,6 @@ def _bytes(value: Any, field: str) -> bytes:
     return value
 
 
-_CELL_VERBS = {"cell.resume": _resume, "cell.migrate": _migrate, "cell.halt": _halt}
+_VERBS = {
+    "cell.resume": _resume, "cell.migrate": _migrate, "cell.halt": _halt, "fork.live": _go_live,
+}  # fmt: skip

@@ -57,7 +57,7 @@ def begin(context: BeatContext, item: ForkItem) -> Generator[Need, None, Admitte
     at = context.writer.add(ForkRecord(0, item.parent, item.height, item.effects, extras), 64)
     given = open_answers(item.answers, ledger.nodes)
     following = extras.get("next", 0)
-    ledger.begin_branch(Branch(item.height, item.effects, at, following, given, live=item.live))
+    applying.begin_fork(ledger, Branch(item.height, item.effects, at, following, given, live=item.live))
     if following:
         yield from advance(context)
     return Admitted(at)

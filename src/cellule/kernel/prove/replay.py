@@ -54,6 +54,7 @@ from cellule.kernel.state.branch import Branch, open_answers
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import control_check, dedupe_key, payload_check
 from cellule.kernel.state.expectation import Expected
+from cellule.kernel.state.intent_changes import begin_fork
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.state.rows import ScheduleRow, TimerRow
 from cellule.values.envelope import value_of
@@ -418,7 +419,6 @@ class Replay:
             self._contradicts("only a fork goes live")
         self._ledger.branch.go_live()
 
-
     def _letter_taken(self, height: int, *, redriven: bool) -> Generator[Need, None, None]:
         for position in (0, 1):
             letter = yield from self._ledger.dead_letters.get(pair_key(height, position))
@@ -450,9 +450,8 @@ class Replay:
         given = None if link is None else (link.cid, extras.get("count", 0))
         answers = open_answers(given, ledger.nodes)
         live = extras.get("live", False)
-        ledger.begin_branch(
-            Branch(record.height, record.effects, self._height, following, answers, live=live)
-        )
+        branch = Branch(record.height, record.effects, self._height, following, answers, live=live)
+        begin_fork(ledger, branch)
 
     def _manifest(self, record: ManifestRecord) -> None:
         era = record.era

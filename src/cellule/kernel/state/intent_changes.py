@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
+from cellule.errors import ensure
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, NEXT_BEAT, PARK
 from cellule.kernel.need import Need
 from cellule.kernel.state import rows
+from cellule.kernel.state.branch import Branch
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
 from cellule.kernel.state.expectation import Asker
 from cellule.kernel.state.intent_id import idempotency_hash, intent_text, params_digest
@@ -121,6 +123,13 @@ def approved(
     if extras.get("over"):
         yield from ledger.hold(intent.module)
     return changed
+
+
+def begin_fork(ledger: Ledger, branch: Branch) -> None:
+    """The world is a fork, and nothing else has happened in it."""
+    is_here = branch.height == ledger.height
+    ensure(is_here, "kernel.fork_order", "a fork begins at {height}", height=branch.height)
+    ledger.branch = branch
 
 
 def forked(

@@ -233,12 +233,6 @@ class Ledger:
         """Stop taking steps, or go on."""
         self.paused = is_paused
 
-    def begin_branch(self, branch: Branch) -> None:
-        """The world is a fork, and nothing else has happened in it."""
-        is_here = branch.height == self.height
-        ensure(is_here, "kernel.fork_order", "a fork begins at {height}", height=branch.height)
-        self.branch = branch
-
     def find_id(self, key: bytes) -> Generator[Need, None, Seen | None]:
         """The event that was admitted with an id, if it is still remembered."""
         return self.dedupe.find(key, self.nodes)

@@ -56,13 +56,11 @@ def encoded(*records: Record, names: list[str] | None = None) -> bytes:
 def test_every_kind_is_in_the_table_and_reserved_ones_have_no_record() -> None:
     assert list(RECORDS) == list(Kind)
     assert set(KINDS) | RESERVED == {int(kind) for kind in Kind}
-    assert set() == RESERVED
+    assert not RESERVED
 
 
 def test_the_format_page_draws_the_table() -> None:
     assert drawing() in PAGE
-    reserved = ", ".join(f"{Kind(number).name.capitalize()} {number}" for number in sorted(RESERVED))
-    assert f"refused by this version like any unknown kind: {reserved}." in PAGE
 
 
 def test_the_format_page_explains_every_extra_field_of_each_kind_and_no_other() -> None:
