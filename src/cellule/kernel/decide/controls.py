@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.decide import heartbeat_controls, registry, removals, schedules, spills, timers
+from cellule.kernel.decide import forks, heartbeat_controls, registry, removals, schedules, spills, timers
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import operate as operating
@@ -32,7 +32,6 @@ from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.dedupe import control_check, dedupe_key
-from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.ledger import Target
 from cellule.values.cbor import encode
 from cellule.values.link import Link
@@ -171,14 +170,7 @@ def _halt(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admi
 
 
 def _go_live(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
-    """Let a fork dispatch its external effects from now on."""
-    yield from ()
-    branch = context.ledger.branch
-    if branch is None or branch.live:
-        raise Rejected("kernel.is_live", "the world dispatches its effects already")
-    admitted = _record(context, item, {})
-    branch.go_live()
-    return admitted
+    return forks.go_live(context, lambda: _record(context, item, {}))
 
 
 def _done(slots: Sequence[Slot], *, is_more: bool) -> dict[str, Any]:
@@ -271,7 +263,8 @@ def _begin_era(
     context: BeatContext, item: ControlItem, manifest: Manifest, done: dict[str, Any]
 ) -> Generator[Need, None, Admitted]:
     """Record a deploy, with what else the control does, and route by its manifest from now on."""
-    under = _below_limit(context.ledger.book, manifest)
+    limits = {base: module.open_max for base, module in manifest.modules.items()}
+    under = context.ledger.book.below(limits)
     admitted = _record(context, item, {**done, **({"under": under} if under else {})})
     context.writer.linked = True
     era = len(context.ledger.eras)
@@ -283,12 +276,6 @@ def _begin_era(
         context.ledger.unhold(base)
     yield from registry.align(context, height)
     return admitted
-
-
-def _below_limit(book: Book, manifest: Manifest) -> list[str]:
-    """The modules at their limit of open intents that are below the one of this manifest."""
-    limits = {base: module.open_max for base, module in manifest.modules.items()}
-    return sorted(base for base in book.over if base not in limits or book.counts[base] < limits[base])
 
 
 def _note(context: BeatContext, item: ControlItem) -> Admitted:

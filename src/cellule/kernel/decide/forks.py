@@ -13,7 +13,7 @@ Rejected: settling in the host, by controls. Whoever opened the fork would see e
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
@@ -83,6 +83,17 @@ def advance(context: BeatContext) -> Generator[Need, None, None]:
     extras: ForkExtras = {"next": following} if following else {}
     context.writer.add(ForkRecord(branch.record, b"", branch.height, branch.effects, extras))
     branch.next = following
+
+
+def go_live(context: BeatContext, record: Callable[[], Admitted]) -> Generator[Need, None, Admitted]:
+    """Let the fork dispatch its external effects from now on; `record` writes the verb down."""
+    yield from ()
+    branch = context.ledger.branch
+    if branch is None or branch.live:
+        raise Rejected("kernel.is_live", "the world dispatches its effects already")
+    admitted = record()
+    branch.go_live()
+    return admitted
 
 
 def _deal(

@@ -16,7 +16,7 @@ Rejected: counting open intents by walking them. A limit is asked at every reque
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from cellule.errors import ensure
@@ -99,6 +99,10 @@ class Book:
         """An intent is settled."""
         self.open.remove(pair_key(height, 0))
         self._count(intent, -1)
+
+    def below(self, limits: Mapping[str, int]) -> list[str]:
+        """The modules at their limit of open intents that are below these limits."""
+        return sorted(base for base in self.over if base not in limits or self.counts[base] < limits[base])
 
     def _count(self, intent: OpenIntent, change: int) -> None:
         status, base = intent.status, intent.module
