@@ -127,6 +127,19 @@ def test_a_cell_that_a_person_halted_has_nothing_to_drop_and_stays_halted(world)
     assert world.entry("shop/Order", b"o1").get("status") == "halted"
 
 
+@pytest.mark.parametrize(
+    ("key", "why"), [("o1", "is stopped already"), ("nobody", "is not there")], ids=["stopped", "absent"]
+)
+def test_a_cell_that_cannot_be_halted_is_told_apart(world, key, why):
+    world.beat([paid()])
+    done(world, "cell.halt", **O1)
+    height = world.world.ledger.height
+    with pytest.raises(Rejected, match=why) as caught:
+        done(world, "cell.halt", module="shop/Order", key=key.encode())
+    assert caught.value.code == "kernel.cannot_halt"
+    assert world.world.ledger.height == height
+
+
 def test_whoever_sent_an_event_that_is_dropped_in_its_own_beat_is_told(world):
     halted(world)
     beat = world.beat([paid(), ControlItem("cell.drop", "ada", "all of it", {**O1, "count": 2})])

@@ -54,6 +54,27 @@ def test_the_first_difference_names_field_and_both_values(world, changed, field,
     assert "shop/Order@1" in str(difference)
 
 
+@pytest.mark.parametrize(
+    ("ann", "field", "before", "after"),
+    [
+        ({"list": [1, 2, 4]}, "ann.list[2]", 3, 4),
+        ({"list": [1, {"a": 2}, 3]}, "ann.list[1]", 2, {"a": 2}),
+        ({"list": [1, 2]}, "ann.list", [1, 2, 3], [1, 2]),
+    ],
+)
+def test_the_first_difference_names_the_place_in_a_list(monkeypatch, world, ann, field, before, after):
+    def note(ann):
+        steps = {"shop/Order": lambda *_: Did({"total": 0, "paid": True, "seen": 1}, ann=ann)}
+        monkeypatch.setattr(world.programs, "steps", steps)
+
+    note({"list": [1, 2, 3]})
+    world.beat([paid()])
+    note(ann)
+    difference = world.verify()
+    assert (difference.field, difference.recorded, difference.computed) == (field, before, after)
+    note({"list": [1, 2, 3]})
+
+
 def test_unchanged_code_verifies(world):
     world.beat([paid(), paid("o2")])
     assert world.verify() is None
@@ -124,7 +145,7 @@ CASES = {
     "a lying length": (lambda data, _: _longer(data), "kernel.frame_damaged"),
     "no format": (lambda data, _: data.replace(b"fformat\x00", b"fformat\x20"), "kernel.frame_format"),
     "an unknown kind": (lambda data, _: with_row(data, 0, [99, 0, None]), "kernel.record_kind"),
-    "a reserved kind": (lambda data, _: with_row(data, 0, [5, 0, None]), "kernel.record_kind"),
+    "a reserved kind": (lambda data, _: with_row(data, 0, [15, 0, None]), "kernel.record_kind"),
     "a short record": (lambda data, _: with_row(data, 0, [1, 0, None]), "kernel.frame_damaged"),
     "a cause in the future": (lambda data, _: _field(data, 1, "cause", 10_000), "kernel.frame_damaged"),
     "a step out of turn": (lambda data, _: _field(data, 1, "key", b"other"), "kernel.journal_contradicts"),

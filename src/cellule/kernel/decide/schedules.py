@@ -114,9 +114,8 @@ def fire(context: BeatContext, fired: bytes, timer: TimerRow, room: int) -> Due 
     name, stamp = timer.module, timer.key
     now_ns, schedule = context.ledger.now_ns, context.eras.current.manifest.schedules.get(name)
     due_ns, cause = pair_of(fired)
-    if schedule is None or fingerprint(schedule) != stamp:  # a deploy in the same beat aligns it
-        _write(context, cause, fired, 0, name, b"")
-        return None
+    if schedule is None or fingerprint(schedule) != stamp:
+        return None  # another release armed it: all schedules are aligned later in this beat
     waiting_ns = context.ledger.book.schedules[name].waiting_ns
     times, following, made_up = _times(schedule, due_ns, now_ns, timer.number, room // event_bytes(schedule))
     if following > now_ns:

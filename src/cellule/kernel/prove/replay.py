@@ -99,7 +99,6 @@ class Replay:
     def apply(self, frame: Frame) -> Generator[Need, None, None]:
         """Apply `frame`; it must be the next of the chain."""
         self._frame = frame
-        self._height = frame.header.first
         try:
             self._check_chain(frame)
             yield from self._apply_records(frame)

@@ -219,6 +219,19 @@ def test_a_cascade_of_receipts_is_stopped_and_told(make_bank, monkeypatch):
     assert isinstance(bank.records()[stopped.cause - 1], ReceiptRecord)
 
 
+def test_whoever_subscribed_hears_of_a_stopped_cascade_of_receipts(make_bank, bank_document, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.intents.settle.DEPTH_MAX", 3)
+    changes = bank_document(clerk={})
+    heard = [*changes["modules"]["bank/Clerk@1"]["event"], "sys/CascadeStopped@1"]
+    route = {"event": "sys/CascadeStopped@1", "module": "bank/Clerk@1", "key_field": "module"}
+    routing = {"subscriptions": [*changes["routing"]["subscriptions"], route]}
+    bank = make_bank(clerk={"event": heard}, routing=routing, policy={"rules": [], "default": "deny"})
+    bank.ask(("bank.charge", {"amount": 1}), again=50)
+    bank.world.settle()
+    schema, event = bank.last("bank/Order", "bank/Clerk")
+    assert (schema, event["key"], event["depth"]) == ("sys/CascadeStopped@1", b"o1", 4)
+
+
 # Receipts
 
 

@@ -88,3 +88,18 @@ def test_events_for_more_cells_than_may_wait_are_refused(full, monkeypatch):
     assert bank.world.beat([tick("d")]).last
     bank.world.settle()
     assert len(bank.heard("d")) == 1
+
+
+def test_a_module_far_over_its_limit_is_held_until_it_is_below(make_bank):
+    """One step may ask for more than the limit leaves: each receipt but the last leaves it at the limit."""
+    bank = make_bank(order={"open_max": 2})
+    openings = bank.ask(*[("bank.charge", {"amount": 1})] * 4, order="first").opened
+    bank.world.beat([tick("a")])
+    for opening in openings[:2]:
+        bank.receive(opening)
+        bank.world.settle()
+        assert held(bank) == [b"a"]
+    bank.receive(openings[2])
+    bank.world.settle()
+    assert held(bank) == []
+    assert len(bank.heard("a")) == 1

@@ -71,6 +71,8 @@ def test_long_receipts_reach_all_who_wait_in_frames_that_fit(bank):
         FRAME_BYTES_MAX
     )
     assert sum(len(receipts(frame)) for frame in frames) == 31
+    # whoever is answered in a later beat is no further from the outside than the first
+    assert {each.extras.get("depth", 0) for frame in frames for each in receipts(frame)} == {0}
     assert len([frame for frame in frames if receipts(frame)]) >= 31 * 300_000 // FRAME_BYTES_CLOSE - 1
     assert len(bank.heard("w29")) == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.kernel.decide.schedules import fingerprint
 from cellule.kernel.journal.records import EventRecord
 from cellule.values.cbor import encode
 from tests.support.kernel_world import START_NS
@@ -253,3 +254,35 @@ def test_a_run_waits_while_the_world_is_paused_and_goes_first_then(make_bank):
     assert [each for each in ids if each.startswith("schedule:")] == [
         f"schedule:tick:{waiting_ns}", f"schedule:tick:{waiting_ns + MINUTE}"
     ]  # fmt: skip
+
+
+def test_a_buffered_run_stays_where_it_is_in_a_paused_world_whatever_becomes_of_its_cell(make_bank):
+    bank = make_bank(schedules=every(MINUTE, overlap="buffer"))
+    bank.charge(order="s")
+    bank.world.advance(MINUTE)
+    bank.world.control("pause")
+    bank.world.control("cell.delete", module="bank/Order", key=b"s")
+    bank.world.beat()
+    bank.restore_in_place()
+    bank.world.beat()
+    assert bank.book.waiting == {"tick"}
+    bank.world.control("resume")
+    bank.world.settle()
+    assert [name for name, _ in bank.heard("s")] == ["bank/Tick@1"]
+    assert bank.book.waiting == set()
+
+
+def test_a_schedule_that_another_release_armed_is_armed_anew_once(make_bank, monkeypatch):
+    """Its stamp is of what a schedule is made of, and that may be more in the next release."""
+    bank = make_bank(schedules=every(MINUTE))
+    bank.world.advance(MINUTE)
+    newer = lambda schedule: b"newer " + fingerprint(schedule)  # noqa: E731 - a name for two uses
+    monkeypatch.setattr("cellule.kernel.decide.schedules.fingerprint", newer)
+    bank.restore_in_place()
+    bank.world.now_ns += MINUTE  # it is due in the first beat, before the schedules are aligned
+    bank.world.settle()
+    bank.world.advance(3 * MINUTE)
+    armed = bank.book.schedules["tick"]
+    assert bank.world.beat().wake == armed.due_ns
+    ticks = [name for name, _ in bank.heard("s") if name == "bank/Tick@1"]
+    assert 4 <= len(ticks) <= 5

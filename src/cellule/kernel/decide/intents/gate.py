@@ -43,7 +43,6 @@ class Verdict(NamedTuple):
 
 class _Refused(Exception):
     def __init__(self, code: str, text: str) -> None:
-        super().__init__(code, text)
         self.code = code
         self.text = text
 
