@@ -145,7 +145,7 @@ class DeclaredWasm:
     def _entry(self, scope: BuildScope) -> dict[str, Any]:
         options = self.options
         return {
-            "style": "reducer", "context": self.given.get("context", False),
+            "style": "reducer", "context": self.given.get("context", not options.cell_mode),
             "retention": options.retention.document(), "failure": options.failure,
             "upgrade": options.upgrade, "cap_slots": dict(options.cap_slots), "open_max": options.open_max,
             "effects_emitted": sorted(form.kind for form in scope.effects),

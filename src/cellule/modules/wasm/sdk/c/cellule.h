@@ -313,7 +313,7 @@ typedef struct {
 } cl_items;
 
 typedef struct {
-    cl_value state, reply, note, refuse;
+    cl_value state, reply, note, refuse, changes;
     cl_items events, effects, cancels;
 } cl_output;
 
@@ -414,8 +414,48 @@ CL_API uint64_t cl_answer(cl_output out) {
         {"ann", cl_wrapped(out.note)},
         {"cancel", cl_items_list(out.cancels)},
         {"refuse", out.refuse},
+        {"changes", out.changes},
     };
-    return cl_packed(cl_record(7, fields));
+    return cl_packed(cl_record(8, fields));
+}
+
+/* ---- one cell with the map of all keys ---- */
+
+/* Whether this item is the key with these bytes: text as it is, all others as canonical bytes. */
+CL_API int cl_is_key(cl_value item, cl_value key) {
+    int is_text = item.size && item.data[0] >> 5 == CL_TEXT;
+    cl_value bytes = is_text ? cl_to_text(item) : item;
+    return cl_order(bytes.data, bytes.size, key.data, key.size) == 0;
+}
+
+/* The entry of a whole map, null if it has none. */
+CL_API cl_value cl_entry_of(cl_value map, cl_value key) {
+    if (cl_is_null(map)) return map;
+    int is_map = map.data[0] >> 5 == CL_MAP;
+    uint32_t count = is_map ? cl_size(map) : cl_count(map);
+    const cl_value *parts = cl_parts(map);
+    for (uint32_t i = 0; i < count; i++) {
+        const cl_value *pair = is_map ? &parts[2 * i] : cl_parts(parts[i]);
+        if (cl_is_key(pair[0], key)) return pair[1];
+    }
+    return cl_null();
+}
+
+/* One step of a function that knows the state of one key, in a cell or as an entry of a whole map. */
+CL_API uint64_t cl_step_entry(cl_output (*function)(const cl_input *), cl_input in) {
+    if (!in.context.size || cl_to_bool(cl_get(in.context, "cell_mode"))) return cl_answer(function(&in));
+    if (!in.key.size) __builtin_trap();
+    in.state = cl_entry_of(in.state, in.key);
+    cl_output out = function(&in);
+    if (out.refuse.size) return cl_answer(out);
+    cl_field change[] = {
+        {"key", cl_wrapped(in.key)},
+        {"state", cl_is_null(out.state) ? out.state : cl_wrapped(out.state)},
+    };
+    cl_value changed = cl_record(2, change);
+    out.changes = cl_list(1, &changed);
+    out.state = cl_null();
+    return cl_answer(out);
 }
 
 #define CELLULE_EXPORT(name) __attribute__((export_name(#name)))
@@ -428,6 +468,14 @@ CL_API uint64_t cl_answer(cl_output out) {
     CELLULE_EXPORT(step) uint64_t cellule_step(const uint8_t *data, uint32_t size) {       \
         cl_input input = cl_read_input(data, size);                                        \
         return cl_answer(function(&input));                                                \
+    }
+
+/* The same for a module that may be one cell with the map of all keys (`cell_mode: false`): the function knows
+ * one key's state, whichever it is. The module declares `context`; its keys are neither bytes nor enums. */
+#define CELLULE_ENTRIES(function)                                                          \
+    CELLULE_ALLOC                                                                          \
+    CELLULE_EXPORT(step) uint64_t cellule_step(const uint8_t *data, uint32_t size) {       \
+        return cl_step_entry(function, cl_read_input(data, size));                         \
     }
 
 /* The exports of an upcaster, cl_value function(cl_value). */

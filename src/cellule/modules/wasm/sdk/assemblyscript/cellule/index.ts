@@ -114,6 +114,11 @@ export class Value {
     return this.inside(BYTES);
   }
 
+  /** The bytes of a text without its head; any other value as it is. */
+  bare(): Value {
+    return this.size != 0 && load<u8>(this.data) >> 5 == TEXT ? this.inside(TEXT) : this;
+  }
+
   /** The items of a list; of a map, its keys and values in turn. */
   parts(): Value[] {
     const reader = this.need(this.isMap ? MAP : LIST);
@@ -339,6 +344,7 @@ export class Output {
   private replied: Value = Value.none();
   private noted: Value = Value.none();
   private refused: Value = Value.none();
+  private changes: Value = Value.none();
   private events: Value[] = [];
   private effects: Value[] = [];
   private cancels: Value[] = [];
@@ -397,7 +403,17 @@ export class Output {
       .set("ann", this.noted.wrapped())
       .set("cancel", listed(this.cancels))
       .set("refuse", this.refused)
+      .set("changes", this.changes)
       .value();
+  }
+
+  /** The same answer for a whole map: only the entry with this key changes. */
+  ofEntry(key: Value): Output {
+    if (this.refused.isThere) return this;
+    const state = this.next.isNull ? this.next : this.next.wrapped();
+    this.changes = Value.list([Value.record().set("key", key.wrapped()).set("state", state).value()]);
+    this.next = Value.null();
+    return this;
   }
 }
 
@@ -427,6 +443,30 @@ function add(to: Value[], item: Value, limit: i32): void {
 
 function listed(items: Value[]): Value {
   return items.length ? Value.list(items) : Value.none();
+}
+
+/** The entry of a whole map, null if it has none. Text keys are compared as they are, others by their bytes. */
+function entryOf(map: Value, key: Value): Value {
+  if (map.isNull) return map;
+  const isMap = load<u8>(map.data) >> 5 == MAP;
+  const parts = map.parts();
+  for (let i = 0; i < parts.length; i += isMap ? 2 : 1) {
+    const pair = isMap ? [parts[i], parts[i + 1]] : parts[i].parts();
+    const bytes = pair[0].bare();
+    if (order(bytes.data, bytes.size, key.data, key.size) == 0) return pair[1];
+  }
+  return Value.null();
+}
+
+/**
+ * One step of a function that knows the state of one key, in a cell or as an entry of a whole map
+ * (`cell_mode: false`). The module declares `context`; its keys are neither bytes nor enums.
+ */
+export function answerEntry(input: Input, step: (input: Input) => Output): i64 {
+  if (!input.context.isThere || input.context.get("cell_mode").toBool()) return answer(step(input));
+  if (!input.key.isThere) unreachable();
+  input.state = entryOf(input.state, input.key);
+  return answer(step(input).ofEntry(input.key));
 }
 
 /** The input of a step. */
