@@ -107,6 +107,9 @@ class DeclaredWorkflow:
         schemas = effect_schemas(scope.effects, naming).merged(NO_SCHEMAS)
         for event in signature.events:
             schemas = schemas.merged(naming.derived(event).schemas)
+        for kind in (signature.result, *(kind for _, kind in signature.arguments)):
+            if kind is not None:
+                naming.derived(kind)  # refused here, and not when the first run ends
         order = order_event(name)
         schemas = schemas.merged({order: ORDER_FORM})
         subscriptions += ({"event": order, "module": name, **({} if paths is None else _key(None))},)

@@ -44,6 +44,9 @@ class Loop:
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> Task[Any]:
         """Begin a task; it runs once the one at work waits."""
+        if self._is_dead:
+            coroutine.close()
+            raise LetGo
         if len(self._tasks) >= TASKS_MAX:
             coroutine.close()
             raise self.failed("workflow.tasks_max", f"the run has {TASKS_MAX} tasks already")
@@ -55,13 +58,20 @@ class Loop:
     def pendings(self, given: Iterable[object]) -> list[Pending[Any]]:
         """Coroutines become tasks; what is pending stays as it is."""
         found: list[Pending[Any]] = []
-        for each in given:
-            if isinstance(each, Pending):
-                found.append(each)
-            elif iscoroutine(each):
-                found.append(self.spawn(each))
-            else:
-                no_result(each)
+        waiting = deque(given)
+        try:
+            while waiting:
+                each = waiting.popleft()
+                if isinstance(each, Pending):
+                    found.append(each)
+                elif iscoroutine(each):
+                    found.append(self.spawn(each))
+                else:
+                    no_result(each)
+        finally:
+            for each in waiting:  # those that a mistake left over never begin
+                if iscoroutine(each):
+                    each.close()
         return found
 
     def make_ready(self, task: Task[Any]) -> None:
