@@ -3,6 +3,7 @@
 Events     each round brings one event to each of 1,000 cells that exist, in one beat: routing, the program,
            records and the frame with its CID. The reducer is the measure; what a style does with the event is
            in `bench.styles_apps`.
+Workflow   awaits a second, and cold resumes: see `bench.styles_workflows`.
 WASM       a step beside bare calls of wasmtime: see `bench.styles_wasm`.
 Batch      `cellule.aggregate` over plain values; what it keeps, after ten times as many items of as many
            namespaces.
@@ -18,6 +19,7 @@ from itertools import count
 from bench.report import Row, at_most, measured, ratio
 from bench.styles_apps import STYLES, Ticked, intent_app, reducer_app, style_world
 from bench.styles_wasm import wasm_rows
+from bench.styles_workflows import workflow_rows
 from bench.timing import Side, best_of
 from cellule import App, aggregate
 
@@ -36,6 +38,7 @@ MEASURES = {"count": "count", "sum": "sum(amount)", "average": "avg(amount)", "m
 def run(*, quick: bool) -> Iterator[Row]:
     """All styles through a world, then aggregates of a batch."""
     yield from _events(20 if quick else KEYS, 1 if quick else 15)
+    yield from workflow_rows(quick=quick)
     yield from wasm_rows(quick=quick)
     yield from _batch(1_000 if quick else ITEMS, 1 if quick else 5)
 

@@ -28,12 +28,13 @@ class Finding(NamedTuple):
 
 
 INSTEAD: Final[dict[str, str]] = {
-    "clock": "Use ctx.now or ctx.now_ns; to wait, ask for a timer.",
+    "clock": "Use ctx.now or ctx.now_ns; to wait, ask for a timer, or await ctx.sleep in a workflow.",
     "random": "Use ctx.random, or ctx.uuid() for ids.",
     "environment": "Pass the value in an event or keep it in the state.",
     "files": "Read files outside and send their content as an event, or ask for an effect.",
     "network": "Ask for an effect; its receipt comes back as an event.",
     "process": "A step runs alone and never waits: ask for an effect, or emit an event.",
+    "waiting": "A step never waits. In a workflow: ctx.sleep, ctx.event, ctx.gather, ctx.race, ctx.spawn.",
     "input": "Send what a person enters as an event.",
     "identity": "It differs between processes: compare values, or use hashlib.",
     "globals": "Keep it in the state: other processes and later runs do not see it.",
@@ -78,9 +79,9 @@ _PREFIXES: Final[dict[str, tuple[str, ...]]] = {
         "grpc", "pymongo", "sqlalchemy.create_engine",
     ),
     "process": (
-        "subprocess", "multiprocessing", "threading", "concurrent.futures", "asyncio", "signal", "trio",
-        "anyio",
+        "subprocess", "multiprocessing", "threading", "concurrent.futures", "signal",
     ),
+    "waiting": ("asyncio", "trio", "anyio"),
 }  # fmt: skip
 _RANDOM_PURE: Final = frozenset({"random.Random"})
 _BY_NAME: Final = {name: rule for rule, names in _EXACT.items() for name in names}
