@@ -1,4 +1,4 @@
-"""Workflows beside the plain Python reducer, and what a cold resume costs by the length of the history. CPU time.
+"""Workflows beside the plain Python reducer, and cold resumes by the length of the history. CPU time.
 
 Awaits      each of 1,000 runs gets one event a round, awaits it, and waits for the next: an await answered, a
             step of the kernel with its record, and a coroutine that goes on. The other side is the reducer of

@@ -1,8 +1,8 @@
 """Frozen bytes of the entries of a workflow's history.
 
-A fixed life of three runs is lived again and must leave the same bytes in the journal. Any difference means that
-runs under way could no longer be resumed. `workflow.json` has, for each step, the bytes that it appended and what
-they say.
+A fixed life of three runs is lived again and must leave the same bytes in the journal. Any difference means
+that runs under way could no longer be resumed. `workflow.json` has, for each step, the bytes that it appended
+and what they say.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cellule.values.envelope import open_envelope
 from cellule.values.json_view import to_json
 from tests.node_apps import runs
 
+HEX = "846361736b71656666656374207061792e636861726765488c4c1a3b0d5e6f706a73686f702e70793a3331"
 FROZEN = Path(__file__).with_name("workflow.json")
 
 
@@ -70,9 +71,6 @@ def test_every_kind_of_entry_is_frozen():
 
 def test_the_page_shows_an_entry_as_it_is():
     ask = Ask("effect pay.charge", bytes.fromhex("8c4c1a3b0d5e6f70"), "shop.py:31")
-    assert entry("ask", *ask).hex() == (
-        "84" "63" "61736b" "71" "656666656374207061792e636861726765" "48" "8c4c1a3b0d5e6f70"
-        "6a" "73686f702e70793a3331"
-    )  # fmt: skip
+    assert entry("ask", *ask).hex() == HEX
     assert decode(encode(list(ask))) == list(ask)
     assert isinstance(runs.app, App)
