@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from cellule.host.ingress.handles import WorldHandle
     from cellule.host.service import Cellule
     from cellule.modules.aggregate import Aggregates, aggregate
+    from cellule.modules.enzyme import FATAL, RETRY, EnzymeContext
     from cellule.modules.fsm import StateChange, state_changes
     from cellule.modules.workflow import (
         Cancelled,
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "FATAL",
+    "RETRY",
     "Aggregates",
     "App",
     "Attempt",
@@ -76,6 +79,7 @@ __all__ = [
     "EffectDenied",
     "EffectFailed",
     "EffectTimedOut",
+    "EnzymeContext",
     "Failed",
     "Fenced",
     "InvariantBroken",
@@ -130,6 +134,7 @@ _HOMES = {
     "cellule.host.ingress.handles": ("WorldHandle",),
     "cellule.host.service": ("Cellule",),
     "cellule.modules.aggregate": ("Aggregates", "aggregate"),
+    "cellule.modules.enzyme": ("FATAL", "RETRY", "EnzymeContext"),
     "cellule.modules.fsm": ("StateChange", "state_changes"),
     "cellule.modules.workflow": (
         "Cancelled", "EffectCancelled", "EffectDenied", "EffectFailed", "EffectTimedOut", "Workflow",

@@ -54,6 +54,7 @@ from cellule.app.effects_config import (
     check_grants,
     check_listed,
 )
+from cellule.app.enzyme_module import EnzymeOptions, declare_enzyme, with_entries
 from cellule.app.fsm_module import DeclaredFsm, module_name
 from cellule.app.plan_module import DeclaredPlan
 from cellule.app.rules import Default, Part
@@ -317,6 +318,26 @@ class App:
             return handle_of(given)
 
         return declare if function is None else declare(function)
+
+    def enzyme(self, query: str, /, **options: Unpack[EnzymeOptions]) -> Callable[[F], F]:
+        """Declare `def resize(ctx: EnzymeContext, signal, target)`: it runs for signals that match the query.
+
+        `match="prefix"` lets the signal go on; `before` and `after` order it against other enzymes by name;
+        `access="ro"` keeps it from writing the tree, `writes` lets it write these subtrees only. See
+        `EnzymeOptions` for the others.
+        """
+
+        def declare(function: F) -> F:
+            declared = declare_enzyme(self.namespace, self.version, function, query, options)
+            both = with_entries(self._modules.get(declared.local), declared)
+            if both is None:
+                self.add_module(declared)
+            else:
+                self._built.clear()
+                self._modules[declared.local] = both
+            return function
+
+        return declare
 
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],

@@ -14,6 +14,7 @@ from cellule.app import standard_effects
 from cellule.app.declarations import DeclaredReducer, taken
 from cellule.app.effects import EffectLike, form_of
 from cellule.app.effects_config import DeclaredSchedule, Listed
+from cellule.app.enzyme_module import enzyme_entries
 from cellule.app.styles import DeclaredModule, TellsPlaces
 from cellule.effects.adapter import Adapter
 from cellule.errors import Rejected
@@ -110,7 +111,7 @@ def _kind(listed: Listed, effects: Mapping[str, EffectLike], where: str) -> str:
 
 
 def sections_of(app: App, effects: Mapping[str, EffectLike], naming: Naming) -> dict[str, Any]:
-    """The sections of the manifest about effects."""
+    """The sections of the manifest about effects and enzymes."""
     declared = app.effect_declarations
     grants = {
         grant.name: {**grant.entry, "effects": _kinds(grant.effects, effects, grant.name)}
@@ -119,6 +120,7 @@ def sections_of(app: App, effects: Mapping[str, EffectLike], naming: Naming) -> 
     return {
         "effects": effect_documents(map(form_of, effects.values()), naming), "capabilities": grants,
         "policy": declared.policies.document(),
+        "enzymes": enzyme_entries(app.modules.values()),
         "schedules": {each.name: _schedule(app, each, naming) for each in declared.schedules.values()},
     }  # fmt: skip
 

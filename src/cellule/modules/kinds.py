@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from cellule.kernel.programs import ProgramKinds
 from cellule.modules.aggregate import AggregateKind
+from cellule.modules.enzyme.program import ENZYME, enzyme_program
 from cellule.modules.fsm import FsmPrograms
 from cellule.modules.plan import PlanPrograms
 from cellule.modules.python import PythonPrograms
@@ -31,7 +32,7 @@ class CodeKinds(ProgramKinds):
     ) -> None:  # fmt: skip
         self._python = PythonPrograms(
             limit_s=limit_s, live=live, any_version=any_version, guarded=guarded,
-            forms={WORKFLOW: workflow_program},
+            forms={WORKFLOW: workflow_program, ENZYME: enzyme_program},
         )  # fmt: skip
         super().__init__(self._python, AggregateKind(), FsmPrograms(), PlanPrograms(), WasmPrograms())
 

@@ -8,8 +8,8 @@ not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from cellule.errors import InvariantBroken, StepFailed
@@ -22,6 +22,7 @@ from cellule.kernel.prove.check import Position, check_frames, check_snapshot, r
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.state.cell_pages import page_of_cells
 from cellule.kernel.state.cells import Entry
+from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, OpenIntent
 from cellule.kernel.state.wait_reasons import Reason, reasons_in
 from cellule.kernel.world import World as Kernel
@@ -29,6 +30,7 @@ from cellule.testing.entropy import SeededEntropy
 from cellule.testing.other_process import OtherProcess
 from cellule.values.cid import Cid
 
+T = TypeVar("T")
 SNAPSHOTS_KEPT_MAX = 8
 BEATS_MAX = 100_000
 INTENTS_PAGE = 1_000
@@ -130,6 +132,11 @@ class MemoryHost:
             entries, following = drive(walk, ledger.nodes, self.fetch)
             found += entries
         return found
+
+    def ask(self, walk: Callable[[Ledger], Generator[Need, None, T]]) -> T:
+        """What a walk over the world's state finds, as of the newest beat."""
+        ledger = self._kernel.ledger
+        return drive(walk(ledger), ledger.nodes, self.fetch)
 
     def reasons(self, base: str, key: bytes) -> tuple[Reason, ...]:
         """What a cell waits for; nothing where there is none."""

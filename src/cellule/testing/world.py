@@ -36,6 +36,7 @@ from cellule.testing.app_programs import AppPrograms
 from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
 from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
+from cellule.testing.heartbeat import Heartbeat
 from cellule.testing.memory_host import MemoryHost
 from cellule.testing.other_process import OTHER_PROCESS
 from cellule.testing.recordings import Recording
@@ -77,6 +78,12 @@ class World:
         waits = Waits(lambda: self.host.now_ns, self._advance_to_due)
         self.chronicle = Chronicle(self.host, self._builds, waits)
         self._outside = Outside(self)
+        self.heartbeat = Heartbeat(self)  # its enzymes, signals and tree
+        self.signal, self.agenda, self.beat = (
+            self.heartbeat.signal,
+            self.heartbeat.agenda,
+            self.heartbeat.beat,
+        )
         self.host.start()
 
     @property

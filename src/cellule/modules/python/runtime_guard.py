@@ -30,7 +30,16 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from cellule.kernel.program import Context as KernelContext
-from cellule.kernel.program import LogMark, Output, Program, StepFault, forget_kept
+from cellule.kernel.program import (
+    EnzymeCall,
+    EnzymeOutput,
+    LogMark,
+    Output,
+    Program,
+    StepFault,
+    TreeView,
+    forget_kept,
+)
 from cellule.modules.python.loader import PACKAGE
 from cellule.modules.python.rules import INSTEAD
 
@@ -178,6 +187,12 @@ class GuardedProgram:
         """Take one step, or raise `StepFault`."""
         with runtime_guard():
             return self.program.step(state, schema, value, key, context)
+
+    def run(self, call: EnzymeCall, tree: TreeView) -> EnzymeOutput:
+        """See `EnzymeProgram`."""
+        run: Callable[[EnzymeCall, TreeView], EnzymeOutput] = self.program.run  # type: ignore[attr-defined]
+        with runtime_guard():
+            return run(call, tree)
 
     def resume(
         self, mark: LogMark, schema: str, value: bytes, key: bytes, context: KernelContext | None

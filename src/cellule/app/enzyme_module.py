@@ -1,0 +1,165 @@
+"""`@app.enzyme(...)`: a function `(ctx, signal, target)` as a module, and its entry in the registry.
+
+    @app.enzyme("/signals/image/thumbnail", match="prefix", after=["image_metadata"])
+    def resize(ctx: EnzymeContext, signal: str | None, target: str | None) -> None: ...
+
+The entries of an app are registered in the order of its decorators, when a world is made or deployed to. Two
+decorators above one function are two entries with the same code. The function stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypedDict
+
+from cellule.app.declarations import check_function, check_open_max
+from cellule.app.effects_config import Grants, Listed, check_grants, check_listed
+from cellule.app.modules import for_authors, with_names_of_bundle
+from cellule.app.styles import BuildScope
+from cellule.errors import Rejected
+from cellule.kernel.heartbeat.entries import parse_entry
+from cellule.kernel.heartbeat.paths import parse_path
+from cellule.kernel.manifest.system import VALUE
+from cellule.modules.enzyme.program import ENZYME
+from cellule.modules.enzyme.signature import check_enzyme
+from cellule.modules.python import ModuleDescription, ModuleOptions
+from cellule.modules.python.describe import code_of
+from cellule.modules.python.effects import effect_documents, effect_schemas
+from cellule.modules.python.signature import shown_function
+from cellule.values.names import Name
+
+_DECLARING: Final = "@app.enzyme"
+Names = Iterable[str | Callable[..., Any]]
+"""Names of enzymes, or the functions that have them."""
+
+
+class EnzymeOptions(TypedDict, total=False):
+    """The options of `@app.enzyme`.
+
+    `name` is that of the function, if it is not said; `before` and `after` order it against others. `writes`
+    are the subtrees it may write, by default all. `retry_limit` and `backoff` (in beats) are for RETRY;
+    `depth` is how many beats a cascade may live that it runs in, `signals` how many one run may emit.
+    """
+
+    name: str
+    match: Literal["exact", "prefix"]
+    before: Names
+    after: Names
+    access: Literal["ro", "rw"]
+    writes: Iterable[str]
+    retry_limit: int
+    backoff: int
+    depth: int
+    signals: int
+    effects: Iterable[Listed]
+    grants: Grants
+    version: int
+    open_max: int | None
+
+
+_OF_ENTRY: Final = ("match", "access", "retry_limit", "backoff", "depth", "signals")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeclaredEnzyme:
+    """See `DeclaredModule`; `entries` are those of the registry."""
+
+    function: Callable[..., Any]
+    full: Name
+    options: ModuleOptions
+    effects: tuple[Listed, ...]
+    writes: tuple[str, ...] | None
+    entries: tuple[Mapping[str, Any], ...]
+
+    @property
+    def local(self) -> str:
+        """See `DeclaredModule`."""
+        return self.full.local
+
+    @property
+    def where(self) -> str:
+        """See `DeclaredModule`."""
+        return shown_function(self.function)
+
+    @property
+    def cap_slots(self) -> Mapping[str, str]:
+        """See `DeclaredModule`."""
+        return self.options.cap_slots
+
+    def described(self, scope: BuildScope) -> EnzymeDescription:
+        """See `DeclaredModule`."""
+        naming = scope.naming
+        try:
+            code, stored = code_of(self.function, naming, live=scope.live)
+        except Rejected as error:
+            raise for_authors(scope.app, self.function, error) from error
+        code = replace(code, form=ENZYME)
+        entry: dict[str, Any] = {
+            "kind": "workflow", "style": "enzyme", "state": VALUE, "code": code.document(),
+            "cap_slots": dict(self.options.cap_slots), "open_max": self.options.open_max,
+            "effects_emitted": sorted(form.kind for form in scope.effects),
+        }  # fmt: skip
+        if self.writes is not None:
+            entry["writes"] = list(self.writes)
+        return with_names_of_bundle(EnzymeDescription(
+            self.function, naming, code, effect_schemas(scope.effects, naming), stored, str(self.full),
+            entry, (), {}, effects=effect_documents(scope.effects, naming),
+        ))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EnzymeDescription(ModuleDescription):
+    """An enzyme as a module: it has no cells, so no states and no replies."""
+
+    @property
+    def state_type(self) -> Any:
+        """See `DescribedModule`."""
+        return None
+
+    @property
+    def reply_type(self) -> Any:
+        """See `DescribedModule`."""
+        return None
+
+
+def declare_enzyme(
+    namespace: str, version: int, function: Callable[..., Any], query: str, given: EnzymeOptions
+) -> DeclaredEnzyme:
+    """Check what can be refused at once."""
+    check_function(function, _DECLARING)
+    check_enzyme(function)
+    full = Name(namespace, function.__name__, given.get("version", version))
+    entry: dict[str, Any] = {
+        "name": given.get("name", function.__name__), "query": query, "module": str(full.base),
+        **{name: value for name, value in given.items() if name in _OF_ENTRY},
+        "before": _names(given.get("before", ())), "after": _names(given.get("after", ())),
+    }  # fmt: skip
+    parse_entry(0, entry)
+    check_open_max(given.get("open_max"), _DECLARING)
+    options = ModuleOptions(cap_slots=check_grants(given.get("grants", ())), open_max=given.get("open_max"))
+    writes = given.get("writes")
+    subtrees = None if writes is None else tuple(parse_path(each, "writes") for each in writes)
+    listed = check_listed(_DECLARING, given.get("effects", ()))
+    return DeclaredEnzyme(function, full, options, listed, subtrees, (entry,))
+
+
+def with_entries(known: object, declared: DeclaredEnzyme) -> DeclaredEnzyme | None:
+    """The enzyme with the entries of both, where they are one function under two decorators.
+
+    Decorators run from the lowest up; the first written comes first.
+    """
+    if not isinstance(known, DeclaredEnzyme) or known.function is not declared.function:
+        return None
+    return replace(known, entries=(*declared.entries, *known.entries))
+
+
+def enzyme_entries(modules: Iterable[object]) -> list[Mapping[str, Any]]:
+    """The entries of all enzymes among the modules of an app, in the order of their decorators."""
+    found = [module.entries for module in modules if isinstance(module, DeclaredEnzyme)]
+    return [entry for entries in found for entry in entries]
+
+
+def _names(given: Names) -> list[str]:
+    names: list[Any] = [each if isinstance(each, str) else getattr(each, "__name__", each) for each in given]
+    return names

@@ -1,0 +1,105 @@
+"""`EnzymeProgram`: one enzyme as the kernel calls it. What it did are plain maps, encoded by our own codecs.
+
+Nothing but `StepFault` leaves a run, except `Unwound`: a read of what is not in memory. The kernel then
+brings it, and runs the enzyme again from the start; it notices also where the author's code caught that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, Final, cast
+
+from cellule.kernel.program import (
+    CODE_UNAVAILABLE,
+    Context,
+    EnzymeCall,
+    EnzymeOutput,
+    Output,
+    StepFault,
+    TreeView,
+    Unwound,
+)
+from cellule.modules.enzyme.context import EnzymeContext
+from cellule.modules.enzyme.signature import check_enzyme
+from cellule.modules.python.boundary import Boundary, own_fault
+from cellule.modules.python.emissions import Emissions
+from cellule.modules.python.failure import Places, exception_text
+from cellule.modules.python.interface import Interface
+from cellule.modules.python.loader import is_missing
+from cellule.modules.python.module_names import Naming
+from cellule.modules.python.requests import Requests
+from cellule.modules.python.watchdog import StepTimeout, Watchdog
+from cellule.values.requests import Request
+
+ENZYME: Final = "enzyme"
+"""The form of a Python function that is an enzyme."""
+
+
+def enzyme_program(
+    function: Callable[..., Any], interface: Interface, naming: Naming, watchdog: Watchdog, places: Places
+) -> EnzymeProgram:
+    """The program of an enzyme's function."""
+    check_enzyme(function)
+    return EnzymeProgram(function, interface, naming, watchdog, places)
+
+
+class EnzymeProgram:
+    """The program of one enzyme."""
+
+    is_canonical = True
+
+    def __init__(
+        self, function: Callable[..., Any], interface: Interface, naming: Naming, watchdog: Watchdog,
+        places: Places,
+    ) -> None:  # fmt: skip
+        self._function = function
+        self._watchdog = watchdog
+        self._places = places
+        self._boundary = Boundary("run", watchdog, places)
+        self._values = Emissions((), interface, naming, places)
+        self._requests = Requests(interface, naming, places)
+
+    def step(
+        self, state: bytes | None, schema: str, value: bytes, key: bytes, context: Context | None
+    ) -> Output:
+        """See `Program.step`: an enzyme takes none."""
+        del state, schema, value, key, context
+        raise StepFault("modules.enzyme_steps", "an enzyme is run by signals, and takes no events")
+
+    def run(self, call: EnzymeCall, tree: TreeView) -> EnzymeOutput:
+        """See `EnzymeProgram` of the kernel."""
+        actions: list[dict[str, Any]] = []
+        context = EnzymeContext(call, tree, actions, self._values.plain, self._request)
+        watched = self._watchdog.slots.get(get_ident()) or self._watchdog.join()
+        try:
+            watched.token = watched.count = watched.count + 1
+            answer = self._function(context, call.signal, call.target)
+            watched.token = 0
+            if watched.firing and watched.leave():
+                raise StepTimeout
+            return EnzymeOutput(0 if answer is None else answer, actions)
+        except BaseException as error:
+            watched.token = 0
+            try:
+                struck = watched.leave()
+            except StepTimeout:
+                struck = watched.leave() or True
+            if type(error) is Unwound and not struck:
+                raise
+            fault = self._boundary.fault(watched, error, self._described, struck=struck)
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _request(self, request: Request) -> dict[str, Any]:
+        kind, params, slot, key, limits = self._requests.encoded([request])[0]
+        return {"kind": kind, "params": params, "slot": slot, "key": key, "limits": limits}
+
+    def _described(self, error: BaseException) -> StepFault:
+        """What an error is recorded as."""
+        kind, places = type(error), self._places
+        if kind is StepFault:
+            return own_fault(cast("StepFault", error), places)
+        is_gone = issubclass(kind, ImportError) and is_missing(cast("ImportError", error), places)
+        return StepFault(CODE_UNAVAILABLE if is_gone else "modules.exception", exception_text(error, places))
