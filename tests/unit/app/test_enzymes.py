@@ -139,7 +139,8 @@ def test_entries_keep_the_order_of_the_decorators():
 @pytest.mark.parametrize(
     ("payload", "code", "text"),
     [
-        (None, 5, ""), ("retry", -1, ""), ("fatal", -2, ""), ("raise", -2, "no luck"), ("text", -2, "returns None"),
+        (None, 5, ""), ("retry", -1, ""), ("fatal", -2, ""), ("raise", -2, "no luck"),
+        ("text", -2, "returns None"),
         ("elsewhere", -2, "cannot be written"), ("look", -2, "cannot be read"), ("report", 5, ""),
         ("chance", 5, ""),
     ],
