@@ -1,17 +1,21 @@
-"""The code of apps for `testing.World`: loaded as a node loads it, and run under the determinism guard."""
+"""Apps for `testing.World`: built, loaded as a node loads them, and run under the determinism guard."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from cellule.app.built_app import Built
+from cellule.app import App, Built
+from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.program import Program
 from cellule.modules.kinds import CodeKinds
 from cellule.modules.python.runtime_guard import runtime_guard
 from cellule.values.cid import Cid
+
+_log = logging.getLogger("cellule.testing")
 
 
 class AppPrograms:
@@ -64,3 +68,24 @@ def _guarded(function: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
             return function(data)
 
     return upcast
+
+
+def build_for_tests(app: App, live: bool | None) -> Built:
+    """Build an app as a node would, or live if asked for or if it has no file; the latter is said once."""
+    if not isinstance(app, App):
+        raise Rejected(
+            "testing.not_an_app", "a testing world needs a cellule.App, not {value!r}.", value=app,
+            hint="Give the object that your decorators belong to: World(app).",
+        )  # fmt: skip
+    if live is not None:
+        return app.build(live=live)
+    try:
+        return app.build()
+    except Rejected as error:
+        if error.code != "app.not_bundled":
+            raise
+        first = not app.is_built(live=True)
+        built = app.build(live=True)
+        if first:
+            _log.warning("%s Until then it runs here as it stands, without a bundle.", error)
+        return built

@@ -12,7 +12,6 @@ Whatever it tells is read from the journal. Steps run under the determinism guar
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
@@ -32,7 +31,7 @@ from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, i
 from cellule.kernel.state.cells import Entry
 from cellule.modules.python import check_not_loading
 from cellule.testing.answers import Cell, Events, Failure, Letter, Sent
-from cellule.testing.app_programs import AppPrograms
+from cellule.testing.app_programs import AppPrograms, build_for_tests
 from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
 from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
@@ -49,8 +48,6 @@ S = TypeVar("S")
 
 ANSWERS_MAX = 10_000
 MOMENTS_MAX = 100_000
-
-_log = logging.getLogger("cellule.testing")
 
 
 class World:
@@ -482,24 +479,3 @@ class World:
         for key, entry in self.host.cells(base, begin, end):
             if entry.state is not None and (matches is None or matches(key, entry)):
                 yield Cell(self.chronicle, base, key)
-
-
-def build_for_tests(app: App, live: bool | None) -> Built:
-    """Build an app as a node would, or live if asked for or if it has no file; the latter is said once."""
-    if not isinstance(app, App):
-        raise Rejected(
-            "testing.not_an_app", "a testing world needs a cellule.App, not {value!r}.", value=app,
-            hint="Give the object that your decorators belong to: World(app).",
-        )  # fmt: skip
-    if live is not None:
-        return app.build(live=live)
-    try:
-        return app.build()
-    except Rejected as error:
-        if error.code != "app.not_bundled":
-            raise
-        first = not app.is_built(live=True)
-        built = app.build(live=True)
-        if first:
-            _log.warning("%s Until then it runs here as it stands, without a bundle.", error)
-        return built
