@@ -1,0 +1,122 @@
+"""Operations through a node: started, told, awaited, closed, waited for, and the same after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cellule import Rejected, TimedOut
+from cellule.testing import VirtualClock
+from tests.support.virtual_tests import in_virtual_time
+
+
+@in_virtual_time
+async def test_an_operation_is_started_told_and_closed(opened):
+    async with opened() as node:
+        world = await node.world("w")
+        op = await world.op.start("op/import", "/env/a", ttl=9, payload={"rows": 5}, who="ada", why="monday")
+        await world.op.state(op, "ist:copy", code=3, note="half")
+        view = await world.op.get(op)
+        assert (view.id, view.path, view.verb, view.target) == (op, f"/rt/ops/{op}", "op/import", "/env/a")
+        assert (view.state, view.code, view.note, view.is_closed) == ("ist:copy", 3, "half", False)
+        await world.op.close(op, "sts:fail", summary="the disk is full")
+        await world.op.close(view.path, "sts:fail")
+        view = await world.op.get(view.path)
+        assert (view.status, view.summary, view.state) == ("sts:fail", "the disk is full", "ist:fail")
+        assert [each.state for each in view.history] == ["ist:run", "ist:copy", "ist:fail"]
+    async with opened() as node:
+        assert await (await node.world("w")).op.get(op) == view
+
+
+@in_virtual_time
+async def test_what_the_rules_refuse_is_an_error_that_says_what_to_do(opened):
+    async with opened() as node:
+        world = await node.world("w")
+        op = await world.op.start("op/import", "/env/a")
+        await world.op.close(op)
+        wrong = [
+            (world.op.start("", "/a"), "operation.argument"),
+            (world.op.start("v", "/a//b"), "heartbeat.path"),
+            (world.op.start("v", "/a", mode="opm:odd"), "operation.argument"),
+            (world.op.state("9-9", "ist:x"), "operation.unknown"),
+            (world.op.state(op, "ist:x"), "operation.closed"),
+            (world.op.await_(op, "ist:x", ""), "operation.argument"),
+            (world.op.close(op, "sts:odd"), "operation.argument"),
+            (world.op.get("9-9"), "operation.unknown"),
+            (world.op.get("odd"), "operation.unknown"),
+            (world.op.wait("9-9"), "operation.unknown"),
+            (world.op.list(limit=0), "operation.argument"),
+            (world.op.list(after="odd"), "operation.unknown"),
+        ]
+        for call, code in wrong:
+            with pytest.raises(Rejected) as refused:
+                await call
+            assert refused.value.code == code
+            assert refused.value.hint or code == "operation.argument"
+
+
+@in_virtual_time
+async def test_a_client_waits_for_the_end_or_a_state(opened):
+    async with opened() as node:
+        world = await node.world("w")
+        op = await world.op.start("op/import", "/env/a")
+        waits = [asyncio.create_task(world.op.wait(op, want)) for want in (None, "ist:copy", "sts:ok")]
+        await asyncio.sleep(1)
+        assert [each.done() for each in waits] == [False] * 3
+        await world.op.state(op, "ist:copy")
+        assert (await waits[1]).state == "ist:copy"
+        await world.op.close(op)
+        assert [(await each).status for each in (waits[0], waits[2])] == ["sts:ok", "sts:ok"]
+        with pytest.raises(TimedOut) as late:
+            await world.op.wait(op, "sts:fail", timeout=0.5)
+        assert late.value.code == "operation.wait_timeout"
+
+
+@in_virtual_time
+async def test_operations_are_listed_in_pages_in_the_order_of_creation(opened):
+    async with opened() as node:
+        world = await node.world("w")
+        ops = [await world.op.start("op/import", f"/env/{number}") for number in range(5)]
+        await world.op.close(ops[3])
+        page = await world.op.list(limit=2)
+        assert [each.id for each in page.operations] == ops[:2]
+        page = await world.op.list(limit=2, after=page.next)
+        assert [each.id for each in page.operations] == ops[2:4]
+        page = await world.op.list(limit=2, after=page.next)
+        assert ([each.id for each in page.operations], page.next) == (ops[4:], None)
+        assert [each.id for each in (await world.op.list(state="ist:ok")).operations] == [ops[3]]
+
+
+@in_virtual_time
+async def test_asking_again_with_the_same_id_starts_no_second_one(opened):
+    async with opened() as node:
+        world = await node.world("w")
+        ops = {await world.op.start("op/import", "/env/a", id="mine") for _ in range(2)}
+        assert len(ops) == len((await world.op.list()).operations) == 1
+
+
+@in_virtual_time
+async def test_a_timeout_in_beats_comes_though_nothing_else_happens_and_then_the_world_rests(opened):
+    async with opened(clock=VirtualClock()) as node:
+        world = await node.world("w")
+        op = await world.op.start("op/import", "/env/a")
+        await world.op.await_(op, "sts:ok", "op/done", ttl=3)
+        assert len((await world.op.get(op)).watchers) == 1
+        await asyncio.sleep(10)
+        assert (await world.op.get(op)).watchers == ()
+        before = (await world.head()).beat
+        await asyncio.sleep(3_600)
+        assert (await world.head()).beat == before
+
+
+@in_virtual_time
+async def test_a_watcher_that_waits_over_a_restart_still_times_out(opened):
+    async with opened(clock=VirtualClock()) as node:
+        world = await node.world("w")
+        op = await world.op.start("op/import", "/env/a")
+        await world.op.await_(op, "sts:ok", "op/done", ttl=5)
+    async with opened(clock=VirtualClock()) as node:
+        world = await node.world("w")
+        await asyncio.sleep(20)
+        assert (await world.op.get(op)).watchers == ()
