@@ -14,6 +14,7 @@ from cellule.values.schema.text_forms import time_text
 _STYLES = {
     "event": "cyan", "emitted": "blue", "step": "green", "refused": "red", "control": "magenta",
     "expired": "yellow", "timer": "yellow", "manifest": "magenta", "migrated": "magenta",
+    "signal": "cyan", "agenda": "green", "write": "blue", "binding": "magenta", "enzyme": "magenta",
     "intent": "bright_blue", "decision": "bright_blue", "receipt": "bright_cyan",
 }  # fmt: skip
 _BAD = ("halted", "skipped", "conflict", "parked", "refused", "failed", "timeout", "denied", "abandoned")
@@ -72,8 +73,41 @@ def _words(kind: str, fields: dict[str, Any]) -> str:
             return (
                 f"{cell_text(fields)} from era {fields['from']} to {fields['to']} {compact(fields['state'])}"
             )
+        case "signal" | "agenda" | "write" | "stage" | "enzyme" | "binding":
+            return _heartbeat(kind, fields)
         case _:
             return compact(fields)
+
+
+def _heartbeat(kind: str, fields: dict[str, Any]) -> str:
+    match kind:
+        case "stage":
+            return f"{counted(fields['promoted'], 'impulse')} for the next beat"
+        case "enzyme":
+            entry = fields["entry"]
+            return f"{fields['enzyme']} " + (
+                "removed" if entry is None else f"{entry['name']} for {entry['query']}"
+            )
+        case "binding":
+            return f"{fields['name']} at {fields['path']}, {fields['how']}"
+        case "write":
+            place = fields.get("path") or f"{fields['module']}/{fields.get('operation', fields.get('key'))}"
+            return f"{place} {compact(fields['state'])}"
+        case "signal":
+            what = f" ({fields['impulse_kind']})" if "impulse_kind" in fields else ""
+            payload = f" {compact(fields['payload'])}" if "payload" in fields else ""
+            return f"{_impulse(fields)}{payload} for beat {fields['for_beat']}{what}"
+        case _:
+            ran = [
+                f"{each['enzyme']}: {each['code']}" + ("" if each["ran"] else " again")
+                for each in fields["lines"]
+            ]
+            return f"{_impulse(fields)} " + (", ".join(ran) or "no match")
+
+
+def _impulse(fields: dict[str, Any]) -> str:
+    at = "" if fields["target"] is None else f" at {fields['target']}"
+    return f"{fields['signal'] or 'an impulse'}{at}"
 
 
 def _step(fields: dict[str, Any]) -> str:

@@ -29,6 +29,21 @@ def test_an_operation_from_its_start_to_its_end(pay: Cellule) -> None:
     assert "no such operations" in pay("op", "list", "--state", "ist:run").out
 
 
+def test_the_journal_tells_what_happens_to_an_operation(pay: Cellule) -> None:
+    op = pay("op", "start", "op/import", "/env/a").out.strip()
+    pay("op", "await", op, "ist:run", "op/done", "--payload", "[1]")
+    height = pay("journal", "show", "1..9000", "--json", code=1).error["fields"]["height"]
+    records = pay("journal", "show", f"38..{height}", "--json").json["records"]
+    by_kind = {each["kind"]: each for each in records}
+    assert by_kind["write"]["operation"] == op
+    assert by_kind["write"]["state"]["state"] == "ist:run"
+    signal = by_kind["signal"]
+    assert (signal["signal"], signal["target"], signal["payload"]) == ("/op/done", f"/rt/ops/{op}", [1])
+    assert signal["impulse_kind"] == "continuation"
+    shown = pay("journal", "show", f"38..{height}").out
+    assert f"/op/done at /rt/ops/{op} [1] for beat" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from cellule.errors import Rejected
 from cellule.host.read.record_view import RecordRenderer
+from cellule.kernel.journal.records import RECORDS
 from cellule.testing import VirtualClock
 from tests.support.nodes import load_app
 
@@ -43,3 +44,9 @@ def test_a_height_beyond_the_journal_is_refused_with_its_end(on_node):
                     await RecordRenderer(world.follower).at(height)
 
     on_node(main)
+
+
+def test_every_kind_of_record_is_shown():
+    """A kind that was left out ended the node of whoever followed its journal."""
+    shown = RecordRenderer(None)._render  # type: ignore[arg-type]
+    assert set(shown) == {kind for kind in RECORDS.values() if kind is not None}

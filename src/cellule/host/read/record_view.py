@@ -15,6 +15,7 @@ from cellule.app.keys import TypedKey
 from cellule.errors import CelluleError
 from cellule.host.codecs import readable
 from cellule.host.read.follower import Follower
+from cellule.host.read.heartbeat_fields import HeartbeatFields
 from cellule.kernel.journal.codes import Delivery, Settled, Status, VerdictCode
 from cellule.kernel.journal.fields import ScheduleTimer
 from cellule.kernel.journal.frame import Frame
@@ -80,7 +81,7 @@ class RecordRenderer:
             ControlRecord: self._control, ManifestRecord: self._manifest, SnapshotRecord: self._snapshot,
             BaselineRecord: self._snapshot, MigratedRecord: self._migrated, UpcastRecord: self._upcast,
             IntentRecord: self._intent, DecisionRecord: self._decision, ReceiptRecord: self._receipt,
-            ForkRecord: self._forked,
+            ForkRecord: self._forked, **HeartbeatFields(self._bytes).renders(),
         }  # fmt: skip
 
     @property
@@ -256,13 +257,8 @@ class RecordRenderer:
 
     async def _migrated(self, _height: int, record: MigratedRecord) -> dict[str, Any]:
         base, era = record.module, record.era_to
-        cell = await self._cell(base, record.key, era)
-        return {
-            **cell,
-            "from": record.era_from,
-            "to": era,
-            "state": await self.state(base, record.state, era),
-        }
+        cell, state = await self._cell(base, record.key, era), await self.state(base, record.state, era)
+        return {**cell, "from": record.era_from, "to": era, "state": state}
 
     async def _upcast(self, _height: int, record: UpcastRecord) -> dict[str, Any]:
         cell = await self._cell(record.module, record.key, -1)
