@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -23,6 +23,7 @@ from cellule.kernel.programs import ProgramKinds
 from cellule.modules.fsm import FsmPrograms
 from cellule.modules.fsm.contract import Contract
 from cellule.modules.fsm.mermaid import mermaid
+from cellule.modules.fsm.overlap import covers, may_both_hold
 from cellule.modules.fsm.picture import picture_of
 from cellule.modules.fsm.program import FsmProgram
 from cellule.modules.fsm.read import read_contract
@@ -30,6 +31,7 @@ from cellule.modules.fsm.svg import draw
 from cellule.modules.fsm.trails import Explorer
 from cellule.modules.fsm.trial import Trial
 from cellule.values import decode
+from cellule.values.expressions import compile_expression
 from tests.support.fsm_world import machine_world
 from tests.support.kernel_world import START_NS
 from tests.support.lives import Dies, Life, Passed, Receipt, check_lives
@@ -226,3 +228,22 @@ def test_every_transition_is_walked_and_each_walk_leads_where_it_says(document):
         assert walk.states[-1] == transition.target
         assert ([contract.initial, *walk.states])[-2] == transition.source
     event(f"{len(found.missed)} missed")
+
+
+compared = st.builds(
+    "{} {} {}".format, st.sampled_from(("e.n", "e.m")), st.sampled_from(("<", "<=", "==", ">=", ">")),
+    st.integers(-2, 2),
+)  # fmt: skip
+guards = st.lists(compared | st.sampled_from(("e.k == 'a'", "e.k == 'b'", "!e.b")), min_size=1, max_size=3)
+
+
+@given(guards.map(" && ".join), guards.map(" && ".join))
+def test_what_is_said_of_two_guards_is_true_of_every_event(first, second):
+    one, two = (compile_expression(each, {"e": None}, gives_bool=True) for each in (first, second))
+    said = covers(first, second), may_both_hold(first, second)
+    event(f"covers, may both hold: {said}")
+    for n, m, k, b in product(range(-3, 4), range(-3, 4), "ab", (True, False)):
+        arguments = {"e": {"n": n, "m": m, "k": k, "b": b}}
+        held = one.evaluate(arguments), two.evaluate(arguments)
+        assert not (said[0] and held == (False, True))
+        assert said[1] or held != (True, True)

@@ -24,6 +24,7 @@ from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.limits import HISTORY_MAX
 from cellule.kernel.manifest.model import TIMER_SET, Manifest
 from cellule.modules.fsm.contract import Contract
+from cellule.modules.fsm.graph import overlaps
 from cellule.modules.fsm.interface import MANUAL, interface_of, manual_event
 from cellule.modules.fsm.mermaid import mermaid
 from cellule.modules.fsm.records import StateChange, state_changes
@@ -49,7 +50,7 @@ async def check(session: Session, file: File) -> None:
     contract = contract_in_file(file)
     data = _facts(contract)
     pairs = {name: ", ".join(each) if isinstance(each, list) else each for name, each in data.items()}
-    session.output.document(data, facts({name: each for name, each in pairs.items() if each != ""}))
+    session.output.document(data, facts({name: each for name, each in pairs.items() if each}))
 
 
 @app.command()
@@ -167,6 +168,10 @@ def _facts(contract: Contract) -> dict[str, Any]:
         "events": [each.name for each in triggers if each.receipt is None and not each.is_timer],
         "receipts": [each.receipt for each in triggers if each.receipt is not None],
         "effects": list(contract.effect_kinds()), "key": contract.key, "data": list(contract.data),
+        "overlaps": [
+            f"lines {one.line} and {two.line}: both may fit {one.trigger} in {one.source}; the first is taken"
+            for one, two in overlaps(contract)
+        ],
     }  # fmt: skip
 
 

@@ -62,6 +62,11 @@ def test_a_contract_is_checked_and_its_mistakes_are_told_by_line(empty: Cellule,
     assert (found["initial"], found["terminal"], found["events"]) == ("closed", ["locked"], ["lock", "open"])
     assert found["transitions"][1] == "open -> closed on swing_shut"
     assert found["effects"] == ["timer.set"]
+    assert found["overlaps"] == []
+    both = "  - {from: closed, to: open, trigger: lock, guard: event.code > 2000}\nterminal"
+    file.write_text(DOOR.replace("terminal", both))
+    (told,) = empty("fsm", "check", str(file), "--json").json["overlaps"]
+    assert told == "lines 8 and 9: both may fit lock in closed; the first is taken"
     file.write_text(DOOR.replace("to: open", "to: opne"))
     error = empty("fsm", "check", str(file), "--json", code=1).error
     assert error["code"] == "fsm.state_unknown"

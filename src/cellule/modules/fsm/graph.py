@@ -2,17 +2,19 @@
 
 Refused are: a state that nothing leads to; a state that nothing leads out of and that is not terminal; a
 terminal state with a way out; a timeout whose trigger leads nowhere; and guards that overlap so that a
-transition can never be taken: a guard that stands there twice, or one behind a transition without guard. What
-else overlaps is decided by the order of the file: the first transition whose guard holds is taken, and one
-without a guard that stands last is the rest.
+transition can never be taken: a guard that stands there twice, or one behind a transition without guard, or
+behind one that holds wherever it does. What else overlaps is decided by the order of the file: the first
+transition whose guard holds is taken, and one without a guard that stands last is the rest.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import combinations
 
 from cellule.modules.fsm.contract import Contract, Transition
 from cellule.modules.fsm.document import Problems
+from cellule.modules.fsm.overlap import covers, may_both_hold
 
 
 def check_graph(contract: Contract, problems: Problems) -> None:
@@ -70,22 +72,54 @@ def _check_ends(contract: Contract, problems: Problems) -> None:
 
 
 def _check_guards(contract: Contract, problems: Problems) -> None:
+    for group in _rivals(contract):
+        for at, each in enumerate(group):
+            first = next((other for other in group[:at] if _precedes(other, each)), None)
+            if first is None:
+                continue
+            problems.note(
+                "guards_overlap", each.line, each.field,
+                f"it is never taken: that on {each.trigger} at line {first.line} {_why(first, each)}",
+                "The first transition whose guard holds is taken; put the one without a guard last.",
+            )  # fmt: skip
+
+
+def overlaps(contract: Contract) -> list[tuple[Transition, Transition]]:
+    """Pairs of guarded transitions that may both fit an event; the first of each is then taken."""
+    return [
+        (one, two)
+        for group in _rivals(contract)
+        for one, two in combinations(group, 2)
+        if one.guard is not None and two.guard is not None and may_both_hold(_guard(one), _guard(two))
+    ]
+
+
+def _rivals(contract: Contract) -> list[list[Transition]]:
+    """Transitions from one state on one trigger, in the order of the file."""
     groups: dict[tuple[str, str], list[Transition]] = defaultdict(list)
     for each in contract.transitions:
         groups[each.source, each.trigger].append(each)
-    for group in groups.values():
-        seen: dict[str, Transition] = {}
-        for each in group:
-            text = "" if each.guard is None else " ".join(str(each.guard.value).split())
-            first = seen.get("", seen.get(text))
-            if first is not None:
-                why = "the same guard" if text and "" not in seen else "no guard"
-                problems.note(
-                    "guards_overlap", each.line, each.field,
-                    f"it is never taken: the transition on {each.trigger} at line {first.line} has {why}",
-                    "The first transition whose guard holds is taken; put the one without a guard last.",
-                )  # fmt: skip
-            seen.setdefault(text, each)
+    return list(groups.values())
+
+
+def _precedes(first: Transition, second: Transition) -> bool:
+    """Whether the first is taken wherever the second could be."""
+    if first.guard is None:
+        return True
+    return second.guard is not None and (
+        _guard(first) == _guard(second) or covers(_guard(first), _guard(second))
+    )
+
+
+def _why(first: Transition, second: Transition) -> str:
+    if first.guard is None:
+        return "has no guard"
+    same = second.guard is not None and _guard(first) == _guard(second)
+    return "has the same guard" if same else f"holds wherever it does ({_guard(first)})"
+
+
+def _guard(transition: Transition) -> str:
+    return "" if transition.guard is None else " ".join(str(transition.guard.value).split())
 
 
 def _check_timeouts(contract: Contract, problems: Problems) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from cellule.errors import Rejected
 from cellule.modules.fsm import limits
+from cellule.modules.fsm.graph import overlaps
 from cellule.modules.fsm.read import read_contract
 
 SEED = """# contract.yaml (FSM subcontract reference)
@@ -130,6 +131,34 @@ def guarded(*guards: str) -> str:
 )
 def test_a_transition_that_an_earlier_one_always_precedes_is_refused(guards):
     assert problems(guarded(*guards)) == [(4, "fsm.guards_overlap", "transitions[1]")]
+
+
+def by(guard: str) -> str:
+    return f', guard: "{guard}"'
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ("event.n > 1", "event.n > 5"), ("event.n >= 1", "event.n == 1"), ("event.n < 2.5", "event.n <= 2"),
+    ("event.n > 1", "event.n > 1 && event.m > 0"), ("event.k == 'a'", "event.k == 'a' && event.m"),
+    ("event.n <= 3 && event.k == 'a'", "event.k == 'a' && event.n == 3"),
+])  # fmt: skip
+def test_a_guard_that_an_earlier_one_covers_is_refused(first, second):
+    assert problems(guarded(by(first), by(second))) == [(4, "fsm.guards_overlap", "transitions[1]")]
+
+
+@pytest.mark.parametrize(("first", "second", "is_overlap"), [
+    ("event.n > 5", "event.n > 1", True), ("event.n < 2", "event.n > 1", True),
+    ("event.n > 1", "event.m > 1", True), ("event.n > 1 || event.m > 1", "event.n > 2", True),
+    ("event.n < 2", "event.n >= 2", False), ("event.n <= 2", "event.n >= 2", True),
+    ("event.n == 1", "event.n == 2", False), ("event.k == 'a'", "event.k == 'b'", False),
+    ("event.k == 'a' && event.n > 1", "event.n <= 1", False), ("event.k < 'a'", "event.k == 'b'", True),
+    ("event.n > 1", "event.k == 'q && event.n > 5 && z'", True),
+    ("event.n > 1", "!(event.n > 2 && event.m)", True),
+    ("size(event.l) > 1", "size(event.l) > 2", True), ("event.n > 1 && event.n < 9", "event.n == 5", True),
+])  # fmt: skip
+def test_guards_that_may_both_hold_are_told_apart_from_those_that_cannot(first, second, is_overlap):
+    contract = read_contract(guarded(by(first), by(second)).encode(), "x")
+    assert [(one.line, two.line) for one, two in overlaps(contract)] == ([(3, 4)] if is_overlap else [])
 
 
 def test_a_transition_without_guard_may_stand_last_as_the_rest():
