@@ -53,8 +53,7 @@ def _events(keys: int, rounds: int) -> Iterator[Row]:
     for style, style_s in zip(STYLES, others, strict=True):
         target = STYLE_MIN if style in ("fsm", "plan") else None
         yield ratio("styles", style, "events vs reducer", reducer_s / style_s, target)
-        what = "awaits" if style == "workflow" else "events"
-        yield measured("styles", style, what, keys / style_s, "/s")
+        yield measured("styles", style, "events", keys / style_s, "/s")
         if style == "fsm":
             yield at_most("styles", style, "a transition", style_s / keys * 1e3, "ms", TRANSITION_MS_MAX)
 

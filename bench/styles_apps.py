@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cellule import App, Step, Workflow
+from cellule import App, Step
 from cellule.app.built_app import Built
 from cellule.kernel.items import EventItem, Pace
 from cellule.modules.kinds import CodeKinds
@@ -115,21 +115,6 @@ def plan_app() -> App:
     return app
 
 
-def workflow_app() -> App:
-    """A run for each key that never ends: each event is one that it awaits."""
-    app = App("bench")
-    app.event(key="key")(Ticked)
-
-    @app.workflow(events=[Ticked])
-    async def totals(ctx: Workflow, new: Ticked) -> int:
-        total = new.amount
-        while total >= 0:
-            total += (await ctx.event(Ticked)).amount
-        return total
-
-    return app
-
-
 @cache
 def total_module() -> Path:
     """The reducer in C, compiled once in a process."""
@@ -179,6 +164,4 @@ def style_world(app: App, keys: int) -> Iterator[StyleWorld]:
         programs.close()
 
 
-STYLES = {
-    "fsm": fsm_app, "plan": plan_app, "workflow": workflow_app, "aggregate": aggregate_app, "wasm": wasm_app,
-}  # fmt: skip
+STYLES = {"fsm": fsm_app, "plan": plan_app, "aggregate": aggregate_app, "wasm": wasm_app}
