@@ -76,6 +76,7 @@ SAME = APP.replace("class Told(", "# the same in other words\n    class Told(")
 DOUBLE = APP.replace("charge(Charge(event.cents))", "charge(Charge(event.cents + (event.name == 'a')))")
 QUIET = APP.replace(", effects=[charge(Charge(event.cents))]", "")
 LOUD = APP.replace("emit=[Done(ctx.key)]", "emit=[Done(ctx.key), Done('else')]")
+RICH = APP.replace('Order(event.cents, "placed"', 'Order(event.cents + (event.name == "a"), "placed"')
 BROKEN = APP.replace(
     "case TimerFired():", "case TimerFired():\n                if ctx.key == 'a': raise ValueError"
 )
@@ -153,6 +154,41 @@ def test_steps_that_fail_now_are_told_with_their_code(history):
     assert report.differences["outcomes"] == 1
     assert "halted" in str(report.examples[0].after)
     assert "modules.exception" in str(report.examples[0].after)
+
+
+def test_other_states_are_told(history):
+    report = history("v1", RICH, recent=None)
+    assert report.differences == {"states": 2}
+    assert {(each.key, each.before["cents"] + 1 - each.after["cents"]) for each in report.examples} == {
+        (b"a", 0)
+    }
+
+
+def test_what_people_did_and_events_without_a_key_are_repeated(versions, tmp_path):
+    audited = (
+        APP
+        + """
+    @app.reducer(keyed=False)
+    def audit(state: Told | None, event: Placed) -> Step[Told]:
+        return Step(Told(1 if state is None else state.count + 1))
+"""
+    )
+    first = versions("audited", audited)
+
+    async def run():
+        async with cellule.open(tmp_path / "data", app=first.app) as node:
+            world = await node.world("main")
+            for name in ("a", "b"):
+                await world.send(first.Placed(name, 5))
+                await world.cell(first.order, name).wait_until("state.status == 'rested'", timeout=10)
+                cell = {"module": "change/order", "key": name.encode()}
+                for verb in ("cell.halt", "cell.resume", "cell.halt", "cell.delete"):
+                    await world.control(verb, who="ada", why="a test", **cell)
+            return await node.shadow_world("main", recent=None)
+
+    report = asyncio.run(run())
+    assert report.same, report
+    assert report.refused == {}
 
 
 def test_an_era_and_a_manifest_are_not_both_deployed(history, tmp_path):

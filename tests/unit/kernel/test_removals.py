@@ -140,6 +140,18 @@ def test_a_cell_that_cannot_be_halted_is_told_apart(world, key, why):
     assert world.world.ledger.height == height
 
 
+def test_a_cell_that_nothing_waits_for_is_no_longer_halted_once_it_is_resumed(world):
+    """With nothing in its queue no step writes it back: a restored world would find it halted."""
+    world.beat([paid()])
+    done(world, "cell.halt", **O1)
+    world.snapshot()
+    done(world, "cell.resume", **O1)
+    world.snapshot()
+    world.world = world.restored(len(world.snapshots) - 1)
+    assert world.entry("shop/Order", b"o1").get("status") is None
+    assert [step.status for step in world.beat([paid()]).steps] == [OK]
+
+
 def test_whoever_sent_an_event_that_is_dropped_in_its_own_beat_is_told(world):
     halted(world)
     beat = world.beat([paid(), ControlItem("cell.drop", "ada", "all of it", {**O1, "count": 2})])

@@ -171,6 +171,21 @@ def test_a_long_value_of_a_message_is_a_block_that_the_step_reads(make_world):
     assert world.entry("shop/Order", b"o2").get("text") == long
 
 
+def test_a_snapshot_writes_no_queue_that_only_the_one_before_had(make_world):
+    """The chunks of a queue would be written again with every snapshot, for ever."""
+    world = make_world(pace=Pace(quota=1, burst=1))
+    world.beat([EventItem("shop/Ping@1", encode({"to": "p", "left": 0})) for _ in range(400)])
+    _, before = saved_blocks(world)
+    world.world.pace = Pace(1_000, 500)
+    world.settle()
+    job = world.world.snapshot()
+    while not isinstance(world.world.snapshot_slice(), bytes):
+        pass
+    world.cas.update(job.blocks)
+    job.saved()
+    assert before.keys().isdisjoint(job.blocks)
+
+
 def test_idle_cells_cost_a_snapshot_nothing(make_world):
     world = make_world()
     world.beat(events(3_000))

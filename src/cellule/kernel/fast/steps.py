@@ -49,7 +49,6 @@ class FastSteps:
             writer.first + before,
             FRAME_BYTES_CLOSE if begun else FRAME_BYTES_MAX,
         )  # one step at least
-        self.answer = None
         here, name, make_row = None, 0, step_row
         call: Any = None
         answer: Any = None
