@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, overload
 from uuid import UUID
@@ -22,7 +22,9 @@ from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
 from cellule.host.branches.answers import Script
+from cellule.host.branches.difference import WorldDifference
 from cellule.host.branches.fork import At
+from cellule.host.branches.what_if import WhatIf
 from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
@@ -245,6 +247,62 @@ class SyncCellule(Facade[Cellule]):
                     progress=progress,
                 )
             ),
+        )
+
+    def diff_worlds(
+        self,
+        left: str,
+        right: str,
+        *,
+        left_at: At = None,
+        right_at: At = None,
+        universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
+    ) -> WorldDifference:
+        """What differs between two worlds, or two heights of one: cells, and effects of one side only."""
+        return self._thread.call(
+            lambda: self._inner.diff_worlds(
+                left, right, left_at=left_at, right_at=right_at, universe=universe, progress=progress
+            )
+        )
+
+    def what_if(
+        self,
+        source: str,
+        events: Iterable[EventLike] = (),
+        *,
+        at: At = None,
+        deploy: bool = False,
+        manifest: Document | None = None,
+        code: Folder | None = None,
+        effects: str = DROP,
+        script: Script | None = None,
+        replay: bool = False,
+        advance: timedelta | None = None,
+        universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
+    ) -> WhatIf:
+        """What would happen with these events, this app (`deploy`) or manifest, these answers: in memory.
+
+        With `replay` the world's own events from `at` on are sent again, and the difference is to what
+        became of them; else it is to the world at that point.
+        """
+        events = list(events)  # in this thread: its code may call in here
+        return self._thread.call(
+            lambda: self._inner.what_if(
+                source,
+                events,
+                at=at,
+                deploy=deploy,
+                manifest=manifest,
+                code=code,
+                effects=effects,
+                script=script,
+                replay=replay,
+                advance=advance,
+                universe=universe,
+                progress=progress,
+            )
         )
 
     def refs(self, universe: str = DEFAULT_UNIVERSE) -> list[Ref]:

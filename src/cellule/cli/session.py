@@ -93,6 +93,11 @@ class Session:
         options = Options(tune_process=False, perform=False, create=create)
         return open_node(self.data, self.load_app(), objects=self.objects, options=options)
 
+    def trying(self) -> AbstractAsyncContextManager[Cellule]:
+        """The store to try something out with the app: it is read, and nothing is made or deployed."""
+        options = Options(own=False, tune_process=False, perform=False, create=False)
+        return open_node(self.data, self.load_app(), objects=self.objects, deploy="never", options=options)
+
     def load_app(self) -> App | None:
         """The app of `--app`, if it was given."""
         return None if self.app is None else load_app(self.app)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -18,8 +19,11 @@ from weakref import WeakValueDictionary
 from cellule.app.built_app import Built
 from cellule.errors import Rejected
 from cellule.host.branches.answers import Script
+from cellule.host.branches.difference import WorldDifference, difference_of
 from cellule.host.branches.fork import At, ForkOptions, fork_codecs, fork_world
 from cellule.host.branches.lineage import check_no_descendants
+from cellule.host.branches.point import point_of
+from cellule.host.branches.what_if import WhatIf, WhatIfOptions, what_if
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
@@ -44,6 +48,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.state.branch import DROP
 from cellule.values.cid import Cid
 from cellule.values.link import Link
+from cellule.values.records import EventLike
 
 Deploy = Literal["auto", "require", "never"]
 DEFAULT_WORLD = "main"
@@ -179,6 +184,44 @@ class Cellule:
         made = await fork_world(self.node, info, types, name, at, options, progress)
         reader = Reader(self.node, made)
         return WorldHandle(self.node, made, await fork_codecs(reader, types), reader)
+
+    async def diff_worlds(
+        self, left: str, right: str, *, left_at: At = None, right_at: At = None,
+        universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
+    ) -> WorldDifference:  # fmt: skip
+        """What differs between two worlds, or two heights of one: cells, and effects of one side only."""
+        found = await self.node.universe(universe)
+        points = [
+            await point_of(self.node, await self.node.directory.world(found, name), at, progress)
+            for name, at in ((left, left_at), (right, right_at))
+        ]
+        return await difference_of(*points)
+
+    async def what_if(
+        self, source: str, events: Iterable[EventLike] = (), *, at: At = None, deploy: bool = False,
+        manifest: Document | None = None, code: Folder | None = None, effects: str = DROP,
+        script: Script | None = None, replay: bool = False, advance: timedelta | None = None,
+        universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
+    ) -> WhatIf:  # fmt: skip
+        """What would happen with these events, this app (`deploy`) or manifest, these answers: in memory.
+
+        With `replay` the world's own events from `at` on are sent again, and the difference is to what
+        became of them; else it is to the world at that point.
+        """
+        info = await self.node.directory.world(await self.node.universe(universe), source)
+        types = await self._types(Reader(self.node, info))
+        loaded: Manifest | None = None
+        blocks: dict[Cid, bytes] = {}
+        if deploy or manifest is not None:
+            loaded, blocks = await self._loaded(manifest, code, info.universe)
+            same_app = self._built is not None and self._built.manifest.cid == loaded.cid
+            types = AppCodecs(self._built) if same_app and self._built is not None else StoredCodecs(loaded)
+        options = WhatIfOptions(
+            loaded, blocks, [types.event(event) for event in events],
+            ForkOptions(effects, script=script, who="what-if", why="tried out"), replay,
+            0 if advance is None else advance // timedelta(microseconds=1) * 1_000,
+        )  # fmt: skip
+        return await what_if(self.node, info, types, at, options, progress)
 
     async def refs(self, universe: str = DEFAULT_UNIVERSE) -> list[Ref]:
         """All names that point to worlds of a universe."""

@@ -105,6 +105,12 @@ class World:
         answer: Beat | Need = self._start(run.run(items))
         return answer
 
+    def renamed(self, lineage: Lineage) -> World:
+        """The same world as a fork of itself: what it does from now on has another id."""
+        self.world_id, self.lineage = lineage.world, lineage
+        self.stepper.world = lineage.world.bytes
+        return self
+
     @property
     def failed_cell(self) -> Target | None:
         """The cell whose step was under way when a beat failed; None where it was something else."""

@@ -138,3 +138,31 @@ def test_what_a_fork_holds_is_listed_and_leaves_by_a_word(pay: Cellule) -> None:
     error = pay("world", "fork", "odd", "--effects", "scripted", "--json", code=1).error
     assert error["code"] == "host.fork_script"
     assert pay("effect", "repair", "--world", "try", "--dry-run", "--json").json["missing"] == []
+
+
+def test_two_worlds_are_compared_cell_by_cell(shop: Cellule) -> None:
+    place(shop, "a")
+    made = shop("world", "fork", "try", "--json").json
+    assert shop("world", "diff", "main", "try", "--json").json["same"]
+    place(shop, "b", "try")
+    value = json.dumps({"order_id": "a", "amount": 5})
+    shop("event", "send", "shop/Paid@1", value, "--world", "try")
+    found = shop("world", "diff", "main", "try", "--json").json
+    assert {(each["key"], each["change"]) for each in found["cells"]} >= {("b", "added"), ("a", "changed")}
+    lines = shop("world", "diff", f"try@{made['height']}", "try").out.splitlines()
+    assert any(line.startswith("+ shop/order/b") for line in lines)
+    assert any("state.paid: 0 -> 5" in line for line in lines)
+    assert "are the same" in shop("world", "diff", "main", "main").out
+
+
+def test_what_would_happen_is_shown_and_nothing_is_made(shop: Cellule) -> None:
+    place(shop, "a")
+    before = shop("world", "show", "main", "--json").json["height"]
+    event = 'shop/Placed@1={"order_id": "new", "total": 7}'
+    found = shop("world", "what-if", "--event", event, "--json").json
+    assert ("new", "added") in [(each["key"], each["change"]) for each in found["difference"]["cells"]]
+    assert "nothing was written" in shop("world", "what-if", "--event", event).out
+    assert shop("world", "show", "main", "--json").json["height"] == before
+    assert shop("world", "what-if", "--replay", "--at", "0", "--json").json["difference"]["same"]
+    assert shop("world", "what-if", "--event", "odd={", code=2).err
+    assert shop("world", "what-if", "--deploy", code=2).err

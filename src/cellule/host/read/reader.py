@@ -45,6 +45,7 @@ from cellule.kernel.state.log_state import joined
 from cellule.kernel.state.wait_reasons import Reason, reason_of, reasons_in
 from cellule.kernel.world import World
 from cellule.store import keys
+from cellule.store.cas import Cas
 from cellule.values.cid import Cid
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
@@ -65,6 +66,11 @@ class Reader:
         self._manifests: dict[Cid, Manifest] = {}
         self._states = StateReader(node.loader.programs)
         self._follower: Follower | None = None
+
+    @property
+    def cas(self) -> Cas:
+        """The objects of its universe."""
+        return self._cas
 
     @property
     def name(self) -> str:
