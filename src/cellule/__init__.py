@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Receipt,
         Refuse,
         Retention,
+        Signal,
         Step,
         TimerFired,
         rule,
@@ -95,6 +96,7 @@ __all__ = [
     "Retention",
     "Retry",
     "Secret",
+    "Signal",
     "StateChange",
     "Step",
     "StepFailed",
@@ -123,8 +125,8 @@ __all__ = [
 
 _HOMES = {
     "cellule.app": (
-        "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Refuse", "Retention", "Step", "TimerFired",
-        "rule", "timer",
+        "App", "Built", "Context", "Effect", "Keyed", "Receipt", "Refuse", "Retention", "Signal", "Step",
+        "TimerFired", "rule", "timer",
     ),
     "cellule.app.standard_effects": ("blob_get", "blob_put", "http", "llm", "process", "publish"),
     "cellule.effects.adapter": ("Attempt", "Failed", "Later", "Retry"),

@@ -162,7 +162,7 @@ def test_the_identities_of_the_system_schemas_are_frozen():
         "sys/Context@1": "bafyreib3maf6ayulswmqixv5khdsxkhnlcrxz5l43mlul4qznevrulblcm",
         "sys/ReducerContext@1": "bafyreicor3p4kadexhrrfcs76nc45yl3gv3vpowys7mf4wlbmfoaftwshq",
         "sys/Log@1": "bafyreihtif3qdtvslznsbyodfpjkhyhb3bmhyqy4hduydugef3ezxqvu4m",
-        "sys/Signal@1": "bafyreidq4ww3avhg46pwomjqauntyqixgs5mb4heedoopiqwblqa2keoma",
+        "sys/Signal@1": "bafyreihqoktc4in5a6l4dm5utsfagezme4dug4lwtpc7dnqlgfbw4lu3tu",
         "sys/Tree@1": "bafyreia6otznfuocfdb5pyi5r744mlaa5nsqe5jprac2s6kcp7yqbe5pwu",
         "sys/Value@1": "bafyreielw4hps7vztzvu5xtnpvg3zsnuto7632k2gjhnrbnum4b2qgtyui",
         "sys/Aggregate@1": "bafyreia3xi63qwyq2hcvu4g7ayysgpjkxfaribj7pksuvkm4r3feoj55gu",

@@ -18,6 +18,7 @@ from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_EFFECTS_MAX, STEP_EVENT
 from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.manifest.schemas import is_receipt
+from cellule.kernel.manifest.system import SIGNAL
 from cellule.kernel.program import Context, Emit, Output, Program, Request, StepFault, fault_of, forget_kept
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
@@ -81,7 +82,7 @@ class CheckedProgram:
     def _codec(self, path: str, schema: str) -> WireCodec:
         if schema not in self._manifest.schemas:
             _refuse(f"{path}.schema", f"the manifest has no schema {schema[:300]!r}")
-        if Name.parse(schema).is_reserved or is_receipt(schema):
+        if (Name.parse(schema).is_reserved and schema != SIGNAL) or is_receipt(schema):
             _refuse(f"{path}.schema", f"{schema} is an event of Cellule's own; no module emits it")
         return wire_codec(Ref(schema), self._manifest.schemas)
 

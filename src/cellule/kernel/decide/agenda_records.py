@@ -22,6 +22,7 @@ from cellule.kernel.decide.operations import OPS_PATH
 from cellule.kernel.decide.registry import add_entry
 from cellule.kernel.decide.requests import Origin
 from cellule.kernel.heartbeat.entries import parse_entry
+from cellule.kernel.heartbeat.impulses import check_impulse
 from cellule.kernel.heartbeat.paths import is_below, parse_path
 from cellule.kernel.journal.codes import LOCAL, PROPAGATING, TOMBSTONE
 from cellule.kernel.journal.heartbeat_records import (
@@ -39,7 +40,7 @@ from cellule.kernel.program import TIMED_OUT, StepFault, recordable
 from cellule.kernel.state import heartbeat_rows as state
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message
 from cellule.kernel.state.heartbeat import Heartbeat
-from cellule.values.cbor import encode
+from cellule.values.cbor import decode_trusted, encode
 from cellule.values.envelope import value_of
 
 DIGEST_BYTES: Final = 16
@@ -137,7 +138,7 @@ def _deliver(context: BeatContext, height: int, handled: Handled) -> Generator[N
     if impulse.signal is not None:
         event["signal"] = impulse.signal
     if impulse.payload is not None:
-        event["payload"] = yield from context.value_of(impulse.payload)
+        event["payload"] = decode_trusted((yield from context.value_of(impulse.payload)))
     value = encode(event)
     if module is not None and SIGNAL in module.events and bool(key) is (module.key is not None):
         slot = yield from context.slot(base, key)
@@ -213,7 +214,7 @@ class _Applied:
 
     def signal(self, line: Line, action: Mapping[str, Any]) -> Generator[Need, None, None]:
         """Queue an impulse."""
-        signal, target, beat = impulses.check_impulse(
+        signal, target, beat = check_impulse(
             action.get("signal"), action.get("target"), action.get("beat"), self._context.ledger.beat
         )
         payload = None if action.get("payload") is None else encode(action["payload"])

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide.eras import Compiled
-from cellule.kernel.decide.impulses import check_impulse
 from cellule.kernel.decide.requests import EffectRequest, check
 from cellule.kernel.heartbeat.entries import Entry, name_of, parse_entry
+from cellule.kernel.heartbeat.impulses import check_impulse
 from cellule.kernel.heartbeat.paths import is_below, parse_path
 from cellule.kernel.limits import ERROR_TEXT_MAX, OUTPUT_BYTES_MAX, RUN_ACTIONS_MAX
 from cellule.kernel.manifest.model import Module

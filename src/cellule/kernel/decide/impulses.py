@@ -14,8 +14,8 @@ from typing import Any
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.heartbeat.cell_paths import cell_of, is_cell_path
-from cellule.kernel.heartbeat.paths import parse_path
+from cellule.kernel.decide.requests import StepSignal
+from cellule.kernel.heartbeat.impulses import check_impulse
 from cellule.kernel.items import Admitted, Duplicate, Outcome, RefusedItem, SignalItem, record_id
 from cellule.kernel.journal.heartbeat_records import (
     SignalExtras,
@@ -28,14 +28,13 @@ from cellule.kernel.limits import DEPTH_MAX, IMPULSES_PER_BEAT_MAX, IMPULSES_QUE
 from cellule.kernel.need import Need
 from cellule.kernel.state.dedupe import dedupe_key
 from cellule.kernel.state.heartbeat_rows import WARNING, Impulse, impulse_check
-from cellule.values.cbor import encode
+from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
 
 WARN = "/sig_cei/warn"
 ERROR = "/sig_cei/error"
 DIAGNOSTICS = "/sig_cei"
-BEAT_MAX = (1 << 63) - 1
 _NAME = "sys/Signal@1"
 
 
@@ -104,6 +103,19 @@ def emit(
     yield from queue(context, cause, signal, target, held, beat=beat, depth=depth)
 
 
+def tell(context: BeatContext, sent: StepSignal) -> Generator[Need, None, None]:
+    """Queue the signal that a step emitted, or the one that tells of its failure."""
+    given: Any = decode_trusted(sent.value)
+    if sent.is_failure:
+        yield from warn(context, sent.height, given, sent.depth, ERROR)
+        return
+    signal, target, beat = check_impulse(
+        given.get("signal"), given.get("target"), given.get("beat"), context.ledger.beat
+    )
+    payload = None if given.get("payload") is None else encode(given["payload"])
+    yield from emit(context, sent.height, signal, target, payload, beat, sent.depth)
+
+
 def check_room(context: BeatContext, beat: int | None) -> Generator[Need, None, None]:
     """Refuse an impulse for a beat, or a world, that has as many as it takes."""
     heartbeat = context.ledger.heartbeat
@@ -118,24 +130,6 @@ def check_room(context: BeatContext, beat: int | None) -> Generator[Need, None, 
             count=count if of_beat else heartbeat.queued, what=f"beat {beat}" if of_beat else "later beats",
             hint="Send it for another beat, or later.",
         )  # fmt: skip
-
-
-def check_impulse(
-    signal: object, target: object, beat: object, now: int
-) -> tuple[str | None, str | None, int | None]:
-    """The paths and the beat of an impulse as somebody gave them; refused where they do not fit."""
-    if signal is None and target is None:
-        raise Rejected("heartbeat.impulse_empty", "an impulse needs a signal or a target, and has neither")
-    checked = None if signal is None else parse_path(signal, "signal")
-    place = None if target is None else parse_path(target, "target")
-    if place is not None and is_cell_path(place):
-        cell_of(place)
-    if beat is not None and (type(beat) is not int or not now < beat <= BEAT_MAX):
-        raise Rejected(
-            "heartbeat.beat_past", "an impulse for beat {beat} comes too late: beat {now} has begun",
-            beat=beat, now=now, hint="Name a later beat, or none for the next one.",
-        )  # fmt: skip
-    return checked, place, beat
 
 
 def admit(context: BeatContext, item: SignalItem) -> Generator[Need, None, Outcome]:

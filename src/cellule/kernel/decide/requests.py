@@ -44,9 +44,20 @@ class Origin(NamedTuple):
     entry: bytes = b""
 
 
+class StepSignal(NamedTuple):
+    """What a step tells enzymes, by the Emitted record at `height`: a signal, or that it failed."""
+
+    height: int
+    depth: int
+    value: bytes
+    is_failure: bool
+
+
 class Asking(NamedTuple):
-    """What a step leaves to do about intents: those to open, the heights of those to abandon, and names of
-    those to cancel. Those of entries that are `removed` from a whole map are abandoned, too."""
+    """What a step leaves to do: intents to open, the heights of those to abandon, names of those to cancel.
+
+    Those of entries that are `removed` from a whole map are abandoned, too. `signals` are for enzymes.
+    """
 
     slot: Slot
     origin: Origin
@@ -55,6 +66,7 @@ class Asking(NamedTuple):
     opened: int = 0  # of those asked, so many of the first are open already
     cancels: Sequence[str] = ()
     removed: frozenset[bytes] = frozenset()
+    signals: Sequence[StepSignal] = ()
 
 
 def check(era: Compiled, module: Module, effects: Sequence[Any]) -> list[EffectRequest]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from cellule.errors import Corrupted
+from cellule.kernel.decide import impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import cancel as cancelling
 from cellule.kernel.decide.intents import open as opening
@@ -82,6 +83,8 @@ class Rounds:
         if asking.cancels:
             yield from cancelling.cancel(self._context, asking.slot, asking.origin, asking.cancels)
         yield from opening.open_all(self._context, asking.slot, asking.origin, asking.asked, asking.opened)
+        for signal in asking.signals:
+            yield from impulses.tell(self._context, signal)
 
     def _load_ring(self) -> Generator[Need, None, None]:
         """After a restore the ring names cells that are still at rest: bring the next ones together."""

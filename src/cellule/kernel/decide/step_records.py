@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.decide.requests import Asking, Origin
+from cellule.kernel.decide.requests import Asking, Origin, StepSignal
 from cellule.kernel.decide.steps import Emission, Result
 from cellule.kernel.items import StepRow
 from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord, UpcastRecord
 from cellule.kernel.journal.writer import FrameWriter
+from cellule.kernel.manifest.system import SIGNAL
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.values.link import Link
@@ -56,7 +57,10 @@ class Writing:
         writer.add(record, (len(state) if state is not None else 0) + len(result.text) + len(key))
         self._account(slot, height, born, result)
         if result.emissions or result.code:
-            self._emit(slot, message, height, result)
+            signals = self._emit(slot, message, height, result)
+            if signals:
+                origin = Origin(height, born, message.depth, result.era, result.entry)
+                asking = (asking or Asking(slot, origin, (), ()))._replace(signals=signals)
         self._steps.append((
             message.height, base, key, status, result.version, height, result.reply, result.code, result.text,
             born,
@@ -81,20 +85,29 @@ class Writing:
         if born == height:
             expiry.arm(self._context, slot, height)
 
-    def _emit(self, slot: Slot, message: Message, height: int, result: Result) -> None:
+    def _emit(self, slot: Slot, message: Message, height: int, result: Result) -> list[StepSignal]:
+        """Write down what a step emits; returns what of it is for enzymes."""
         stepper = self._context.stepper
+        signals: list[StepSignal] = []
         failure = stepper.failure_event(slot, message, height, result)
         if failure is not None:
-            self._append_emitted(height, failure)
+            at = self._append_emitted(height, failure)
+            if self._ledger.heartbeat is not None:
+                signals.append(StepSignal(at, failure.depth, failure.value, is_failure=True))
         for emission in result.emissions:
-            self._append_emitted(height, stepper.stopped_cascade(slot, height, emission) or emission)
+            sent = stepper.stopped_cascade(slot, height, emission) or emission
+            at = self._append_emitted(height, sent)
+            if sent.schema == SIGNAL:
+                signals.append(StepSignal(at, sent.depth, sent.value, is_failure=False))
+        return signals
 
-    def _append_emitted(self, cause: int, emission: Emission) -> None:
+    def _append_emitted(self, cause: int, emission: Emission) -> int:
         writer = self._writer
         depth, schema, value, targets = emission
         height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets), len(value))
         if targets:
             self._ledger.emit(Message(height, EVENT_MESSAGE, schema, value, depth, None), targets)
+        return height
 
 
 def _step_extras(writer: FrameWriter, result: Result) -> StepExtras:

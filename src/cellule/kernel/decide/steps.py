@@ -7,17 +7,18 @@ with what was written. It answers a `Result` for every possible end of a step, f
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide.eras import CodeUnavailable, Compiled, Eras
 from cellule.kernel.decide.requests import EffectRequest, check, check_cancels
+from cellule.kernel.heartbeat.impulses import check_impulse
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.kernel.limits import DEPTH_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.model import Module, Upcaster
 from cellule.kernel.manifest.routes import in_era, wrap
-from cellule.kernel.manifest.system import CASCADE_STOPPED, STEP_FAILED
+from cellule.kernel.manifest.system import CASCADE_STOPPED, SIGNAL, STEP_FAILED
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.program import (
     CODE_UNAVAILABLE,
@@ -336,6 +337,10 @@ class Stepper:
         emissions = []
         for schema, value, key in output.events:
             try:
+                if schema == SIGNAL:
+                    check_signal(era, value, self._ledger.beat)
+                    emissions.append(Emission(depth, schema, value, []))
+                    continue
                 routing = era.targets_of_older if schema in older else route
                 targets = routing(schema, value, key)
             except CelluleError as error:
@@ -387,6 +392,12 @@ class Stepper:
         version, born = (entry.version, entry.born) if entry is not None else (0, 0)
         era = entry.era if entry is not None and entry.state is not None else self._eras.current.number
         return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
+
+
+def check_signal(era: Compiled, value: bytes, beat: int) -> None:
+    """Refuse an emitted signal that is no impulse."""
+    given: Any = era.fits(SIGNAL).decode(value)
+    check_impulse(given.get("signal"), given.get("target"), given.get("beat"), beat)
 
 
 def conflict_of(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:

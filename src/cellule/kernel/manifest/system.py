@@ -121,7 +121,7 @@ SYSTEM_SCHEMAS: Final = Schemas({
     VALUE: t.Any(),
     TREE_NODE: t.record({"value": t.Option(t.Any()), "path": t.Option(t.Text())}),
     SIGNAL: t.record({
-        "signal": t.Option(t.Text()), "target": t.Option(t.Text()), "payload": t.Option(t.Bytes()),
+        "signal": t.Option(t.Text()), "target": t.Option(t.Text()), "payload": t.Option(t.Any()),
         "beat": t.Option(_COUNT),
     }),
     AGGREGATE: t.record({

@@ -29,6 +29,7 @@ from cellule.modules.python.step import Effect, Keyed, Refuse, Step
 from cellule.modules.python.system import (
     CascadeStopped,
     EffectReceiptRejected,
+    Signal,
     StepFailed,
     TimerFired,
     TimerSet,
@@ -52,6 +53,7 @@ __all__ = [
     "Receipt",
     "Refuse",
     "Retention",
+    "Signal",
     "Step",
     "StepFailed",
     "TimerFired",

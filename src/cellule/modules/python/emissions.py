@@ -12,6 +12,7 @@ from cellule.modules.python.failure import Places
 from cellule.modules.python.interface import Interface
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.step import Keyed
+from cellule.modules.python.system import Signal
 from cellule.values.cbor import encode
 from cellule.values.names import Name
 from cellule.values.schema.annotations import shown_type
@@ -73,7 +74,7 @@ class Emissions:
 
     def _emitter(self, event: Any) -> tuple[str, Callable[[Any], bytes]]:
         codec = self._naming.codec(event, self._schemas)
-        if Name.parse(codec.name).is_reserved:
+        if Name.parse(codec.name).is_reserved and event is not Signal:
             raise Rejected(
                 "modules.emit_reserved", "{event} is an event of Cellule's own; no module emits it.",
                 event=codec.name, hint="Emit an event of your own.",

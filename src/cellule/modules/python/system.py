@@ -11,6 +11,7 @@ import msgspec
 from cellule.kernel.manifest.system import (
     CASCADE_STOPPED,
     EFFECT_RECEIPT_REJECTED,
+    SIGNAL,
     STEP_FAILED,
     TIMER_FIRED,
     TIMER_SET_PARAMS,
@@ -82,6 +83,18 @@ class EffectReceiptRejected(msgspec.Struct, frozen=True):
     adapter: str | None = None
 
 
+class Signal(msgspec.Struct, frozen=True):
+    """An impulse: emitted it runs enzymes in the next beat, or in `beat`; a cell gets one that targets it.
+
+    A cell is at `/cells/<namespace>/<name>/<key>`; its reducer takes `Signal` like any event.
+    """
+
+    signal: str | None = None
+    target: str | None = None
+    payload: Any = None
+    beat: Count | None = None
+
+
 SYSTEM_NAMES: Final = {
     WorldStarted: WORLD_STARTED,
     StepFailed: STEP_FAILED,
@@ -89,10 +102,11 @@ SYSTEM_NAMES: Final = {
     TimerSet: TIMER_SET_PARAMS,
     TimerFired: TIMER_FIRED,
     EffectReceiptRejected: EFFECT_RECEIPT_REJECTED,
+    Signal: SIGNAL,
 }
 
-DELIVERED: Final = (TimerFired, EffectReceiptRejected)
-"""Events of Cellule that go to the cell that asked, as receipts do."""
+DELIVERED: Final = (TimerFired, EffectReceiptRejected, Signal)
+"""Events of Cellule that go to one cell: that asked for them, or that is their target."""
 
 
 def is_receipt(event: Any) -> bool:
@@ -111,5 +125,5 @@ def receipt_of(python: Any) -> Any:
 
 
 def is_delivered(event: Any) -> bool:
-    """Whether an event goes to the cell that asked for an effect, and is not routed."""
+    """Whether an event goes to the cell that asked for an effect, or that it targets, and is not routed."""
     return event in DELIVERED or is_receipt(event)

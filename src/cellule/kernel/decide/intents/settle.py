@@ -106,6 +106,9 @@ def write(
     waiters = yield from applying.settled(context.ledger, slot, height, intent, outcome)
     if is_stopped:
         _stop_cascade(context, slot, outcome)
+    if extra.get("exhausted") and context.ledger.heartbeat is not None:
+        about = {"module": base, "key": key, "height": at, "code": ending.code, "text": ending.text}
+        yield from impulses.warn(context, at, about, extra.get("depth", 0), impulses.ERROR)
     if not born:
         yield from _send_back(context, at, key, stored, extra.get("depth", 0))
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
