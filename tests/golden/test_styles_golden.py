@@ -29,7 +29,8 @@ MINUTE = 60 * 10**9
 TEXT: dict[str, Any] = {"text": {}}
 CHARGE = {
     "schemas": {
-        "shop/Charge@1": {"record": {"id": TEXT, "n": {"int": {}}}}, "shop/Charged@1": {"record": {"ok": TEXT}},
+        "shop/Charge@1": {"record": {"id": TEXT, "n": {"int": {}}}},
+        "shop/Charged@1": {"record": {"ok": TEXT}},
     },
     "effects": {"shop.charge": {"params": "shop/Charge@1", "receipt": "shop/Charged@1"}},
 }  # fmt: skip
@@ -53,7 +54,8 @@ PLAN = {
     "schemas": {"shop/Placed@1": {"record": {"id": TEXT, "n": {"int": {}}}}, **CHARGE["schemas"]},
     "effects": CHARGE["effects"],
     "plans": {"shop/flow@1": {"steps": [
-        {"id": "sum", "op": "assign", "bind": "n", "expr": {"op": "add", "args": [{"ref": "@plan.input.n"}, 1]}},
+        {"id": "sum", "op": "assign", "bind": "n",
+         "expr": {"op": "add", "args": [{"ref": "@plan.input.n"}, 1]}},
         {"id": "ask", "op": "emit_effect", "kind": "shop.charge",
          "params": {"record": {"id": {"ref": "@plan.correlation"}, "n": {"ref": "@local.n"}}}},
         {"id": "answer", "op": "await_receipt", "for": "ask"},
