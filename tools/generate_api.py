@@ -40,6 +40,7 @@ HANDLES = {
     "WorldHandle": "cellule.host.ingress.handles",
     "CellHandle": "cellule.host.ingress.cell_handle",
     "Operator": "cellule.host.ingress.operator",
+    "WorldStorage": "cellule.host.ingress.world_storage",
     "Sent": "cellule.host.inbox.sends",
     "Applied": "cellule.host.ingress.outcomes",
     "CellView": "cellule.host.ingress.outcomes",

@@ -36,9 +36,12 @@ from cellule.host.limits import (
     IDLE_S,
     SESSION_CONNECTIONS,
     SESSION_TTL_S,
+    SNAPSHOT_RESTORE_S,
     SNAPSHOT_TAIL_BYTES,
     STALL_S,
     SWITCH_INTERVAL_S,
+    TAIL_RECORDS,
+    TAIL_S,
     WORLDS_MAX,
 )
 from cellule.host.node import Node
@@ -52,6 +55,7 @@ from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
+from cellule.host.storage.policy import StoragePolicy
 from cellule.kernel.state.module_cells import Budget
 from cellule.modules.kinds import CodeKinds
 from cellule.modules.python import check_not_loading
@@ -73,7 +77,11 @@ class Options:
     budget: Budget = field(default_factory=Budget)  # memory of one world
     worlds_max: int = WORLDS_MAX  # worlds in memory; beyond it those without work leave first
     idle_s: float = IDLE_S  # a world without work leaves memory after this
-    snapshot_bytes: int = SNAPSHOT_TAIL_BYTES
+    snapshot_bytes: int = SNAPSHOT_TAIL_BYTES  # a world's snapshot is taken when its journal grew by more
+    snapshot_restore_s: float = SNAPSHOT_RESTORE_S  # or when opening it again would take longer
+    snapshot_every_s: float | None = None  # or so long after the last one, if anything has happened
+    tail_records: int = TAIL_RECORDS  # records of a world that stay in rows; older ones go into segments
+    tail_s: float = TAIL_S  # and so do those that are older than this
     stall_s: float = STALL_S  # how long a failing disk is waited for before senders are told
     store: StoreOptions = field(default_factory=StoreOptions)  # timeouts, connections, credentials, cache
     scratch: Path | None = None  # for cells that leave memory; None: the data folder, or the temporary one
@@ -151,7 +159,7 @@ async def _opened(
         stack.callback(programs.close)
         loader = Loader(
             store.engine, programs, options.clock, options.entropy, options.budget, None,
-            lambda: FileSpill(_scratch(address, options)), options.snapshot_bytes, options.stall_s,
+            lambda: FileSpill(_scratch(address, options)), _policy(options), options.stall_s,
             dispatch=Dispatch(),
         )  # fmt: skip
         node = Node(
@@ -247,6 +255,13 @@ async def _key(store: Store, options: Options) -> NodeKey:
     if store.address.folder is not None:
         return folder_key(store.address.folder, options.entropy)
     return await shared_key(store.engine, options.entropy)
+
+
+def _policy(options: Options) -> StoragePolicy:
+    return StoragePolicy(
+        options.snapshot_bytes, options.snapshot_restore_s, options.snapshot_every_s, options.tail_records,
+        options.tail_s,
+    )  # fmt: skip
 
 
 def _scratch(address: StoreAddress, options: Options) -> Path:

@@ -32,6 +32,7 @@ from cellule.host.ingress.handles import R, WorldHandle
 from cellule.host.ingress.operations import Operations
 from cellule.host.ingress.operator import Module, Operator
 from cellule.host.ingress.outcomes import Applied, CellView
+from cellule.host.ingress.world_storage import WorldStorage
 from cellule.host.journal import Head, Progress
 from cellule.host.limits import COLLECT_GRACE_S, HISTORY_MAX, SHADOW_RECENT
 from cellule.host.manifest_document import Document, Folder
@@ -50,8 +51,12 @@ from cellule.host.read.spill_report import SpillReport
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.host.storage.collection_state import CollectionState
 from cellule.host.storage.collector import CollectProgress
-from cellule.host.storage.explain import Retention
+from cellule.host.storage.compaction import Compacted
+from cellule.host.storage.explain import Explanation
+from cellule.host.storage.history import Hold
 from cellule.host.storage.pins import Pin
+from cellule.host.storage.policy import KeptHistory, Retention
+from cellule.host.storage.snapshot_list import KeptSnapshot
 from cellule.kernel.items import BatchResult, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.manifest.compare import ManifestChange
@@ -348,6 +353,12 @@ class SyncCellule(Facade[Cellule]):
         """Remove an empty universe."""
         return self._thread.call(lambda: self._inner.delete_universe(name))
 
+    def storage(self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE) -> SyncWorldStorage:
+        """What one world keeps: snapshots, old frames, history."""
+        return SyncWorldStorage(
+            self._thread, self._thread.call(lambda: self._inner.storage(name, universe=universe))
+        )
+
     def collect_garbage(
         self,
         *,
@@ -371,7 +382,7 @@ class SyncCellule(Facade[Cellule]):
         """How far the collection of garbage is, or how the last one ended; None before the first."""
         return self._thread.call(lambda: self._inner.collection(universe))
 
-    def explain_retention(self, cid: Cid, *, universe: str = DEFAULT_UNIVERSE) -> Retention:
+    def explain_retention(self, cid: Cid, *, universe: str = DEFAULT_UNIVERSE) -> Explanation:
         """Why an object is kept: one way from what keeps it, or that nothing does."""
         return self._thread.call(lambda: self._inner.explain_retention(cid, universe=universe))
 
@@ -1007,6 +1018,56 @@ class SyncOperations(Facade[Operations]):
         It is asked whenever the world has a new frame, and may miss a state between two of them.
         """
         return self._thread.call(lambda: self._inner.wait(op, want, timeout=timeout))
+
+
+class SyncWorldStorage(Facade[WorldStorage]):
+    """The storage of one world; made by `node.storage(name)`.
+
+    The synchronous form of `cellule.host.ingress.world_storage.WorldStorage`.
+    """
+
+    __slots__ = ()
+
+    def snapshots(self) -> list[KeptSnapshot]:
+        """The snapshots that the world keeps, oldest first."""
+        return self._thread.call(self._inner.snapshots)
+
+    def promote(self, height: int, *, who: str = "cellule", why: str = "asked for") -> KeptSnapshot:
+        """Make another kept snapshot the one that restore starts from; journaled with who and why.
+
+        For when the newest cannot be read. The next snapshot is the baseline again.
+        """
+        return self._thread.call(lambda: self._inner.promote(height, who=who, why=why))
+
+    def compact(self, *, everything: bool = False) -> Compacted:
+        """Move old frames out of the rows; with `everything` all that restore does not need.
+
+        A node does it by itself after each snapshot. It may be interrupted at any point.
+        """
+        return self._thread.call(lambda: self._inner.compact(everything=everything))
+
+    def retention(self) -> Retention:
+        """What is kept of the world."""
+        return self._thread.call(self._inner.retention)
+
+    def retain(self, *, history: KeptHistory | None = None, snapshots: int | None = None) -> Retention:
+        """Say what is kept: history for ever (`keep`) or as far as needed (`drop`), and how many snapshots.
+
+        Nothing goes before the next compaction.
+        """
+        return self._thread.call(lambda: self._inner.retain(history=history, snapshots=snapshots))
+
+    def holds(self) -> list[Hold]:
+        """Who needs the world's history, and from which height on."""
+        return self._thread.call(self._inner.holds)
+
+    def hold(self, name: str, height: int) -> None:
+        """Keep the history from a height on, under a name; the same name again moves the hold."""
+        return self._thread.call(lambda: self._inner.hold(name, height))
+
+    def release(self, name: str) -> None:
+        """Remove a hold."""
+        return self._thread.call(lambda: self._inner.release(name))
 
 
 class SyncSent(Facade[Sent]):

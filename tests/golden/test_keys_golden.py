@@ -56,6 +56,8 @@ def text(word):
         (keys.world_epoch(U, W), f"02770030{UU}30{WW}" + "0265706f636800"),
         (keys.world_head(U, W), f"02770030{UU}30{WW}" + "026865616400"),
         (keys.world_desired(U, W), f"02770030{UU}30{WW}" + text("desired")),
+        (keys.world_retention(U, W), f"02770030{UU}30{WW}" + text("retention")),
+        (keys.history_hold(U, W, "a"), f"02770030{UU}30{WW}" + text("holds") + text("a")),
         (keys.world_baseline(U, W), f"02770030{UU}30{WW}" + text("baseline")),
         (keys.journal(U, W, 0), f"02770030{UU}30{WW}" + "026a6f75726e616c00" + "14"),
         (keys.journal(U, W, 255), f"02770030{UU}30{WW}" + "026a6f75726e616c00" + "15ff"),

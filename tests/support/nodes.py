@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +34,7 @@ from cellule.host.read.verify import verify_world
 from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.service import Cellule, Deploy
+from cellule.host.storage.policy import StoragePolicy
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EventRecord, Record
 from cellule.kernel.program import Programs
@@ -73,15 +74,16 @@ async def open_node(
     snapshot_bytes: int = SNAPSHOT_TAIL_BYTES, stall_s: float = STALL_S, idle_s: float = IDLE_S,
     worlds_max: int = WORLDS_MAX, owner: bool = True, adapters: Iterable[Adapter] = (),
     key: NodeKey | None = None, pool: PoolOptions | None = None, ttl_s: float | None = None,
-    lease: type[Lease] = Lease,
+    lease: type[Lease] = Lease, policy: StoragePolicy | None = None,
 ) -> AsyncIterator[Cellule]:  # fmt: skip
     """A running node over an engine; it performs effects if it has the `key` that vouches for receipts.
 
     With `ttl_s` it owns the store by a session, by way of `lease`; else it does or does not, as `owner` says.
     """
+    policy = replace(policy or StoragePolicy(), snapshot_bytes=snapshot_bytes)
     clock, entropy = clock or SystemClock(), entropy or SeededEntropy(0, "node")
     loader = Loader(
-        engine, programs, clock, entropy, budget or Budget(), None, None, snapshot_bytes, stall_s, key,
+        engine, programs, clock, entropy, budget or Budget(), None, None, policy, stall_s, key,
         Dispatch(),
     )  # fmt: skip
     ownership: Ownership = Alone(uuid7(clock.now_ns(), entropy.bytes(10)) if owner else None)
@@ -114,7 +116,7 @@ async def check_store(
     """Prove every world of a store; raises at the first thing that is wrong."""
     entropy = SeededEntropy(0, "check")
     directory = Directory(engine, SystemClock(), entropy)
-    loader = Loader(engine, programs, SystemClock(), entropy, Budget(), None, None, 0)
+    loader = Loader(engine, programs, SystemClock(), entropy, Budget(), None, None, StoragePolicy())
     found: list[WorldInfo] = []
     for universe in await directory.universes():
         cas = Cas(engine, universe.id, objects=objects, entropy=entropy)

@@ -17,7 +17,7 @@ from cellule.cli.output import facts, table
 from cellule.cli.session import Session, in_session, operator
 from cellule.host.limits import COLLECT_GRACE_S
 from cellule.host.storage.collection_state import CollectionState
-from cellule.host.storage.explain import Retention
+from cellule.host.storage.explain import Explanation
 from cellule.host.storage.pins import Pin
 from cellule.values.cid import Cid
 from cellule.values.schema.text_forms import time_text
@@ -135,7 +135,7 @@ def pin_json(pin: Pin) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def retention_json(found: Retention) -> dict[str, Any]:
+def retention_json(found: Explanation) -> dict[str, Any]:
     """What keeps an object, as JSON data."""
     return {
         "object": str(found.cid), "stored": found.size is not None, "bytes": found.size,
@@ -163,7 +163,7 @@ def _sized(count: int, size: int) -> str:
     return f"{count:,} objects, {size / 1e6:,.1f} MB"
 
 
-def _explained(found: Retention) -> str:
+def _explained(found: Explanation) -> str:
     if found.size is None:
         return f"{found.cid} is not stored in this universe"
     about = f"{found.cid} has {found.size:,} bytes, generation {found.generation}"

@@ -33,6 +33,7 @@ from cellule.cli import (
     universe,
     workflow,
     world,
+    world_storage,
 )
 from cellule.cli.backup import backup, restore
 from cellule.cli.bench import bench
@@ -93,6 +94,8 @@ app = typer.Typer(
 app.add_typer(universe.app, name="universe")
 app.add_typer(world.app, name="world")
 app.add_typer(ref.app, name="ref")
+for verb, command in world_storage.COMMANDS.items():
+    world.app.command(verb)(command)
 app.add_typer(cell.app, name="cell")
 app.add_typer(module.app, name="module")
 app.add_typer(event.app, name="event")

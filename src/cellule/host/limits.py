@@ -53,6 +53,7 @@ RESTORE_CHUNK_S = 22e-6  # and each chunk of cells that is read for them
 SNAPSHOT_SLICE_RECORDS = 400  # one more slice is written after a beat for so many records of it
 SNAPSHOT_CLOSE_BYTES = 1_000_000  # and at a clean close when it is longer than this
 SNAPSHOTS_KEPT = 2  # besides the first one, of the empty world
+SNAPSHOTS_KEPT_MAX = 50  # as many as a world may be told to keep
 SNAPSHOT_RETRY_S = 5.0  # pause after a snapshot could not be written or saved; it doubles each time
 SNAPSHOT_RETRY_MOST_S = 600.0
 
@@ -105,3 +106,9 @@ COLLECT_NODES_BYTES = 4_000_000  # of blocks that a collection keeps at hand
 COLLECT_SHARE = 0.2  # of the time that a collection by itself takes; the rest is left to the worlds
 COLLECT_CLAIM_S = 300.0  # a collection that has not moved for so long may be taken over
 EXPLAIN_OBJECTS_MAX = 5_000_000  # objects looked at to explain why one is kept
+SEGMENT_BYTES = 3_000_000  # frames of one segment, about; one frame may be longer
+SEGMENT_BYTES_MIN = 1_000_000  # less stays in rows, unless somebody asks for it
+SEGMENT_CLEAR_BYTES = 2_000_000  # of frames whose rows go in one batch
+TAIL_RECORDS = 100_000  # newest records that stay in rows
+TAIL_S = 3 * 86_400.0  # records that are older leave the rows, too
+HOLDS_MAX = 1_000  # holds of one world's history

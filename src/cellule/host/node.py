@@ -100,8 +100,10 @@ class Node:
     _ends: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.directory = Directory(self.engine, self.clock, self.entropy)
-        self.storage = Storage(self.engine, self.cas, self.directory, self.clock, self.entropy)
+        clock, entropy, policy = self.clock, self.entropy, self.loader.policy
+        self.directory = Directory(self.engine, clock, entropy)
+        self.storage = Storage(self.engine, self.cas, self.directory, clock, entropy, policy)
+        self.loader.saved = self.storage.saved
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Node]:
@@ -136,8 +138,6 @@ class Node:
             self._tasks = None
         if failure is not None:
             raise failure
-
-    # Owner or guest
 
     @property
     def is_owner(self) -> bool:
@@ -193,7 +193,7 @@ class Node:
                 async with self.reigning():
                     self._waker = Waker(self)
                     watchers = [*await self._waker.start(tasks), tasks.create_task(self._look_after())]
-                    watchers.append(tasks.create_task(self.storage.collect_regularly(self.collect_s)))
+                    watchers.append(tasks.create_task(self.storage.look_after(self.collect_s)))
                     if self._owed is not None:
                         watchers.append(tasks.create_task(self._pay(self._owed)))
                     self._owns.set()

@@ -1,8 +1,9 @@
 """Segments: runs of old frames that left the rows of the journal, and where they are now.
 
-    segments/<last>  = {first, last, bytes, segment: Link}    heights, and the block that holds the frames
+    segments/<last>  = {first, last, bytes, segment: Link, links?: Link}    heights, and where the frames are
     segments/<last>  = {first, last}                          what was dropped for ever, at the lower end
 
+    links  = the node [Link] of all that the frames link; without it they link nothing
     block  = "CELLSEG0" | for each frame: last height, 8 bytes | length, 4 bytes | the frame    (big-endian)
 
 The block is a raw one of the CAS: it is proven when it is read, kept with large bodies, and collected once no
@@ -35,12 +36,15 @@ class Segment:
     last: int
     size: int = 0
     block: Cid | None = None
+    links: Cid | None = None
 
     def row(self) -> bytes:
         """The stored row."""
         row: dict[str, Any] = {"first": self.first, "last": self.last}
         if self.block is not None:
             row |= {"bytes": self.size, "segment": Link(self.block)}
+        if self.links is not None:
+            row["links"] = Link(self.links)
         return encode(row)
 
     @classmethod
@@ -48,8 +52,8 @@ class Segment:
         """Read a stored row; `Corrupted` where it is none."""
         try:
             row: Any = decode(stored)
-            block = row.get("segment")
-            found = cls(row["first"], row["last"], row.get("bytes", 0), None if block is None else block.cid)
+            block, links = (each and each.cid for each in (row.get("segment"), row.get("links")))
+            found = cls(row["first"], row["last"], row.get("bytes", 0), block, links)
             if not 1 <= found.first <= found.last:
                 raise ValueError(f"it is of heights {found.first} to {found.last}")
         except (CelluleError, LookupError, TypeError, ValueError, AttributeError) as error:

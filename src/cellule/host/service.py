@@ -28,6 +28,7 @@ from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.outcomes import Applied
+from cellule.host.ingress.world_storage import WorldStorage
 from cellule.host.journal import Progress
 from cellule.host.limits import COLLECT_GRACE_S, DEPLOY_PIN_S, SHADOW_RECENT
 from cellule.host.manifest_document import Document, Folder, load_document
@@ -40,7 +41,7 @@ from cellule.host.read.shadow import ShadowReport, shadow_world
 from cellule.host.read.spill_report import SpillReport, preview_spill, prove_spill
 from cellule.host.storage.collection_state import CollectionState
 from cellule.host.storage.collector import CollectProgress
-from cellule.host.storage.explain import Retention
+from cellule.host.storage.explain import Explanation
 from cellule.host.storage.pins import Pin
 from cellule.kernel.items import Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, is_spill, returning
@@ -274,6 +275,11 @@ class Cellule:
         """Remove an empty universe."""
         await self.node.delete_universe(name)
 
+    async def storage(self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE) -> WorldStorage:
+        """What one world keeps: snapshots, old frames, history."""
+        found = await self.node.universe(universe)
+        return WorldStorage(self.node, await self.node.directory.world(found, name))
+
     async def collect_garbage(
         self, *, universe: str = DEFAULT_UNIVERSE, grace_s: float = COLLECT_GRACE_S, dry_run: bool = False,
         progress: CollectProgress = lambda _state: None,
@@ -292,7 +298,7 @@ class Cellule:
         """How far the collection of garbage is, or how the last one ended; None before the first."""
         return await self.node.storage.state((await self.node.directory.universe(universe)).id)
 
-    async def explain_retention(self, cid: Cid, *, universe: str = DEFAULT_UNIVERSE) -> Retention:
+    async def explain_retention(self, cid: Cid, *, universe: str = DEFAULT_UNIVERSE) -> Explanation:
         """Why an object is kept: one way from what keeps it, or that nothing does."""
         found = (await self.node.directory.universe(universe)).id
         return await self.node.storage.explain(found, cid)

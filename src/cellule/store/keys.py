@@ -310,6 +310,28 @@ def snapshot_height(key: bytes) -> int:
     return height
 
 
+def world_retention(universe: UUID, world: UUID) -> bytes:
+    """`w/<universe>/<world>/retention`: what is kept of the world's history and snapshots."""
+    return world_prefix(universe, world) + pack("retention")
+
+
+def history_hold(universe: UUID, world: UUID, name: str) -> bytes:
+    """`w/<universe>/<world>/holds/<name>`: somebody needs the history from a height on."""
+    return world_prefix(universe, world) + pack("holds", _name("hold", name))
+
+
+def history_hold_range(universe: UUID, world: UUID) -> Range:
+    """All holds of a world's history."""
+    return prefix_range(world_prefix(universe, world) + pack("holds"))
+
+
+def history_hold_name(key: bytes) -> str:
+    """Return the name that a key `w/<universe>/<world>/holds/<name>` holds."""
+    name = unpack(key[WORLD_BYTES:])[1]
+    assert isinstance(name, str)
+    return name
+
+
 def inbox_prefix(universe: UUID, world: UUID) -> bytes:
     """`w/<universe>/<world>/inbox/`: what an `ordered` entry gives, to be completed by a stamp."""
     return world_prefix(universe, world) + b"\x02inbox\0" + bytes((STAMP_CODE,))

@@ -295,7 +295,7 @@ class WorldHandle:
         who, why = check_who_and_why(who, why)
         if self._node.is_owner:
             with unless_lost(self.info):
-                return await (await self._hosted()).snapshot_now()
+                return await (await self._hosted()).snapshot_now(who, why)
         return await self._remote.snapshot(who, why)
 
     # Effects

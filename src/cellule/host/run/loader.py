@@ -25,6 +25,7 @@ from cellule.host.run.commits import Committer
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.snapshots import Snapshots, Tail
 from cellule.host.run.world_runner import WorldRunner
+from cellule.host.storage.policy import StoragePolicy
 from cellule.host.store_retry import settle
 from cellule.kernel.index.live import Spill
 from cellule.kernel.items import Pace
@@ -50,10 +51,11 @@ class Loader:
     budget: Budget
     pace: Pace | None
     spill: Callable[[], Spill] | None
-    snapshot_bytes: int
+    policy: StoragePolicy
     stall_s: float = STALL_S
     key: NodeKey | None = None  # what receipts in inboxes are proven by; without one none is believed
     dispatch: Dispatch | None = None
+    saved: Callable[[WorldInfo], None] = lambda _info: None  # what a new snapshot makes due
     _unsure: set[UUID] = field(default_factory=set)  # worlds of which a commit may still be under way
 
     async def open(
@@ -66,7 +68,8 @@ class Loader:
         committer = Committer(self.engine, cas, info.universe, info.id, epoch, head)
         snapshots = Snapshots(
             self.engine, cas, info.universe, info.id, epoch, self.clock,
-            tail=tail, trigger_bytes=self.snapshot_bytes, name=info.name,
+            tail=tail, policy=self.policy, first=info.lineage.fork_height, name=info.name,
+            saved=lambda: self.saved(info),
         )  # fmt: skip
         inbox = Inbox(self.engine, cas, info.universe, info.id, self.key)
         hosted = WorldRunner(

@@ -4,7 +4,7 @@ A snapshot is due when the journal's tail since the last one is longer than the 
 `SNAPSHOT_TAIL_BYTES` and half of what the last snapshot wrote, or when restoring its records and the cells
 they changed would take longer than `SNAPSHOT_RESTORE_S`, or at a clean close with a tail worth it. The
 baseline moves in one batch that expects the world's epoch, after every block is durable; restore then
-starts there. The newest `SNAPSHOTS_KEPT` stay, and the first.
+starts there, and the journal notes it. The newest stay, as many as the world keeps, and the first.
 
 A snapshot only makes the next start faster: whatever keeps one from being written or saved, the world goes
 on, and it is tried again later, with growing pauses. A row tells everyone who looks (`host/trouble.py`).
@@ -14,33 +14,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from cellule.errors import CelluleError, Conflict, Fenced, Unavailable
+from cellule.errors import CelluleError, Fenced, Unavailable
 from cellule.host.cas_fetch import fetch_nodes, put_blocks
+from cellule.host.inbox.sends import Sent
 from cellule.host.limits import (
-    ATTEMPTS_MAX,
     SNAPSHOT_CLOSE_BYTES,
-    SNAPSHOT_RESTORE_S,
     SNAPSHOT_RETRY_MOST_S,
     SNAPSHOT_RETRY_S,
     SNAPSHOT_SLICE_RECORDS,
-    SNAPSHOT_TAIL_BYTES,
-    SNAPSHOTS_KEPT,
 )
-from cellule.host.own.directory import baseline_row
-from cellule.host.run.commits import fenced
 from cellule.host.run.restore_time import restore_s
+from cellule.host.run.snapshot_rows import SnapshotRows
+from cellule.host.storage.policy import StoragePolicy
+from cellule.host.storage.snapshot_list import horizon_of
 from cellule.host.trouble import Trouble
+from cellule.kernel.items import ControlItem
 from cellule.kernel.limits import ERROR_TEXT_MAX
 from cellule.kernel.need import Need, Pause
 from cellule.sources import Clock
-from cellule.store import keys
 from cellule.store.cas import OVERTAKEN_ROOT, Cas
-from cellule.store.engine import Batch, Engine
+from cellule.store.engine import Engine
 from cellule.values.cid import Cid
+from cellule.values.link import Link
 
 if TYPE_CHECKING:
     from cellule.host.run.world_runner import WorldRunner
@@ -58,6 +58,8 @@ class Tail(NamedTuple):
 
 
 NO_TAIL = Tail()
+USUAL = StoragePolicy()
+BECAUSE_DUE = ("cellule", "due")
 
 
 _log = logging.getLogger("cellule.host")
@@ -68,20 +70,23 @@ class Snapshots:
 
     def __init__(
         self, engine: Engine, cas: Cas, universe: UUID, world: UUID, epoch: bytes, clock: Clock, *,
-        tail: Tail = NO_TAIL, trigger_bytes: int = SNAPSHOT_TAIL_BYTES, name: str = "",
+        tail: Tail = NO_TAIL, policy: StoragePolicy = USUAL, first: int = 0, name: str = "",
+        saved: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        self._engine = engine
+        self._rows = SnapshotRows(engine, cas, universe, world, epoch, first)
         self._cas = cas
-        self._universe = universe
         self._world = world
         self._name = name or str(world)
-        self._epoch = epoch
         self._clock = clock
         self._tail = tail.size
         self._start = self._owed_start = tail.start
         self._seen = 0  # the height at the last slice
         self._is_slow = False  # restoring would take too long
-        self._trigger = trigger_bytes
+        self._policy = policy
+        self._on_saved = saved
+        self._last_ns = clock.monotonic_ns()  # when the last one was saved, or the world was opened
+        self._because: tuple[str, str] | None = BECAUSE_DUE  # who and why, where nobody else notes it
+        self._notes: list[Sent] = []  # on their way into the journal
         self._state_bytes = 0
         self._job: SnapshotJob | None = None
         self._root: Cid | None = None  # of the job, once it is complete
@@ -109,14 +114,20 @@ class Snapshots:
         left_ns = self._retry_ns - self._clock.monotonic_ns()
         return left_ns / 1e9 if left_ns > 0 else None
 
-    def count(self, size: int) -> None:
-        """The journal grew by this many bytes."""
-        self._tail += size
+    def count(self, size: int, settled: Sequence[Sent]) -> None:
+        """The journal grew by this many bytes; a note of a snapshot is no reason for the next one."""
+        if not self._notes or not any(note in settled for note in self._notes):
+            self._tail += size
+        self._notes = [note for note in self._notes if note not in settled]
 
-    def ask(self, *, at_once: bool = True) -> asyncio.Future[Taken]:
-        """Take one at the next beat boundary, due or not; the future has its height and root."""
+    def ask(self, because: tuple[str, str] | None = None, *, at_once: bool = True) -> asyncio.Future[Taken]:
+        """Take one at the next beat boundary, due or not; the future has its height and root.
+
+        `because` is who asks and why, for the journal; without it whoever asks notes it.
+        """
         future: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
         self._asked.append(future)
+        self._because = because
         if at_once:
             self._retry_ns = None  # whoever wants it now is told if it fails again
         return future
@@ -142,12 +153,16 @@ class Snapshots:
 
     @property
     def _is_due(self) -> bool:
-        return bool(self._asked) or self._is_slow or self._tail > max(self._trigger, self._state_bytes // 2)
+        if self._asked or self._is_slow:
+            return True
+        every_s, trigger = self._policy.snapshot_every_s, self._policy.snapshot_bytes
+        is_old = every_s is not None and self._clock.monotonic_ns() > self._last_ns + every_s * 1e9
+        return self._tail > max(0 if is_old else trigger, 0 if is_old else self._state_bytes // 2)
 
     async def advance(self, hosted: WorldRunner) -> None:
         """Begin a snapshot that is due, or do the next bit of the one under way."""
         if self._job is None:
-            self._is_slow = restore_s(hosted.world.ledger, self._start) > SNAPSHOT_RESTORE_S
+            self._is_slow = restore_s(hosted.world.ledger, self._start) > self._policy.snapshot_restore_s
             if not self._is_due or self.pause_s() is not None:
                 return
             self._begin(hosted)
@@ -192,7 +207,7 @@ class Snapshots:
                 await self._write(hosted.world)
             if self._root is not None:
                 await hosted.wait_durable(self._beat)
-                await self._save(job, self._root)
+                await self._save(hosted, job, self._root)
         except Fenced:
             raise
         except Unavailable as error:
@@ -226,15 +241,7 @@ class Snapshots:
         self._retry_ns = self._clock.monotonic_ns() + int(pause_s * 1e9)
         self._trouble = Trouble(trouble.since_ns, attempts, str(error)[:ERROR_TEXT_MAX])
         with suppress(Unavailable):
-            await self._tell(self._trouble)
-
-    async def _tell(self, trouble: Trouble) -> None:
-        expect = {keys.world_epoch(self._universe, self._world): self._epoch}
-        row = {keys.world_trouble(self._universe, self._world): trouble.row()}
-        try:
-            await self._engine.commit(Batch(expect=expect, set=row))
-        except Conflict as error:
-            raise fenced(self._world) from error
+            await self._rows.tell(self._trouble)
 
     async def _write(self, world: World) -> None:
         """Write one slice; nodes leave memory for the CAS on the way."""
@@ -252,17 +259,11 @@ class Snapshots:
         else:
             self._root = answer
 
-    async def _save(self, job: SnapshotJob, root: Cid) -> None:
+    async def _save(self, hosted: WorldRunner, job: SnapshotJob, root: Cid) -> None:
         """Make the blocks durable, then the baseline."""
         await put_blocks(self._cas, job.blocks)
-        rows = {
-            keys.snapshot(self._universe, self._world, job.height): bytes(root),
-            keys.world_baseline(self._universe, self._world): baseline_row(job.height, root),
-        }
-        outdated = [
-            *await self._outdated(job.height), keys.world_trouble(self._universe, self._world)
-        ]  # fmt: skip
-        await self._commit(rows, outdated)
+        assert self._since is not None
+        await self._rows.save(job.height, root, self._since)
         self._since = None
         self._state_bytes = self._written + sum(map(len, job.blocks.values()))
         if self._trouble is not None:
@@ -273,30 +274,14 @@ class Snapshots:
             if not future.done():
                 future.set_result((job.height, root))
         self._promised = []
-
-    async def _commit(self, rows: dict[bytes, bytes], clear: list[bytes]) -> None:
-        """Root the snapshot, under this owner, and safe from a collection that begins meanwhile."""
-        assert self._since is not None
-        epoch = keys.world_epoch(self._universe, self._world)
-        for _ in range(ATTEMPTS_MAX):
-            parts = await self._cas.witness(self._since)
-            try:
-                batch = Batch(expect={epoch: self._epoch}, set=rows, clear=clear)
-                await self._engine.commit(parts.into(batch))
-            except Conflict as error:
-                if await self._engine.read([epoch]) != [self._epoch]:
-                    raise fenced(self._world) from error
-            else:
-                return
-        raise Unavailable("host.snapshot_contended", "collections begin again and again while it is saved")
-
-    async def _outdated(self, height: int) -> list[bytes]:
-        """The rows of snapshots that are no longer kept."""
-        if not height:
-            return []
-        begin, end = keys.snapshot_range(self._universe, self._world, 1, height - 1)
-        page = await self._engine.scan(begin, end, limit=100, reverse=True)
-        return [key for key, _ in page.items[SNAPSHOTS_KEPT - 1 :]]
+        self._last_ns = self._clock.monotonic_ns()
+        if self._because is not None:
+            horizon = await horizon_of(self._cas, root)
+            arguments = {"height": job.height, "snapshot": Link(root), "horizon": horizon}
+            self._notes.append(Sent(ControlItem("snapshot", *self._because, arguments, durable=True)))
+            hosted.submit(self._notes[-1])
+        self._because = BECAUSE_DUE
+        self._on_saved()
 
 
 def _said(error: Exception) -> str:

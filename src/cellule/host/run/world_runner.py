@@ -194,11 +194,11 @@ class WorldRunner:
                 raise self._gone()
             await self._questions.until_rest()
 
-    async def snapshot_now(self) -> tuple[int, Cid]:
+    async def snapshot_now(self, who: str = "cellule", why: str = "asked for") -> tuple[int, Cid]:
         """Take a snapshot at the next beat boundary, and return its height and root."""
         if not self.accepts:
             raise self._gone()
-        taken = self._snapshots.ask()
+        taken = self._snapshots.ask((who, why))
         self._work.ring()
         return await taken
 
@@ -444,7 +444,7 @@ class WorldRunner:
     def _made_durable(self, finished: Finished) -> None:
         self._inbox.forget(finished.inbox)
         if finished.frame is not None:
-            self._snapshots.count(finished.size)
+            self._snapshots.count(finished.size, finished.settled)
         if finished.outgoing is not None and self._dispatch is not None:
             self._dispatch(finished.outgoing)
         finished.release()

@@ -19,7 +19,7 @@ from cellule.values.cid import Cid
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class Explanation:
     """Whether an object is stored and what keeps it: a root, and the blocks from there to the object."""
 
     cid: Cid
@@ -31,15 +31,15 @@ class Retention:
 
 async def explain_retention(
     engine: Engine, cas: Cas, worlds: Sequence[WorldInfo], cid: Cid, now_ns: int
-) -> Retention:
+) -> Explanation:
     """Find what keeps an object."""
     entry = await cas.entry(cid)
     size, generation = (None, None) if entry is None else (entry.size, entry.generation)
     parents: dict[Cid, Cid | None] = {}
     async for root in _roots(engine, cas, worlds, now_ns):
         if await _reaches(cas, root, cid, parents):
-            return Retention(cid, size, generation, root.what, _path(cid, parents))
-    return Retention(cid, size, generation, None)
+            return Explanation(cid, size, generation, root.what, _path(cid, parents))
+    return Explanation(cid, size, generation, None)
 
 
 async def _roots(engine: Engine, cas: Cas, worlds: Sequence[WorldInfo], now_ns: int) -> AsyncIterator[Root]:

@@ -7,19 +7,23 @@ import logging
 from typing import Protocol
 from uuid import UUID
 
-from cellule.errors import CelluleError, Unavailable
+from cellule.errors import CelluleError, Conflict, Unavailable
 from cellule.host.limits import (
     COLLECT_GRACE_S,
     COLLECT_LOOK_S,
     COLLECT_NODES_BYTES,
     COLLECT_SHARE,
 )
-from cellule.host.own.directory import Directory, UniverseInfo
+from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.storage.collection_state import DONE, CollectionState
 from cellule.host.storage.collector import Collector, CollectProgress
-from cellule.host.storage.explain import Retention, explain_retention
+from cellule.host.storage.compaction import Compacted, Compactor
+from cellule.host.storage.explain import Explanation, explain_retention
+from cellule.host.storage.history import drop_history
 from cellule.host.storage.marks import Marks
 from cellule.host.storage.pins import Pins
+from cellule.host.storage.policy import Retention, StoragePolicy, read_retention, write_retention
+from cellule.host.storage.snapshot_list import KeptSnapshot, kept_snapshots
 from cellule.sources import Clock, Entropy
 from cellule.store.cache import NodeCache
 from cellule.store.cas import Cas
@@ -29,6 +33,7 @@ from cellule.values.cid import Cid
 
 _log = logging.getLogger("cellule.host")
 _RUN_BYTES = 16
+USUAL = StoragePolicy()
 
 
 class CasOf(Protocol):
@@ -42,8 +47,12 @@ class Storage:
     """What keeps a store from growing without bounds."""
 
     def __init__(
-        self, engine: Engine, cas_of: CasOf, directory: Directory, clock: Clock, entropy: Entropy
-    ) -> None:
+        self, engine: Engine, cas_of: CasOf, directory: Directory, clock: Clock, entropy: Entropy,
+        policy: StoragePolicy = USUAL,
+    ) -> None:  # fmt: skip
+        self._policy = policy
+        self._due: dict[UUID, WorldInfo] = {}
+        self._news = asyncio.Event()
         self._engine = engine
         self._cas_of = cas_of
         self._directory = directory
@@ -75,13 +84,56 @@ class Storage:
         async with MemoryEngine() as scratch:
             return await self._collector(universe, Marks(scratch, universe), 1.0, progress).collect()
 
-    async def explain(self, universe: UUID, cid: Cid) -> Retention:
+    async def explain(self, universe: UUID, cid: Cid) -> Explanation:
         """Why an object is kept."""
         worlds = await self._directory.worlds(universe)
         cas = self._cas_of(universe, NodeCache(COLLECT_NODES_BYTES))
         return await explain_retention(self._engine, cas, worlds, cid, self._clock.now_ns())
 
-    async def collect_regularly(self, every_s: float | None) -> None:
+    async def compact(self, info: WorldInfo, *, everything: bool = False) -> Compacted:
+        """Move old frames of a world into segments, and drop what it does not keep."""
+        cas = self._cas_of(info.universe, NodeCache(COLLECT_NODES_BYTES))
+        done = await Compactor(self._engine, cas, self._clock, self._policy).compact(
+            info, everything=everything
+        )
+        done.dropped = await drop_history(self._engine, cas, info)
+        return done
+
+    async def snapshots(self, info: WorldInfo) -> list[KeptSnapshot]:
+        """The snapshots that a world keeps, oldest first."""
+        return await kept_snapshots(self._engine, self._cas_of(info.universe), info)
+
+    async def retention(self, info: WorldInfo) -> Retention:
+        """What is kept of a world."""
+        return await read_retention(self._engine, info.universe, info.id)
+
+    async def retain(self, info: WorldInfo, retention: Retention) -> None:
+        """Say what is kept of a world from its next snapshot on."""
+        await write_retention(self._engine, info.universe, info.id, retention)
+
+    def saved(self, info: WorldInfo) -> None:
+        """A world has a new snapshot: frames below it may leave the rows, soon."""
+        self._due[info.id] = info
+        self._news.set()
+
+    async def look_after(self, collect_s: float | None) -> None:
+        """Compact worlds that have new snapshots, and collect now and then; for a node that owns."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._compact_due())
+            tasks.create_task(self._collect_regularly(collect_s))
+
+    async def _compact_due(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._due:
+                _, info = self._due.popitem()
+                try:
+                    await self.compact(info)
+                except (CelluleError, Conflict) as error:
+                    _log.warning("world %s was not compacted, and is again later: %s", info.name, error)
+
+    async def _collect_regularly(self, every_s: float | None) -> None:
         """Collect in each universe whenever its last collection began so long ago; None: never."""
         while every_s is not None:
             await asyncio.sleep(min(every_s, COLLECT_LOOK_S))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cellule.kernel.journal.codes import Kind
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import ControlRecord
+from cellule.kernel.journal.records import BaselineRecord, ControlRecord, Record, SnapshotRecord
 from cellule.kernel.journal.table import read_row
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
@@ -19,6 +19,7 @@ from cellule.values.link import Link
 
 _LINK_MARK = b"\xd8\x2a"
 _ABOUT_SNAPSHOTS = {"snapshot", "baseline"}
+_MAY_TELL = {Kind.SNAPSHOT, Kind.BASELINE, Kind.CONTROL}
 
 
 class Links(NamedTuple):
@@ -26,6 +27,13 @@ class Links(NamedTuple):
 
     ours: set[Cid]
     users: set[Cid]
+
+
+def tells_of_snapshot(record: Record) -> bool:
+    """Tell whether a record only names a snapshot, which may be gone."""
+    if isinstance(record, ControlRecord):
+        return record.verb in _ABOUT_SNAPSHOTS
+    return isinstance(record, SnapshotRecord | BaselineRecord)
 
 
 def links_of_block(data: bytes) -> Links:
@@ -45,14 +53,8 @@ def links_of_frame(data: bytes) -> Links:
     value: Any = decode_trusted(data)
     _, names, rows = value
     for row in rows:
-        if row[0] in (Kind.SNAPSHOT, Kind.BASELINE):
-            continue
-        if row[0] == Kind.CONTROL:
-            record = read_row(row, names)
-            assert isinstance(record, ControlRecord)
-            if record.verb in _ABOUT_SNAPSHOTS:
-                continue
-        _gather(row, found)
+        if row[0] not in _MAY_TELL or not tells_of_snapshot(read_row(row, names)):
+            _gather(row, found)
     return found
 
 

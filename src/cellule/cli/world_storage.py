@@ -1,0 +1,143 @@
+"""`cellule world snapshots|promote|compact|retention|hold|holds|release`: what one world keeps."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, cast
+
+import typer
+
+from cellule.cli.lines import moment_text
+from cellule.cli.output import facts, table
+from cellule.cli.session import Session, in_session, operator
+from cellule.host.ingress.world_storage import WorldStorage
+from cellule.host.service import Cellule
+from cellule.host.storage.policy import KeptHistory, Retention
+from cellule.host.storage.snapshot_list import KeptSnapshot
+from cellule.values.schema.text_forms import time_text
+
+MaybeName = Annotated[str | None, typer.Argument(help="The world's name.")]
+HoldName = Annotated[str, typer.Argument(help="The name of the hold.")]
+
+
+@in_session
+async def snapshots(session: Session, name: MaybeName = None) -> None:
+    """List the snapshots that a world keeps; restore starts from the one that is the baseline."""
+    async with session.reading() as node:
+        found = await (await _storage(session, node, name)).snapshots()
+        rows = [
+            (
+                each.height,
+                "*" if each.is_baseline else "",
+                moment_text(each.now_ns),
+                each.horizon,
+                each.cid,
+            )
+            for each in found
+        ]
+        shown = table(("HEIGHT", "BASELINE", "TIME", "HORIZON", "SNAPSHOT"), rows)
+        session.output.document({"snapshots": [snapshot_json(each) for each in found]}, shown)
+
+
+@in_session
+async def promote(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="The world's name.")],
+    height: Annotated[int, typer.Argument(help="The height of a kept snapshot.")],
+    why: Annotated[str, typer.Option(help="Why, for the journal.")] = "asked for",
+) -> None:
+    """Make an older snapshot the baseline, as when the newest cannot be read."""
+    async with session.working() as node:
+        made = await (await _storage(session, node, name)).promote(height, who=operator(), why=why)
+        session.output.document(snapshot_json(made), f"restore of {name} starts at height {made.height}")
+
+
+@in_session
+async def compact(
+    session: Session,
+    name: MaybeName = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="All that restore does not need, however new.")
+    ] = False,
+) -> None:
+    """Move old frames of a world out of the rows; a node does it by itself after each snapshot."""
+    async with session.reading() as node:
+        done = await (await _storage(session, node, name)).compact(everything=everything)
+        shown = f"{done.frames:,} frames of {done.bytes / 1e6:,.1f} MB moved into {done.segments} segments"
+        if done.dropped:
+            shown += f"; heights up to {done.dropped:,} are gone for ever"
+        session.output.document(asdict(done), shown)
+
+
+@in_session
+async def retention(
+    session: Session,
+    name: MaybeName = None,
+    history: Annotated[
+        str | None, typer.Option(help="keep: for ever. drop: only what the oldest kept snapshot needs.")
+    ] = None,
+    snapshots: Annotated[int | None, typer.Option(help="How many snapshots are kept.")] = None,
+) -> None:
+    """Show what is kept of a world, or say it."""
+    async with session.reading() as node:
+        storage = await _storage(session, node, name)
+        if history is None and snapshots is None:
+            found = await storage.retention()
+        else:
+            found = await storage.retain(history=cast("KeptHistory | None", history), snapshots=snapshots)
+        session.output.document(asdict(found), _retained(found))
+
+
+@in_session
+async def hold(
+    session: Session,
+    hold: HoldName,
+    height: Annotated[int, typer.Argument(help="The first height that is needed.")],
+    name: MaybeName = None,
+) -> None:
+    """Keep the history of a world from a height on, whatever its retention says."""
+    async with session.reading() as node:
+        await (await _storage(session, node, name)).hold(hold, height)
+        data = {"hold": hold, "height": height}
+        session.output.document(data, f"history is kept from height {height} on, for {hold}")
+
+
+@in_session
+async def holds(session: Session, name: MaybeName = None) -> None:
+    """List the holds of a world's history."""
+    async with session.reading() as node:
+        found = await (await _storage(session, node, name)).holds()
+        shown = table(("HOLD", "FROM HEIGHT"), [(each.name, each.height) for each in found])
+        session.output.document({"holds": [asdict(each) for each in found]}, shown)
+
+
+@in_session
+async def release(session: Session, hold: HoldName, name: MaybeName = None) -> None:
+    """Remove a hold of a world's history."""
+    async with session.reading() as node:
+        await (await _storage(session, node, name)).release(hold)
+        session.output.document({"released": hold}, f"the hold {hold} is removed")
+
+
+COMMANDS: dict[str, Any] = {
+    "snapshots": snapshots, "promote": promote, "compact": compact, "retention": retention, "hold": hold,
+    "holds": holds, "release": release,
+}  # fmt: skip
+
+
+async def _storage(session: Session, node: Cellule, name: str | None) -> WorldStorage:
+    chosen = await session.chosen(node, name)
+    return await node.storage(chosen, universe=session.universe_name)
+
+
+def snapshot_json(each: KeptSnapshot) -> dict[str, Any]:
+    """A kept snapshot as JSON data."""
+    return {
+        "height": each.height, "snapshot": str(each.cid), "beat": each.beat, "time": time_text(each.now_ns),
+        "horizon": each.horizon, "baseline": each.is_baseline,
+    }  # fmt: skip
+
+
+def _retained(found: Retention) -> Any:
+    history = "for ever" if found.history == "keep" else "what the oldest kept snapshot needs"
+    return facts({"history": history, "snapshots": f"{found.snapshots} and the first"})

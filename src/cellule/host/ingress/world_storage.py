@@ -1,0 +1,99 @@
+"""What one world keeps: its snapshots, where its old frames are, how much of its history stays.
+
+All of it may be done from any process, beside the world's owner; only the owner may choose another baseline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cellule.errors import Conflict, Rejected, Unavailable
+from cellule.host.codecs import StoredCodecs
+from cellule.host.ingress.arguments import check_who_and_why
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.node import Node
+from cellule.host.own.directory import WorldInfo, baseline_row
+from cellule.host.read.reader import Reader
+from cellule.host.storage.compaction import Compacted
+from cellule.host.storage.history import Hold, hold_history, holds, release_history
+from cellule.host.storage.policy import KeptHistory, Retention
+from cellule.host.storage.snapshot_list import KeptSnapshot
+from cellule.store import keys
+from cellule.store.engine import Batch
+from cellule.values.link import Link
+
+
+class WorldStorage:
+    """The storage of one world; made by `node.storage(name)`."""
+
+    def __init__(self, node: Node, info: WorldInfo) -> None:
+        self._node = node
+        self._info = info
+
+    async def snapshots(self) -> list[KeptSnapshot]:
+        """The snapshots that the world keeps, oldest first."""
+        return await self._node.storage.snapshots(self._info)
+
+    async def promote(self, height: int, *, who: str = "cellule", why: str = "asked for") -> KeptSnapshot:
+        """Make another kept snapshot the one that restore starts from; journaled with who and why.
+
+        For when the newest cannot be read. The next snapshot is the baseline again.
+        """
+        who, why = check_who_and_why(who, why)
+        node, info = self._node, self._info
+        await node.hosted(info)
+        chosen = next((each for each in await self.snapshots() if each.height == height), None)
+        if chosen is None:
+            raise Rejected(
+                "host.no_such_snapshot", "world {world} keeps no snapshot of height {height}",
+                world=info.name, height=height, hint=f"List them: cellule world snapshots {info.name}",
+            )  # fmt: skip
+        expected = [
+            keys.world_epoch(info.universe, info.id), keys.snapshot(info.universe, info.id, height)
+        ]  # fmt: skip
+        expect = dict(zip(expected, await node.engine.read(expected), strict=True))
+        row = {keys.world_baseline(info.universe, info.id): baseline_row(height, chosen.cid)}
+        try:
+            await node.engine.commit(Batch(expect=expect, set=row))
+        except Conflict as error:
+            raise Unavailable(
+                "host.promotion_contended",
+                "the snapshots of world {world} changed meanwhile",
+                world=info.name,
+            ) from error  # fmt: skip
+        handle = WorldHandle(node, info, StoredCodecs(await Reader(node, info).manifest()))
+        await handle.control("baseline", who=who, why=why, height=height, snapshot=Link(chosen.cid))
+        return replace(chosen, is_baseline=True)
+
+    async def compact(self, *, everything: bool = False) -> Compacted:
+        """Move old frames out of the rows; with `everything` all that restore does not need.
+
+        A node does it by itself after each snapshot. It may be interrupted at any point.
+        """
+        return await self._node.storage.compact(self._info, everything=everything)
+
+    async def retention(self) -> Retention:
+        """What is kept of the world."""
+        return await self._node.storage.retention(self._info)
+
+    async def retain(self, *, history: KeptHistory | None = None, snapshots: int | None = None) -> Retention:
+        """Say what is kept: history for ever (`keep`) or as far as needed (`drop`), and how many snapshots.
+
+        Nothing goes before the next compaction.
+        """
+        now = await self.retention()
+        chosen = Retention(history or now.history, now.snapshots if snapshots is None else snapshots)
+        await self._node.storage.retain(self._info, chosen)
+        return chosen
+
+    async def holds(self) -> list[Hold]:
+        """Who needs the world's history, and from which height on."""
+        return await holds(self._node.engine, self._info)
+
+    async def hold(self, name: str, height: int) -> None:
+        """Keep the history from a height on, under a name; the same name again moves the hold."""
+        await hold_history(self._node.engine, self._info, name, height)
+
+    async def release(self, name: str) -> None:
+        """Remove a hold."""
+        await release_history(self._node.engine, self._info, name)

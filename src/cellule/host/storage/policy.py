@@ -1,0 +1,89 @@
+"""What is kept: when snapshots are taken and frames leave the rows (a node's), and for how long (a world's).
+
+w/<universe>/<world>/retention    {history: "keep" | "drop", snapshots}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+from uuid import UUID
+
+from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.host.limits import (
+    SNAPSHOT_RESTORE_S,
+    SNAPSHOT_TAIL_BYTES,
+    SNAPSHOTS_KEPT,
+    SNAPSHOTS_KEPT_MAX,
+    TAIL_RECORDS,
+    TAIL_S,
+)
+from cellule.store import keys
+from cellule.store.engine import Batch, Engine
+from cellule.values.cbor import decode, encode
+
+KeptHistory = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePolicy:
+    """When a node takes snapshots, and which frames stay in rows."""
+
+    snapshot_bytes: int = SNAPSHOT_TAIL_BYTES  # of frames since the last snapshot
+    snapshot_restore_s: float = SNAPSHOT_RESTORE_S  # or when opening the world again would take longer
+    snapshot_every_s: float | None = None  # or so long after the last one, if anything has happened since
+    tail_records: int = TAIL_RECORDS  # of each world; older ones are in segments
+    tail_s: float = TAIL_S  # and records that are older than this
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept of one world: its history for ever, or from the oldest kept snapshot on."""
+
+    history: KeptHistory = "keep"
+    snapshots: int = SNAPSHOTS_KEPT
+
+    def __post_init__(self) -> None:
+        if self.history not in get_args(KeptHistory):
+            raise Rejected(
+                "host.retention_history", "history is {history!r}; it is keep or drop", history=self.history,
+                hint="keep: for ever. drop: what the oldest kept snapshot does not need goes.",
+            )  # fmt: skip
+        if not 1 <= self.snapshots <= SNAPSHOTS_KEPT_MAX:
+            raise Rejected(
+                "host.retention_snapshots", "a world keeps 1 to {most} snapshots, not {count}",
+                most=SNAPSHOTS_KEPT_MAX, count=self.snapshots,
+            )  # fmt: skip
+
+    def row(self) -> bytes:
+        """As the store holds it."""
+        return encode({"history": self.history, "snapshots": self.snapshots})
+
+    @classmethod
+    def of_row(cls, stored: bytes | None) -> Retention:
+        """Read a stored row; without one everything is as usual."""
+        if stored is None:
+            return cls()
+        try:
+            row: Any = decode(stored)
+            return cls(row["history"], row["snapshots"])
+        except (CelluleError, LookupError, TypeError) as error:
+            raise Corrupted(
+                "host.retention_damaged", "what a world keeps cannot be read: {why}", why=error,
+                hint="Nothing is dropped. Set it again: cellule world retention NAME --history keep",
+            ) from error  # fmt: skip
+
+
+async def read_retention(engine: Engine, universe: UUID, world: UUID) -> Retention:
+    """What is kept of a world."""
+    [stored] = await engine.read([keys.world_retention(universe, world)])
+    return Retention.of_row(stored)
+
+
+async def write_retention(engine: Engine, universe: UUID, world: UUID, retention: Retention) -> None:
+    """Say what is kept of a world that is there."""
+    listing = keys.universe_world(universe, world)
+    [listed] = await engine.read([listing])
+    await engine.commit(
+        Batch(expect={listing: listed}, set={keys.world_retention(universe, world): retention.row()})
+    )
