@@ -7,6 +7,7 @@ from pathlib import Path
 from cellule.host.limits import RESTORE_CELL_S, RESTORE_CHUNK_S, RESTORE_RECORD_S
 from cellule.host.own.directory import baseline_of
 from cellule.host.run.restore_time import restore_s
+from cellule.host.storage.policy import StoragePolicy
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
@@ -24,11 +25,10 @@ async def baseline(engine, info):
     return baseline_of(row)[0]
 
 
-async def test_a_snapshot_is_due_when_opening_would_take_too_long(monkeypatch):
+async def test_a_snapshot_is_due_when_opening_would_take_too_long():
     """Small events at random made a tail that was short in bytes, and long to restore."""
-    monkeypatch.setattr("cellule.host.run.snapshots.SNAPSHOT_RESTORE_S", LIMIT_S)
     engine, programs = MemoryEngine(MemoryDisk()), PythonPrograms()
-    async with open_node(engine, BUILT, programs) as node:
+    async with open_node(engine, BUILT, programs, policy=StoragePolicy(snapshot_restore_s=LIMIT_S)) as node:
         world = await node.world("w")
         hosted = await node.node.hosted(world.info)
         longest_s = 0.0
@@ -45,14 +45,14 @@ async def test_a_snapshot_is_due_when_opening_would_take_too_long(monkeypatch):
     programs.close()
 
 
-async def test_the_estimate_goes_on_after_a_restart(monkeypatch):
+async def test_the_estimate_goes_on_after_a_restart():
     engine, programs = MemoryEngine(MemoryDisk()), PythonPrograms()
     async with open_node(engine, BUILT, programs) as node:
         world = await node.world("w")
         await world.send_many([TALLY.Add(f"k{number}", 1) for number in range(CELLS)])
         assert not await baseline(engine, world.info)
-    monkeypatch.setattr("cellule.host.run.snapshots.SNAPSHOT_RESTORE_S", CELLS * RESTORE_RECORD_S)
-    async with open_node(engine, BUILT, programs) as node:
+    policy = StoragePolicy(snapshot_restore_s=CELLS * RESTORE_RECORD_S)
+    async with open_node(engine, BUILT, programs, policy=policy) as node:
         world = await node.world("w")
         await world.send(TALLY.Add("k0", 1))
         await world.wait_idle()

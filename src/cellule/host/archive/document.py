@@ -1,0 +1,163 @@
+"""What an exported world says about itself: the root block of its file.
+
+    {kind: "cellule/world", format: 0, name, world, created_ns, from, made_ns, first, baseline,
+     head: {beat, frame, height, wake}, snapshots: [[height, Link]], pages: [[last, Link]]}
+
+    page = [[last, Link(frame)]]      frames by their last heights, each a block of its own
+
+`first` is the oldest height that is in the file. `from` says where the world was forked, as its row does.
+Every field of a foreign file is proven before it is used; what the frames say is proven by who imports them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from cellule.errors import Rejected
+from cellule.host.journal import Head
+from cellule.host.limits import SNAPSHOTS_KEPT_MAX
+from cellule.host.own.origin import Origin
+from cellule.values.cbor import decode, encode
+from cellule.values.cid import Cid
+from cellule.values.link import Link, Value
+
+KIND = "cellule/world"
+FORMAT = 0
+PAGE_FRAMES = 500
+
+_FIELDS = {
+    "kind", "format", "name", "world", "created_ns", "from", "made_ns", "first", "baseline", "head",
+    "snapshots", "pages",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WorldDocument:
+    """An exported world."""
+
+    name: str
+    world: UUID
+    created_ns: int
+    origin: Origin | None
+    made_ns: int
+    first: int
+    baseline: int
+    head: Head
+    snapshots: tuple[tuple[int, Cid], ...]
+    pages: tuple[tuple[int, Cid], ...]
+
+    def encode(self) -> bytes:
+        """The root block."""
+        head = self.head
+        return encode({
+            "kind": KIND, "format": FORMAT, "name": self.name, "world": self.world.bytes,
+            "created_ns": self.created_ns, "from": None if self.origin is None else self.origin.row(),
+            "made_ns": self.made_ns, "first": self.first, "baseline": self.baseline,
+            "head": {"beat": head.beat, "frame": head.frame, "height": head.height, "wake": head.wake_ns},
+            "snapshots": _listed(self.snapshots), "pages": _listed(self.pages),
+        })  # fmt: skip
+
+    @classmethod
+    def of_block(cls, data: bytes) -> WorldDocument:
+        """Read the root block of a file; `Rejected` with the field that does not fit."""
+        value: Any = decode(data)
+        if not isinstance(value, dict) or value.get("kind") != KIND:
+            raise _wrong("kind", f"it is not {KIND}")
+        if value.get("format") != FORMAT:
+            raise _wrong("format", f"it is {value.get('format')!r}; this Cellule reads {FORMAT}")
+        if set(value) != _FIELDS:
+            raise _wrong("fields", f"they are {', '.join(sorted(map(str, value)))}")
+        head = value["head"]
+        if not isinstance(head, dict) or set(head) != {"beat", "frame", "height", "wake"}:
+            raise _wrong("head", "it has other fields")
+        found = cls(
+            _text(value, "name"), UUID(bytes=_bytes(value, "world", 16)), _count(value, "created_ns"),
+            _origin(value["from"]), _count(value, "made_ns"), _count(value, "first"),
+            _count(value, "baseline"),
+            Head(
+                _count(head, "height"), _count(head, "beat"),
+                None if head["frame"] is None else _bytes(head, "frame", 32),
+                None if head["wake"] is None else _count(head, "wake"),
+            ),
+            _places(value, "snapshots"), _places(value, "pages"),
+        )  # fmt: skip
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        heights = [height for height, _ in self.snapshots]
+        if not 1 <= len(heights) <= 2 * SNAPSHOTS_KEPT_MAX or self.baseline not in heights:
+            raise _wrong("snapshots", "the baseline is not one of them, or they are too many")
+        if max(heights) > self.head.height:
+            raise _wrong("snapshots", "one is of a height above the head")
+        start = 0 if self.origin is None else self.origin.height
+        if not start < self.first <= self.baseline + 1:
+            raise _wrong("first", "the frames do not reach from the baseline to the head")
+
+
+def page_block(frames: list[tuple[int, Cid]]) -> bytes:
+    """The block of one page."""
+    return encode(_listed(frames))
+
+
+def read_page(data: bytes) -> tuple[tuple[int, Cid], ...]:
+    """The frames of one page: last heights and blocks."""
+    return _places({"page": decode(data)}, "page")
+
+
+def _listed(places: Any) -> Value:
+    return [[height, Link(cid)] for height, cid in places]
+
+
+def _places(value: dict[str, Any], field: str) -> tuple[tuple[int, Cid], ...]:
+    found = []
+    listed = value[field]
+    for each in listed if isinstance(listed, list) else [None]:
+        match each:
+            case [int(height), Link() as link] if height >= 0 and type(height) is int:
+                found.append((height, link.cid))
+            case _:
+                raise _wrong(field, "it is no list of heights and links")
+    heights = [height for height, _ in found]
+    if heights != sorted(set(heights)):
+        raise _wrong(field, "its heights do not ascend")
+    return tuple(found)
+
+
+def _origin(row: Any) -> Origin | None:
+    if row is None:
+        return None
+    try:
+        return Origin.of_row(row)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _wrong("from", f"it cannot be read: {error}") from error
+
+
+def _count(value: dict[str, Any], field: str) -> int:
+    found = value[field]
+    if type(found) is not int or not 0 <= found < 1 << 63:
+        raise _wrong(field, "it is no number from 0")
+    return found
+
+
+def _text(value: dict[str, Any], field: str) -> str:
+    found = value[field]
+    if not isinstance(found, str):
+        raise _wrong(field, "it is no text")
+    return found
+
+
+def _bytes(value: dict[str, Any], field: str, size: int) -> bytes:
+    found = value[field]
+    if not isinstance(found, bytes) or len(found) != size:
+        raise _wrong(field, f"it is not {size} bytes")
+    return found
+
+
+def _wrong(field: str, why: str) -> Rejected:
+    return Rejected(
+        "archive.document", "the file is no exported world: {field}: {why}", field=field, why=why,
+        hint="Nothing was changed. Worlds are exported with `cellule world export`.",
+    )  # fmt: skip
