@@ -258,10 +258,8 @@ async def _key(store: Store, options: Options) -> NodeKey:
 
 
 def _policy(options: Options) -> StoragePolicy:
-    return StoragePolicy(
-        options.snapshot_bytes, options.snapshot_restore_s, options.snapshot_every_s, options.tail_records,
-        options.tail_s,
-    )  # fmt: skip
+    snapshots = (options.snapshot_bytes, options.snapshot_restore_s, options.snapshot_every_s)
+    return StoragePolicy(*snapshots, options.tail_records, options.tail_s)
 
 
 def _scratch(address: StoreAddress, options: Options) -> Path:

@@ -21,6 +21,7 @@ from cellule import assembly
 from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
+from cellule.host.archive.exporter import Exported
 from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference
 from cellule.host.branches.fork import At
@@ -358,6 +359,28 @@ class SyncCellule(Facade[Cellule]):
         return SyncWorldStorage(
             self._thread, self._thread.call(lambda: self._inner.storage(name, universe=universe))
         )
+
+    def export_world(
+        self,
+        name: str,
+        path: str | PathLike[str],
+        *,
+        universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
+    ) -> Exported:
+        """Write a world to a new CAR file: journal, snapshots, code, schemas, and all they link."""
+        return self._thread.call(
+            lambda: self._inner.export_world(name, path, universe=universe, progress=progress)
+        )
+
+    def import_world(
+        self, path: str | PathLike[str], *, name: str | None = None, universe: str = DEFAULT_UNIVERSE
+    ) -> WorldInfo:
+        """Make the world of an exported file, under its name or another; refused unless it is whole.
+
+        It has the id it had, and may be in a store once. Its open effects wait for `effect repair`.
+        """
+        return self._thread.call(lambda: self._inner.import_world(path, name=name, universe=universe))
 
     def collect_garbage(
         self,

@@ -1,8 +1,9 @@
-"""`cellule world snapshots|promote|compact|retention|hold|holds|release`: what one world keeps."""
+"""`cellule world snapshots|promote|compact|retention|hold|holds|release|export|import`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
@@ -119,9 +120,40 @@ async def release(session: Session, hold: HoldName, name: MaybeName = None) -> N
         session.output.document({"released": hold}, f"the hold {hold} is removed")
 
 
+@in_session
+async def export(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="The world's name.")],
+    file: Annotated[Path, typer.Argument(help="The new file; by custom it ends with .car.")],
+) -> None:
+    """Write a world to one file, for other stores and IPLD tools: journal, snapshots, code, schemas."""
+    async with session.reading() as node:
+        with session.output.progress("frames") as step:
+            done = await node.export_world(name, file, universe=session.universe_name, progress=step)
+        data = {**asdict(done), "path": str(done.path), "root": str(done.root)}
+        size = f"{done.blocks:,} blocks, {done.bytes / 1e6:,.1f} MB"
+        session.output.document(
+            data, f"{name} to height {done.height} in {done.path}: {size}, root {done.root}"
+        )
+
+
+@in_session
+async def import_(
+    session: Session,
+    file: Annotated[Path, typer.Argument(help="What `world export` wrote.")],
+    name: Annotated[str | None, typer.Option(help="Another name than the one in the file.")] = None,
+) -> None:
+    """Make the world of an exported file; it brings code, so take files only from those you trust."""
+    async with session.working(create=True) as node:
+        made = await node.import_world(file, name=name, universe=session.universe_name)
+        data = {"name": made.name, "id": str(made.id), "universe": session.universe_name}
+        shown = f"world {made.name} is here. Effects that were open wait: cellule effect repair {made.name}"
+        session.output.document(data, shown)
+
+
 COMMANDS: dict[str, Any] = {
     "snapshots": snapshots, "promote": promote, "compact": compact, "retention": retention, "hold": hold,
-    "holds": holds, "release": release,
+    "holds": holds, "release": release, "export": export, "import": import_,
 }  # fmt: skip
 
 

@@ -12,12 +12,17 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from cellule.app.built_app import Built
 from cellule.errors import Rejected
+from cellule.host.archive.exporter import Exported, Exporter
+from cellule.host.archive.importer import Importer
 from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference, difference_of
 from cellule.host.branches.fork import At, ForkOptions, fork_codecs, fork_world
@@ -279,6 +284,30 @@ class Cellule:
         """What one world keeps: snapshots, old frames, history."""
         found = await self.node.universe(universe)
         return WorldStorage(self.node, await self.node.directory.world(found, name))
+
+    async def export_world(
+        self, name: str, path: str | PathLike[str], *, universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
+    ) -> Exported:  # fmt: skip
+        """Write a world to a new CAR file: journal, snapshots, code, schemas, and all they link."""
+        info = await self.node.directory.world(await self.node.universe(universe), name)
+        pins = self.node.storage.pins(info.universe)
+        exporter = Exporter(self.node.engine, self.node.cas(info.universe), pins, self.node.clock)
+        return await exporter.export(info, Path(path), progress)
+
+    async def import_world(
+        self, path: str | PathLike[str], *, name: str | None = None, universe: str = DEFAULT_UNIVERSE
+    ) -> WorldInfo:
+        """Make the world of an exported file, under its name or another; refused unless it is whole.
+
+        It has the id it had, and may be in a store once. Its open effects wait for `effect repair`.
+        """
+        await self.node.check_owner()
+        node, found = self.node, await self.node.universe(universe)
+        importer = Importer(
+            node.engine, node.cas(found.id), node.directory, found, node.loader.programs, node.loader.budget
+        )
+        return await importer.import_file(Path(path), name)
 
     async def collect_garbage(
         self, *, universe: str = DEFAULT_UNIVERSE, grace_s: float = COLLECT_GRACE_S, dry_run: bool = False,

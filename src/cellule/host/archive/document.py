@@ -19,6 +19,7 @@ from cellule.errors import Rejected
 from cellule.host.journal import Head
 from cellule.host.limits import SNAPSHOTS_KEPT_MAX
 from cellule.host.own.origin import Origin
+from cellule.kernel.lineage import Lineage
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 from cellule.values.link import Link, Value
@@ -47,6 +48,11 @@ class WorldDocument:
     head: Head
     snapshots: tuple[tuple[int, Cid], ...]
     pages: tuple[tuple[int, Cid], ...]
+
+    @property
+    def lineage(self) -> Lineage:
+        """The world and those it was forked from."""
+        return Lineage(self.world, () if self.origin is None else self.origin.ancestors)
 
     def encode(self) -> bytes:
         """The root block."""

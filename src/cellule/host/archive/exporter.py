@@ -81,16 +81,12 @@ class CarWriter:
         async for piece in pieces:
             await self._write(piece)
 
-    async def finish(self) -> None:
+    def finish(self) -> None:
         """Make the file durable under its name."""
-
-        def settle() -> None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._draft.rename(self.path)
-
-        await asyncio.to_thread(settle)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._draft.rename(self.path)
 
     def drop(self) -> None:
         """Remove what was written, unless it was finished."""
@@ -98,8 +94,10 @@ class CarWriter:
         self._draft.unlink(missing_ok=True)
 
     async def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        if (self.size + len(data)) // CAR_PIECE_BYTES > self.size // CAR_PIECE_BYTES:
+            await asyncio.sleep(0)  # others get their turn
         self.size += len(data)
-        await asyncio.to_thread(self._file.write, data)
 
 
 @dataclass(slots=True)
@@ -159,7 +157,7 @@ class Exporter:
             if progress is not None:
                 progress(last, head.height)
         await self._walk(writer, found)
-        await writer.finish()
+        writer.finish()
         return Exported(writer.path, cid_of(root), head.height, first, count, len(writer.seen), writer.size)
 
     async def _head(self, info: WorldInfo) -> tuple[Head, int]:

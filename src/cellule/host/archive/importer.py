@@ -124,7 +124,9 @@ class Importer:
             nodes = Nodes(self.budget.nodes_bytes_max)
             await drive(check_snapshot(cid, nodes), nodes, blocks)
         baseline = dict(document.snapshots)[document.baseline]
-        restoring = World.restore(baseline, document.world, self.programs, budget=self.budget)
+        restoring = World.restore(
+            baseline, document.world, self.programs, budget=self.budget, lineage=document.lineage
+        )
         opened = await drive(restoring.open(), restoring.nodes, blocks)
         for last, cid in frames:
             if last > document.baseline:
