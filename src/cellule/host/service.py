@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
