@@ -58,6 +58,7 @@ class Did:
     ann: Any = None
     effects: Sequence[Any] = ()
     cancel: Sequence[str] = ()
+    cut: bool = False
 
 
 class FunctionPrograms:
@@ -126,6 +127,7 @@ class FunctionProgram:
             None if did.reply is None else encode(did.reply),
             None if did.ann is None else encode(did.ann),
             did.cancel,
+            did.cut,
         )
 
 

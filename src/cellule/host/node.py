@@ -403,8 +403,10 @@ class Node:
             )
             place.error.__cause__ = error
         finally:
-            if place.hosted is not None and place.hosted.was_cut_off:
-                self.loader.cut_off(place.info)
+            if place.hosted is not None:
+                place.hosted.world.eras.forget(place.info.id.bytes)
+                if place.hosted.was_cut_off:
+                    self.loader.cut_off(place.info)
             _log.info("world %s left memory", place.info.name)
             del self._places[place.info.id]
             self._collect()

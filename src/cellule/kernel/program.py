@@ -179,7 +179,8 @@ class Program(Protocol):
     """The code of one module in one era.
 
     It may also have `way(schema) -> StepFunction`, which the hot path calls; and `forget()`, if it keeps
-    anything from a step to the next in place of bytes, which drops it. That of a log module may have
+    anything from a step to the next in place of bytes, which drops it, as `forget_world(world)` drops what is
+    of one world, which leaves memory. That of a log module may have
     `resume(mark, schema, value, key, context) -> Output | None`: a step without the log, None where it keeps
     nothing that stands where the log ends. Then the log is read, and `step` called.
     """
@@ -232,11 +233,11 @@ class EnzymeProgram(Protocol):
         """Run once, or raise `StepFault`; `Unwound` passes through. Nothing else may leave it."""
 
 
-def forget_kept(program: Program) -> None:
-    """Let a program keep nothing of its earlier steps, as in a process that has just begun."""
-    forget = getattr(program, "forget", None)
+def forget_kept(program: Program, world: bytes | None = None) -> None:
+    """Let a program keep nothing of its earlier steps, or of those of one world that leaves memory."""
+    forget = getattr(program, "forget" if world is None else "forget_world", None)
     if forget is not None:
-        forget()
+        forget(*(() if world is None else (world,)))
 
 
 def check_output(program: Program, output: Output) -> None:

@@ -126,6 +126,8 @@ LIES = {
     "an era that is not there": (
         two_cells, _of(StepRecord, era=1), "a step cannot end with status 0 in era 1"),
     "a linked state without its size": (two_cells, _sized, "its size is missing"),
+    "a cut of what is no log": (
+        two_cells, _of(StepRecord, extras={"cut": True}), "cuts a log, and its cell has none"),
     "a timer for nothing": (a_birth, _what(rule="lost"), "a timer cannot be for 'lost'"),
     "a timer of an intent": (a_birth, _what(rule="intent"), "a timer cannot be for 'intent'"),
     "a timer that is not armed": (a_timer_put_off, _of(TimerRecord, fired=bytes(16)), "no timer .* is armed"),

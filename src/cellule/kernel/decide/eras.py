@@ -150,11 +150,11 @@ class Eras:
                 except CodeUnavailable:
                     continue  # whoever sends such an event is told
 
-    def forget(self) -> None:
-        """Let no program keep anything of its earlier steps."""
+    def forget(self, world: bytes | None = None) -> None:
+        """Let no program keep anything of its earlier steps; or of those of one world that leaves memory."""
         for era in self._compiled.values():
             for program in era.programs.values():
-                forget_kept(program)
+                forget_kept(program, world)
 
     def upcast(
         self, era: Compiled, chain: list[Upcaster], data: bytes, *, by_entry: bool = False

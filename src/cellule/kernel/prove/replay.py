@@ -193,6 +193,8 @@ class Replay:
 
     def _step(self, record: StepRecord) -> Generator[Need, None, None] | None:
         slot = self._slot(record.module, record.key)
+        if record.extras.get("cut") and not record.extras.get("log"):
+            self._contradicts("the step cuts a log, and its cell has none")
         if "control" in record.extras:
             control = self._frame.at(record.extras["control"])
             if isinstance(control, ControlRecord) and control.verb == "cell.spill":

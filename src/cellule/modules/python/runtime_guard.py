@@ -181,6 +181,10 @@ class GuardedProgram:
         """See `forget_kept`."""
         forget_kept(self.program)
 
+    def forget_world(self, world: bytes) -> None:
+        """See `forget_kept`."""
+        forget_kept(self.program, world)
+
     def step(
         self, state: bytes | None, schema: str, value: bytes, key: bytes, context: KernelContext | None
     ) -> Output:

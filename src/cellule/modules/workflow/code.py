@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from cellule.errors import CelluleError, Refused
+from cellule.errors import CelluleError, Refused, Rejected
 from cellule.kernel.manifest.model import TIMER_SET
-from cellule.kernel.manifest.system import receipt_event
+from cellule.kernel.manifest.system import TIMER_FIRED, receipt_event
 from cellule.kernel.program import StepFault, recordable
 from cellule.modules.python.context import key_reader
 from cellule.modules.python.emissions import Emissions
@@ -19,7 +19,7 @@ from cellule.modules.python.failure import Places
 from cellule.modules.python.interface import Interface, key_decoder
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
-from cellule.modules.python.signature import Signature
+from cellule.modules.python.signature import Signature, shown_function
 from cellule.modules.python.system import receipt_of
 from cellule.modules.workflow.failure import EffectFailed
 from cellule.modules.workflow.limits import VALUE_BYTES_MAX
@@ -61,6 +61,7 @@ class WorkflowCode:
         self._result = None if signature.result is None else codec_for(naming.derived(signature.result))
         self.read_key = self._key_reader()
         self.order = order_event(interface.module)
+        self._check_events()
 
     def written(self, arguments: Sequence[Any]) -> list[Any]:
         """Arguments of a new run as they stand in its first entry."""
@@ -97,6 +98,17 @@ class WorkflowCode:
             case TimeoutError():
                 return "workflow.timeout", self._cleaned(str(error))
         return None
+
+    def _check_events(self) -> None:
+        """Refuse code that does not know an event which the manifest brings to it."""
+        known = {*self.events, *self.receipts, self.order, TIMER_FIRED}
+        for schema in self._interface.events:
+            if schema not in known:
+                raise Rejected(
+                    "workflow.event_unknown", "{module} takes {schema}, but {function} does not await it.",
+                    module=self._interface.module, schema=schema, function=shown_function(self.function),
+                    hint="Put @app.workflow(events=[...]) right above the function: its copy in the bundle needs it.",
+                )  # fmt: skip
 
     def _written(self, at: int, value: Any) -> Any:
         name, _ = self.signature.arguments[at]

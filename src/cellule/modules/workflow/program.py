@@ -120,6 +120,11 @@ class WorkflowProgram:
         while self._warm:
             self._let_go(self._warm.popitem()[1].run)
 
+    def forget_world(self, world: bytes) -> None:
+        """See `Program`: a world leaves memory."""
+        for cell in [each for each in self._warm if each[0] == world]:
+            self._let_go(self._warm.pop(cell).run)
+
     # A step
 
     def _reruns(self, schema: str, value: bytes) -> bool:
