@@ -404,9 +404,7 @@ class Node:
             place.error.__cause__ = error
         finally:
             if place.hosted is not None:
-                place.hosted.world.eras.forget(place.info.id.bytes)
-                if place.hosted.was_cut_off:
-                    self.loader.cut_off(place.info)
+                self.loader.leave(place.info, place.hosted)
             _log.info("world %s left memory", place.info.name)
             del self._places[place.info.id]
             self._collect()

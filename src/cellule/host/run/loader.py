@@ -131,9 +131,11 @@ class Loader:
             snapshot, info.id, self.programs, budget=self.budget, pace=self.pace, lineage=info.lineage
         )
 
-    def cut_off(self, info: WorldInfo) -> None:
-        """The world ended with a commit under way: the next opening fences that off by a new epoch."""
-        self._unsure.add(info.id)
+    def leave(self, info: WorldInfo, hosted: WorldRunner) -> None:
+        """The world leaves memory; one with a commit under way is fenced off by a new epoch when it opens."""
+        hosted.world.eras.forget(info.id.bytes)
+        if hosted.was_cut_off:
+            self._unsure.add(info.id)
 
     async def _take(self, info: WorldInfo, claim: Claim) -> bytes:
         """The epoch of this owner, committed unless it is there; tried again where an older try arrives."""

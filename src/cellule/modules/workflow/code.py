@@ -107,7 +107,7 @@ class WorkflowCode:
                 raise Rejected(
                     "workflow.event_unknown", "{module} takes {schema}, but {function} does not await it.",
                     module=self._interface.module, schema=schema, function=shown_function(self.function),
-                    hint="Put @app.workflow(events=[...]) right above the function: its copy in the bundle needs it.",
+                    hint="Put @app.workflow(events=[...]) right above the function, so that its copy has it.",
                 )  # fmt: skip
 
     def _written(self, at: int, value: Any) -> Any:
