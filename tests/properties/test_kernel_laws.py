@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cellule.kernel.decide import admission, rounds
 from cellule.kernel.index import LiveIndex, scan
-from cellule.kernel.items import Admitted, Duplicate, EventItem, Later, Pace
+from cellule.kernel.items import Admitted, Duplicate, EventItem, Later, Pace, RefusedItem
 from cellule.kernel.journal.codes import HALTED, PARKED
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EmittedRecord, EventRecord, StepRecord
@@ -182,7 +182,7 @@ def test_every_admitted_event_meets_each_of_its_cells_in_order(seed):
 
 # What is remembered
 
-WINDOW_S, BUCKET, IDS_MIN, IDS_MAX = 100, 3, 5, 12
+WINDOW_S, BUCKET, IDS_MIN, IDS_MAX, KEPT_S = 100, 3, 5, 12, 30
 
 
 @pytest.fixture
@@ -191,6 +191,7 @@ def small_window(monkeypatch):
     monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", BUCKET)
     monkeypatch.setattr(dedupe, "DEDUPE_IDS_MIN", IDS_MIN)
     monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", IDS_MAX)
+    monkeypatch.setattr(dedupe, "DEDUPE_KEPT_NS", KEPT_S * town.SECOND_NS)
 
 
 @settings(few, max_examples=4 * EXAMPLES)
@@ -203,20 +204,30 @@ def small_window(monkeypatch):
     )
 )
 def test_the_window_of_ids_keeps_its_promises(small_window, sends):
-    """A retry keeps its first `issued_ns`. It is a duplicate, or refused as too old; never applied twice."""
+    """A retry keeps its first `issued_ns`. It is a duplicate, or refused as too old; never applied twice.
+
+    One that is not older than `KEPT_S` is a duplicate always. Where that leaves no room for another id, a
+    first attempt is refused, and may be made again.
+    """
     world = KernelWorld(town.document(town.Edition()), town.PROGRAMS)
     first: dict[int, tuple[int, int, int]] = {}  # id -> issued_ns, height, how many ids came before it
     for number, seconds, then in sends:
         world.now_ns += seconds * town.SECOND_NS
         issued_ns, height, before = first.get(number, (world.now_ns, None, len(first)))
         outcome = world.beat([add("a", id=f"id-{number}", explicit=True, issued_ns=issued_ns)]).outcomes[0]
-        if height is None:
+        is_young = world.now_ns - issued_ns <= KEPT_S * town.SECOND_NS
+        if height is None and isinstance(outcome, RefusedItem):
+            assert outcome.error.code == "kernel.ids_full"
+            youngest = sorted(issued_ns for issued_ns, _, _ in first.values())[-(IDS_MAX - BUCKET) :]
+            assert world.now_ns - youngest[0] <= KEPT_S * town.SECOND_NS
+        elif height is None:
             assert isinstance(outcome, Admitted)
             first[number] = (issued_ns, outcome.height, before)
         elif isinstance(outcome, Duplicate):
             assert outcome.height == height
         else:
             assert outcome.error.code == "kernel.too_old"
+            assert not is_young
             is_young = world.now_ns - issued_ns <= WINDOW_S * town.SECOND_NS
             is_recent = len(first) - before <= IDS_MAX - BUCKET
             is_needed = len(first) - before <= IDS_MIN

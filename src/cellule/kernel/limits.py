@@ -95,6 +95,7 @@ LOG_CHUNK_BYTES = 32_768  # format: a log state's tail is sealed into a chunk at
 DEDUPE_WINDOW_NS = 7 * 86_400 * 1_000_000_000  # format
 DEDUPE_IDS_MIN = 100_000  # format: kept even when older than the window
 DEDUPE_IDS_MAX = 1_000_000  # format: beyond it the oldest bucket leaves early
+DEDUPE_KEPT_NS = 60 * 1_000_000_000  # format: but not before this: then a further id is refused
 DEDUPE_BUCKET_IDS = 65_536  # format: a bucket closes when it holds this many
 DEDUPE_CONFLICTS_MAX = (
     65_536  # format: ids that a version conflict left unused; beyond it the older half is used

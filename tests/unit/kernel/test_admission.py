@@ -86,8 +86,56 @@ def test_the_number_of_ids_is_bounded(make_world, monkeypatch):
     world = make_world()
     world.beat([paid(id=f"id-{at}", explicit=True) for at in range(4)])
     for at in range(4, 30):
+        world.now_ns += limits.DEDUPE_KEPT_NS
         world.beat([paid(id=f"id-{at}", explicit=True)])
     assert world.world.ledger.dedupe.count() <= 10
+
+
+def test_an_id_that_would_push_out_a_young_one_is_refused_and_free(make_world, monkeypatch):
+    """The oldest ids left early, however young they were, and a sender that repeated itself was heard twice."""
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 4)
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", 10)
+    world = make_world()
+    for at in range(10):
+        assert isinstance(world.beat([paid(id=f"id-{at}", explicit=True)]).outcomes[0], Admitted)
+    world.now_ns += limits.DEDUPE_KEPT_NS
+    late = paid(id="late", explicit=True)
+    refused = world.beat([late, paid(id="id-0", explicit=True), paid()]).outcomes
+    assert refused[0].error.code == "kernel.ids_full"
+    assert "10 of the last minute" in str(refused[0].error)
+    assert isinstance(refused[1], Duplicate)
+    assert isinstance(refused[2], Admitted)  # it has no id to remember
+    world.snapshot()
+    world.world = world.restored(len(world.snapshots) - 1)
+    assert world.beat([late]).outcomes[0].error.code == "kernel.ids_full"
+    world.now_ns += 1
+    assert isinstance(world.beat([late]).outcomes[0], Admitted)
+    assert isinstance(world.beat([late]).outcomes[0], Duplicate)
+    assert isinstance(world.beat([paid(id="id-0", explicit=True)]).outcomes[0], Admitted)  # a minute later
+
+
+def test_verbs_of_people_are_done_also_then_and_push_no_young_id_out(make_world, monkeypatch):
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 4)
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", 10)
+    world = make_world()
+    for at in range(10):
+        world.beat([paid(id=f"id-{at}", explicit=True)])
+    for at in range(6):
+        verb = ControlItem("resume" if at % 2 else "pause", "ada", "a try", {}, id=f"verb-{at}")
+        assert isinstance(world.beat([verb]).outcomes[0], Admitted)
+    assert isinstance(world.beat([paid(id="id-0", explicit=True)]).outcomes[0], Duplicate)
+
+
+def test_an_event_that_met_another_version_needs_no_further_room_for_its_id(make_world, monkeypatch):
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 2)
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", 3)
+    world = make_world()
+    world.beat([paid(id="a", explicit=True, expected_version=7)])
+    for at in range(2):
+        world.beat([paid(id=f"id-{at}", explicit=True)])
+    assert world.beat([paid(id="b", explicit=True)]).outcomes[0].error.code == "kernel.ids_full"
+    again = paid(id="a", explicit=True, expected_version=2)
+    assert isinstance(world.beat([again]).outcomes[0], Admitted)
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,11 @@ class Admission:
                 schema=item.schema, issued_ns=item.issued_ns, floor_ns=dedupe.floor_ns,
                 hint="It can no longer be told whether it was applied: look at the cell before sending anew.",
             ))  # fmt: skip
+        if seen is None and dedupe.is_full(self._ledger.now_ns):
+            return self._refuse(item, Rejected(
+                "kernel.ids_full", "event {schema} has an id, and {count} of the last minute are remembered",
+                schema=item.schema, count=dedupe.count(), hint="Send it later, or more slowly.",
+            ))  # fmt: skip
         full = self._full(item, slots)
         if full is not None:
             return full

@@ -3,7 +3,8 @@
 The newest bucket is a dict; a full one is closed into sorted arrays with a filter of 4-byte prints. After a
 snapshot a closed bucket's arrays live in the CAS and are read only when its filter answers. A bucket leaves
 when its newest id is older than the window and enough younger ids remain, or when there are too many ids;
-from then on an item issued before the oldest kept id is too old to be judged, and is refused.
+from then on an item issued before the oldest kept id is too old to be judged, and is refused. No id leaves
+before `DEDUPE_KEPT_NS`: where so many come that one would have to, further ones are refused.
 
     bucket  = {checks: 4 bytes an id, heights: 8 bytes an id, ids: 16 bytes an id}   sorted by id, big-endian
     prints  = 4 bytes an id, sorted
@@ -35,6 +36,7 @@ from cellule.kernel.limits import (
     DEDUPE_CONFLICTS_MAX,
     DEDUPE_IDS_MAX,
     DEDUPE_IDS_MIN,
+    DEDUPE_KEPT_NS,
     DEDUPE_WINDOW_NS,
 )
 from cellule.kernel.need import Need, Nodes, fetch
@@ -155,12 +157,16 @@ class Dedupe:
             oldest = self.closed[0]
             left = total - oldest.count
             aged = oldest.until_ns < now_ns - DEDUPE_WINDOW_NS and left >= DEDUPE_IDS_MIN
-            if not aged and total <= DEDUPE_IDS_MAX:
+            if not aged and (total <= DEDUPE_IDS_MAX or _is_young(oldest, now_ns)):
                 return
             self.closed.pop(0)
             total = left
             kept_ns = self.closed[0].since_ns if self.closed else self.since_ns
             self.floor_ns = max(kept_ns, oldest.until_ns + 1)  # both buckets may hold ids of one moment
+
+    def is_full(self, now_ns: int) -> bool:
+        """Tell whether one more id would push out one that its sender may just be presenting again."""
+        return bool(self.closed) and _is_young(self.closed[0], now_ns) and self.count() >= DEDUPE_IDS_MAX
 
     def save(self, blocks: dict[Cid, bytes]) -> dict[str, Any]:
         """The dedupe part of a snapshot; new arrays are added to `blocks`."""
@@ -231,6 +237,10 @@ class Dedupe:
                     "kernel.bucket_damaged", "{cid} is not a bucket of ids", cid=str(bucket.prints_cid)
                 )
             bucket.prints = _native(prints)
+
+
+def _is_young(bucket: Bucket, now_ns: int) -> bool:
+    return bucket.until_ns >= now_ns - DEDUPE_KEPT_NS
 
 
 def _search(bucket: Bucket, key: bytes, nodes: Nodes) -> Generator[Need, None, Seen | None]:
