@@ -92,7 +92,7 @@ def test_the_number_of_ids_is_bounded(make_world, monkeypatch):
 
 
 def test_an_id_that_would_push_out_a_young_one_is_refused_and_free(make_world, monkeypatch):
-    """The oldest ids left early, however young they were, and a sender that repeated itself was heard twice."""
+    """The oldest ids left however young they were, and who repeated himself was heard twice."""
     monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 4)
     monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", 10)
     world = make_world()
