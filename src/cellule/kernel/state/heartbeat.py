@@ -24,7 +24,7 @@ from cellule.errors import ensure
 from cellule.kernel.heartbeat.entries import Entry
 from cellule.kernel.heartbeat.paths import tree_key
 from cellule.kernel.heartbeat.query import heads_of
-from cellule.kernel.index.keys import pair_key, pairs_from, prefix_end
+from cellule.kernel.index.keys import pair_key, pairs_from
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.index.read import SCAN_MAX
 from cellule.kernel.limits import BINDINGS_PER_NODE_MAX, CANDIDATES_MAX
@@ -32,6 +32,7 @@ from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.heartbeat_rows import (
     END,
     LITERAL,
+    NUMBER_BYTES,
     OTHER,
     PRESENT,
     UNPACKS,
@@ -47,6 +48,9 @@ from cellule.kernel.state.operations import OperationBook
 from cellule.kernel.state.wall_clock import WallClock
 
 _PARSED_MAX: Final = 10_000  # entries kept parsed
+_LISTED_MAX: Final = 10_000  # lists of numbers kept
+_BEHIND: Final = b"\2"  # behind both kinds of heads
+_NAMED: Final = b"\xff" * (NUMBER_BYTES + 1)  # behind every number; a name goes on with no such byte
 
 
 class Heartbeat:
@@ -65,6 +69,9 @@ class Heartbeat:
         self.queued = 0  # impulses that wait
         self.paused = False
         self._parsed: dict[int, Entry] = {}
+        self._listed: dict[
+            tuple[bytes, bytes], list[int]
+        ] = {}  # what was looked up since the registry changed
 
     # The registry
 
@@ -72,6 +79,7 @@ class Heartbeat:
         """An entry gets the next number."""
         ensure(number == self.numbers, "kernel.entry_number", "entry {number} is not the next", number=number)
         self.numbers += 1
+        self._listed.clear()
         self.registry.insert(number_key(number), entry)
         self.by_head.insert(head_key(entry, number), PRESENT)
         self.by_name.insert(name_key(entry.name, number), PRESENT)
@@ -79,6 +87,7 @@ class Heartbeat:
     def unregister(self, number: int, entry: Entry) -> None:
         """An entry is gone; its number is not given again."""
         self._parsed.pop(number, None)
+        self._listed.clear()
         self.registry.remove(number_key(number))
         self.by_head.remove(head_key(entry, number))
         self.by_name.remove(name_key(entry.name, number))
@@ -98,23 +107,32 @@ class Heartbeat:
     def matching(self, signal: Sequence[str]) -> Generator[Need, None, list[Entry]]:
         """The entries whose query matches a signal; one more than may be, where they are too many."""
         found: list[Entry] = []
-        heads = heads_of(signal)
-        for head in heads:
-            begin = tree_key(head) + END
-            kinds = (LITERAL, OTHER) if head == heads[-1] else (OTHER,)
-            for kind in kinds:
-                numbers = yield from _numbers(self.by_head, begin + kind)
-                for number in numbers:
-                    entry = yield from self.entry(number)
-                    if entry is not None and entry.query.matches(signal):
-                        found.append(entry)
-                    if len(found) > CANDIDATES_MAX:
-                        return found
+        *above, last = (tree_key(head) + END for head in heads_of(signal))
+        ranges = [(begin + OTHER, begin + _BEHIND) for begin in above]
+        for begin, end in (*ranges, (last + LITERAL, last + _BEHIND)):
+            for number in (yield from self._listing(self.by_head, begin, end)):
+                entry = yield from self.entry(number)
+                if entry is not None and entry.query.matches(signal):
+                    found.append(entry)
+                if len(found) > CANDIDATES_MAX:
+                    return found
+        return found
+
+    def _listing(
+        self, index: OrderedIndex[int], begin: bytes, end: bytes
+    ) -> Generator[Need, None, list[int]]:
+        """The numbers at the end of the keys of a range."""
+        found = self._listed.get((begin, end))
+        if found is None:
+            if len(self._listed) >= _LISTED_MAX:
+                self._listed.clear()
+            found = self._listed[begin, end] = yield from _numbers(index, begin, end)
         return found
 
     def named(self, name: str) -> Generator[Need, None, list[Entry]]:
         """The entries of a name, in the order of registration."""
-        numbers = yield from _numbers(self.by_name, name.encode() + END)
+        prefix = name.encode() + END
+        numbers = yield from self._listing(self.by_name, prefix, prefix + _NAMED)
         found: list[Entry] = []
         for number in numbers:
             entry = yield from self.entry(number)
@@ -201,14 +219,12 @@ def _index(nodes: Nodes, name: str) -> OrderedIndex[Any]:
     return OrderedIndex(None, nodes, unpack=UNPACKS[name])
 
 
-def _numbers(index: OrderedIndex[int], prefix: bytes) -> Generator[Need, None, list[int]]:
+def _numbers(index: OrderedIndex[int], begin: bytes, end: bytes) -> Generator[Need, None, list[int]]:
     numbers: list[int] = []
-    if index.is_empty:
-        return numbers
-    begin, end = prefix, prefix_end(prefix)
-    while True:
+    while not index.is_empty:
         page = yield from index.scan(begin, end, SCAN_MAX)
-        numbers += [int.from_bytes(key[len(prefix) :], "big") for key, _ in page]
+        numbers += [int.from_bytes(key[-NUMBER_BYTES:], "big") for key, _ in page]
         if len(page) < SCAN_MAX:
-            return numbers
+            break
         begin = page[-1][0] + END
+    return numbers
