@@ -383,12 +383,18 @@ def test_an_enzyme_writes_where_it_may(made):
 
 
 def test_writing_a_leaf_makes_what_is_above_it_and_deleting_takes_what_is_below(made):
-    world = made({})
+    world = made({"x": nothing})
+    world.register("x")
     world.write("/a/b/c", 1)
     world.write("/a/d", 2)
     world.bind("/a/b/c", "x")
     world.tick()
     assert world.state("sys/Tree", b"a\0b\0") == {}
+    world.signal(None, "/a/b/c")
+    world.tick()
+    assert world.agenda() == []
+    world.tick()
+    assert [line[0] for line in world.agenda()] == [0]
     world.do("tree.delete", path="/a/b")
     world.tick()
     assert world.entry("sys/Tree", b"a\0b\0c\0") is None
