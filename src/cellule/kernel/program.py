@@ -192,7 +192,11 @@ class Program(Protocol):
 
 
 class EnzymeCall(NamedTuple):
-    """What an enzyme is run with, beside the tree; all of it derives from the journal."""
+    """What an enzyme is run with, beside the tree; all of it derives from the journal.
+
+    `place` is the number of this run in its beat, `operation` that of the next operation the beat starts;
+    `intervals` are the newest ones between beats, in ns.
+    """
 
     world: bytes
     name: str
@@ -203,6 +207,9 @@ class EnzymeCall(NamedTuple):
     beat: int
     now_ns: int
     entropy: bytes
+    place: int = 0
+    operation: int = 1
+    intervals: Sequence[int] = ()
 
 
 class EnzymeOutput(NamedTuple):
@@ -220,6 +227,9 @@ class TreeView(Protocol):
 
     def names(self, path: str, after: str | None, limit: int) -> list[str]:
         """Names right below a node."""
+
+    def operation(self, key: bytes) -> bytes | None:
+        """The state of an operation; None where there is none."""
 
 
 class Unwound(BaseException):

@@ -12,7 +12,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from cellule.kernel.decide import impulses, writes
+from cellule.errors import Rejected
+from cellule.kernel.decide import impulses, operations, writes
 from cellule.kernel.decide.agenda import Agenda, Handled, Line, retries_of
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.enzyme_actions import text_of
@@ -244,6 +245,14 @@ class _Applied:
         """Set a tombstone."""
         yield from bind(self._context, self._height, parse_path(action["path"]), action["name"], TOMBSTONE)
 
+    def op(self, line: Line, action: Mapping[str, Any]) -> Generator[Need, None, None]:
+        """Start or change an operation; what was done to it meanwhile may make that impossible."""
+        try:
+            yield from operations.act(self._context, self._height, action["op"])
+        except Rejected as error:
+            about = {"code": error.code, "enzyme": line.entry.name, "text": recordable(str(error))}
+            yield from impulses.warn(self._context, self._height, about, self._impulse.depth + 1)
+
     def register(self, _: Line, action: Mapping[str, Any]) -> Generator[Need, None, None]:
         """Register an entry."""
         yield from add_entry(self._context, self._height, parse_entry(0, action["entry"]))
@@ -277,5 +286,5 @@ _Does = Callable[[_Applied, Line, Mapping[str, Any]], Generator[Need, None, None
 _DOES: Final[dict[str, _Does]] = {
     "write": _Applied.write, "delete": _Applied.delete, "signal": _Applied.signal,
     "report": _Applied.report, "bind": _Applied.bind, "unbind": _Applied.unbind,
-    "register": _Applied.register,
+    "register": _Applied.register, "op": _Applied.op,
 }  # fmt: skip

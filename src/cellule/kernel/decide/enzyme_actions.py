@@ -2,7 +2,7 @@
 
     write {path, value}    delete {path}    bind {path, name, propagate}    unbind {path, name}
     signal {signal, target, payload?, beat?}    report {severity, text}    register {entry}
-    effect {kind, params, then?, target?, slot?, key?, limits?}    op {...}
+    effect {kind, params, then?, target?, slot?, key?, limits?}    op {op: an action of `operations.py`}
 
 The program checks nothing for the kernel: actions are plain maps, and are read here and nowhere else.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Rejected
+from cellule.kernel.decide import operations
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.requests import EffectRequest, check
 from cellule.kernel.heartbeat.entries import Entry, name_of, parse_entry
@@ -109,7 +110,8 @@ def _check_place(who: Author, action: Mapping[str, Any], _: int) -> None:
 
 
 def _check_bound(who: Author, action: Mapping[str, Any], now: int) -> None:
-    _check_place(who, action, now)
+    if not is_below(parse_path(action["path"]), operations.OPS_PATH) or who.entry.access != "rw":
+        _check_place(who, action, now)
     name_of(action["name"])
     if not isinstance(action.get("propagate", False), bool):
         raise Rejected("heartbeat.action", "propagate is true or false, not {given!r}", given=action)
@@ -150,6 +152,15 @@ def _check_effect(_: Author, action: Mapping[str, Any], now: int) -> None:
         check_impulse(then, target, None, now)
 
 
+def _check_op(who: Author, action: Mapping[str, Any], _: int) -> None:
+    if who.entry.access != "rw":
+        raise Rejected(
+            "heartbeat.access", "enzyme {name} has access ro and may not change {path}",
+            name=who.entry.name, path=operations.OPS_PATH, hint='Register it with access="rw".',
+        )  # fmt: skip
+    operations.check(action["op"])
+
+
 def _request(action: Mapping[str, Any]) -> Request:
     return Request(
         action["kind"], action["params"], action.get("slot"), action.get("key"), action.get("limits")
@@ -164,4 +175,5 @@ def text_of(action: Mapping[str, Any]) -> str:
 _CHECKS: Final[dict[Any, Callable[[Author, Mapping[str, Any], int], None]]] = {
     "write": _check_place, "delete": _check_place, "bind": _check_bound, "unbind": _check_bound,
     "signal": _check_signal, "report": _check_report, "register": _check_register, "effect": _check_effect,
+    "op": _check_op,
 }  # fmt: skip

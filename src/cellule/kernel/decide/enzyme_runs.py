@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from cellule.kernel.decide.enzyme_actions import Author, Staged, check_actions
 from cellule.kernel.decide.eras import CodeUnavailable, Eras
+from cellule.kernel.decide.operations import is_start
 from cellule.kernel.heartbeat.entries import Entry
 from cellule.kernel.limits import LIST_NODES_MAX, RUN_READS_MAX
 from cellule.kernel.need import Need, fetch
@@ -25,9 +26,10 @@ from cellule.kernel.program import (
     fault_of,
     recordable,
 )
-from cellule.kernel.state import tree
+from cellule.kernel.state import tree, writes
 from cellule.kernel.state.heartbeat_rows import Impulse
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.operations import MODULE as OPERATIONS
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
@@ -35,6 +37,7 @@ SUCCESS = 0
 RETRY = -1
 FATAL = -2
 CODE_MAX = 1 << 31
+INTERVALS_TOLD = 64  # of the newest beats, for code that projects a time onto a beat
 
 
 class Run(NamedTuple):
@@ -53,9 +56,12 @@ class Runner:
         self._eras = eras
         self._world = world
         self._entropy = entropy
+        self._runs = 0
+        self._started = 0  # operations that the runs of this agenda start
 
     def run(self, entry: Entry, impulse: Impulse, height: int) -> Generator[Need, None, Run]:
         """Run an entry on the impulse that was queued at a height."""
+        self._runs += 1
         era = self._eras.current
         module = era.manifest.modules.get(entry.module)
         try:
@@ -72,7 +78,10 @@ class Runner:
             return Run(FATAL, None, StepFault(CODE_UNAVAILABLE, recordable(str(missing))))
         except StepFault as fault:
             return Run(FATAL, None, fault)
-        return Run(code, None if code == FATAL else staged)
+        if code == FATAL:
+            return Run(code, None)
+        self._started += sum(is_start(action) for action in staged.actions)
+        return Run(code, staged)
 
     def _call(self, entry: Entry, impulse: Impulse, height: int) -> Generator[Need, None, EnzymeCall]:
         payload: bytes | None = None
@@ -83,8 +92,18 @@ class Runner:
         own = self._entropy + height.to_bytes(8, "big") + entry.number.to_bytes(8, "big")
         return EnzymeCall(
             self._world, entry.name, entry.number, impulse.signal, impulse.target, payload,
-            self._ledger.beat, self._ledger.now_ns, sha256(own).digest(),
+            self._ledger.beat, self._ledger.now_ns, sha256(own).digest(), self._runs,
+            self._next_operation(), self._intervals(),
         )  # fmt: skip
+
+    def _next_operation(self) -> int:
+        heartbeat, beat = self._ledger.heartbeat, self._ledger.beat
+        return self._started + (1 if heartbeat is None else heartbeat.operations.next_number(beat))
+
+    def _intervals(self) -> list[int]:
+        heartbeat = self._ledger.heartbeat
+        newest = [] if heartbeat is None else heartbeat.wall_clock.intervals[-INTERVALS_TOLD:]
+        return [interval for _, interval in newest]
 
     def _output(self, program: Any, call: EnzymeCall) -> Generator[Need, None, EnzymeOutput]:
         view = TreeReader(self._ledger)
@@ -149,6 +168,13 @@ class TreeReader:
         key = ("names", path, after, limit)
         found: list[str] = self._ask(key, lambda: tree.names_below(self._ledger, path, after, limit), limit)
         return list(found)
+
+    def operation(self, key: bytes) -> bytes | None:
+        """See `TreeView`."""
+        found: bytes | None = self._ask(
+            ("operation", key), lambda: writes.state_at(self._ledger, OPERATIONS, key)
+        )
+        return found
 
     def _ask(
         self, key: tuple[Any, ...], begin: Callable[[], Generator[Need, None, Any]], weight: int = 1

@@ -68,19 +68,45 @@ def perform(
     return admitted
 
 
+def check(action: Mapping[str, Any]) -> None:
+    """Refuse an action that could not be done to any operation."""
+    do = action.get("do")
+    if do not in _FIELDS:
+        raise _wrong("an operation", "do", do, f"it is one of: {', '.join(_FIELDS)}")
+    for field in action:
+        if field != "do" and field not in _FIELDS[do]:
+            raise _wrong(do, field, action[field], "there is no such field")
+    payload = action.get("payload")
+    if payload is not None and not isinstance(payload, bytes | Link):
+        raise _wrong(do, "payload", payload, "it is a value in canonical bytes, or a link")
+    match do:
+        case "start":
+            _envelope(action, 0, None)
+        case "state":
+            _state_fields(action)
+        case "await":
+            _await_fields(action)
+        case _:
+            _close_fields(action)
+
+
+def is_start(action: Mapping[str, Any]) -> bool:
+    """Tell whether an action of a run starts an operation."""
+    return bool(action["do"] == "op" and action["op"]["do"] == "start")
+
+
 def _decide(
     context: BeatContext, action: Mapping[str, Any]
 ) -> Generator[Need, None, tuple[bytes, Operation | None]]:
     """The operation's key, and what it becomes; None where it stays as it is."""
+    check(action)
     do, beat = action["do"], context.ledger.beat
-    for field in action:
-        if field != "do" and field not in _FIELDS[do]:
-            raise _wrong(do, field, action[field], "there is no such field")
+    operation: Operation | None = None
     if do == "start":
-        operation, changed = None, _start(context, action)
         heartbeat = context.ledger.heartbeat
-        number = 1 if heartbeat is None else heartbeat.operations.next_number(beat)
-        key = pair_key(beat, number)
+        key = pair_key(beat, 1 if heartbeat is None else heartbeat.operations.next_number(beat))
+        changed = rules.start(_envelope(action, beat, _held(context, action)))
+        assert changed is not None
     else:
         key, operation = yield from _known(context, action.get("operation"))
         match do:
@@ -179,25 +205,34 @@ def _known(context: BeatContext, given: Any) -> Generator[Need, None, tuple[byte
     return key, operation
 
 
-def _start(context: BeatContext, action: Mapping[str, Any]) -> Operation:
+def _envelope(action: Mapping[str, Any], beat: int, payload: Held) -> Envelope:
     mode = _text("start", action, "mode")
     if mode not in rules.MODES:
         raise _wrong("start", "mode", mode, f"it is one of: {', '.join(rules.MODES)}")
-    envelope = Envelope(
-        _text("start", action, "verb"), parse_path(action.get("target"), "target"), mode,
-        _ttl("start", action), context.ledger.beat, _payload(context, "start", action),
-    )  # fmt: skip
-    operation = rules.start(envelope)
-    assert operation is not None
-    return operation
+    verb, target = _text("start", action, "verb"), parse_path(action.get("target"), "target")
+    return Envelope(verb, target, mode, _ttl("start", action), beat, payload)
 
 
-def _state(operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
-    state, note = _text("state", action, "state"), _optional("state", action, "note")
+def _state_fields(action: Mapping[str, Any]) -> tuple[str, int, str | None]:
     code = action.get("code", 0)
     if type(code) is not int or not -(2**63) <= code < 2**63:
         raise _wrong("state", "code", code, "it is a whole number of 64 bits")
-    changed = rules.state_set(operation, state, code, note, beat)
+    return _text("state", action, "state"), code, _optional("state", action, "note")
+
+
+def _await_fields(action: Mapping[str, Any]) -> tuple[str, int, str]:
+    return _text("await", action, "want"), _ttl("await", action), _path("await", action, "cont")
+
+
+def _close_fields(action: Mapping[str, Any]) -> tuple[str, str | None]:
+    status = _text("close", action, "status")
+    if status not in rules.FINAL:
+        raise _wrong("close", "status", status, f"it is one of: {', '.join(rules.FINAL)}")
+    return status, _optional("close", action, "summary")
+
+
+def _state(operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
+    changed = rules.state_set(operation, *_state_fields(action), beat)
     if changed is None:
         raise _closed(operation, "takes no further state", "Start another operation.")
     if len(changed.history) > OPERATION_HISTORY_MAX:
@@ -208,27 +243,35 @@ def _state(operation: Operation, action: Mapping[str, Any], beat: int) -> Operat
     return changed
 
 
-def _await(context: BeatContext, operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
-    cont = _path("await", action, "cont")
+def _await(
+    context: BeatContext, operation: Operation, action: Mapping[str, Any], beat: int
+) -> Operation:  # fmt: skip
     if len(operation.watchers) >= OPERATION_WATCHERS_MAX:
         raise Rejected(
             "operation.watchers_full", "the operation has {limit} watchers already",
             limit=OPERATION_WATCHERS_MAX, hint="Wait with one watcher whose handler tells the others.",
         )  # fmt: skip
-    want, payload = _text("await", action, "want"), _payload(context, "await", action)
-    changed = rules.wait(operation, want, _ttl("await", action), cont, payload, beat)
+    want, ttl, cont = _await_fields(action)
+    changed = rules.wait(operation, want, ttl, cont, _held(context, action), beat)
     assert changed is not None
     return changed
 
 
 def _close(operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
-    status = _text("close", action, "status")
-    if status not in rules.FINAL:
-        raise _wrong("close", "status", status, f"it is one of: {', '.join(rules.FINAL)}")
-    changed = rules.close(operation, status, _optional("close", action, "summary"), beat)
+    status, summary = _close_fields(action)
+    changed = rules.close(operation, status, summary, beat)
     if changed is None:
         raise _closed(operation, f"cannot be closed with {status}", "The first close stands.")
     return changed
+
+
+def _held(context: BeatContext, action: Mapping[str, Any]) -> Held:
+    """A payload as records hold it."""
+    value = action.get("payload")
+    if not isinstance(value, bytes):
+        return value
+    held: Held = context.hold_value(value)
+    return held
 
 
 def _closed(operation: Operation, what: str, hint: str) -> Rejected:
@@ -273,16 +316,6 @@ def _ttl(do: str, action: Mapping[str, Any]) -> int:
     if type(value) is not int or not 0 <= value <= OPERATION_TTL_MAX:
         raise _wrong(do, "ttl", value, f"it is a number of beats from 0 to {OPERATION_TTL_MAX}")
     return value
-
-
-def _payload(context: BeatContext, do: str, action: Mapping[str, Any]) -> Held:
-    value = action.get("payload")
-    if value is None or isinstance(value, Link):
-        return value
-    if not isinstance(value, bytes):
-        raise _wrong(do, "payload", value, "it is a value in canonical bytes, or a link")
-    held: Held = context.hold_value(value)
-    return held
 
 
 def _wrong(do: str, field: str, value: object, why: str) -> Rejected:

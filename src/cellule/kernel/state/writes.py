@@ -36,6 +36,14 @@ def entries_at(
     return found
 
 
+def state_at(ledger: Ledger, base: str, key: bytes) -> Generator[Need, None, bytes | None]:
+    """The state of a cell; None where there is none."""
+    if base not in ledger.modules:
+        return None
+    entry = yield from entry_at(ledger, base, key)
+    return None if entry is None else (yield from state_of(ledger, entry))
+
+
 def state_of(ledger: Ledger, entry: Entry) -> Generator[Need, None, bytes]:
     """The state of a cell."""
     state = entry.state

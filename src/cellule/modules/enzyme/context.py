@@ -15,6 +15,7 @@ from uuid import UUID
 from cellule.errors import Rejected
 from cellule.kernel.heartbeat.paths import parse_path
 from cellule.kernel.program import EnzymeCall, TreeView
+from cellule.modules.enzyme.operations import EnzymeOperations
 from cellule.modules.python.context import Moment
 from cellule.values.cbor import decode_trusted
 from cellule.values.requests import Request
@@ -40,7 +41,9 @@ class _Origin(NamedTuple):
 class EnzymeContext:
     """The first argument of an enzyme."""
 
-    __slots__ = ("_actions", "_call", "_encode", "_moment", "_payload", "_request", "_tree")
+    __slots__ = (
+        "_actions", "_call", "_encode", "_moment", "_op", "_payload", "_places", "_request", "_tree",
+    )  # fmt: skip
 
     def __init__(
         self, call: EnzymeCall, tree: TreeView, actions: list[dict[str, Any]],
@@ -53,6 +56,8 @@ class EnzymeContext:
         self._request = request
         self._moment = Moment(_Origin(call.now_ns, call.entropy), bytes)
         self._payload: Any = _ABSENT
+        self._op: EnzymeOperations | None = None
+        self._places = 0
 
     # What it was called with
 
@@ -150,6 +155,24 @@ class EnzymeContext:
         place = self._call.target if target is None else parse_path(target, "target")
         made = {**self._request(request), "then": None if then is None else parse_path(then, "then")}
         self._do("effect", **{name: each for name, each in made.items() if each is not None}, target=place)
+
+    # Operations and mailboxes
+
+    @property
+    def op(self) -> EnzymeOperations:
+        """Operations: `ctx.op.start(...)`, `state`, `await_`, `close`, `get`."""
+        if self._op is None:
+            self._op = EnzymeOperations(self._call, self._tree, self._do, self._encode)
+        return self._op
+
+    def next_place(self) -> str:
+        """A new name for what this run hands in: no other of the beat has it, and they order in turn."""
+        self._places += 1
+        return f"{self._call.place:08d}-{self._places:06d}"
+
+    def intervals(self, samples: int) -> Sequence[int]:
+        """The newest intervals between beats in ns; of the 64 newest, all for 0."""
+        return self._call.intervals[-samples:] if samples else self._call.intervals
 
     # Enzymes
 

@@ -46,7 +46,7 @@ class OpWorld(KernelWorld):
         """Some items in one beat; what became of them."""
         return self.beat(items).outcomes
 
-    def start(self, **options: Any) -> str:
+    def begin(self, **options: Any) -> str:
         arguments = {"verb": "op/import", "target": "/env/a", "mode": "opm:states", **options}
         [done] = self.do(verb("op.start", **arguments))
         assert isinstance(done, Admitted), done
@@ -87,11 +87,11 @@ def test_ids_are_the_beat_and_the_number_in_it(world):
     start = verb("op.start", verb="op/x", target="/a", mode="opm:direct")
     world.do(start, start)
     assert [each.arguments["operation"] for each in world.newest(ControlRecord)] == ["2-1", "2-2"]
-    assert world.start() == "3-1"
+    assert world.begin() == "3-1"
 
 
 def test_an_operation_is_a_cell_that_its_writes_tell_of(world):
-    id = world.start(ttl=3, payload=encode({"rows": 5}))
+    id = world.begin(ttl=3, payload=encode({"rows": 5}))
     world.do(verb("op.state", operation=id, state="ist:copy", code=7, note="half"))
     [write] = world.newest(WriteRecord)
     assert (write.module, write.key, write.version) == (OPS, pair_key(2, 1), 2)
@@ -137,7 +137,7 @@ def test_an_operation_is_a_cell_that_its_writes_tell_of(world):
 )  # fmt: skip
 def test_bad_input_is_refused_and_nothing_changes(arguments, code):
     world = OpWorld()
-    id = world.start()
+    id = world.begin()
     before, frames = world.op(id), len(world.frames)
     do = arguments.pop("do")
     known = {"start": {"verb": "v", "target": "/a", "mode": "opm:direct"}}.get(do, {"operation": id})
@@ -157,7 +157,7 @@ def test_a_refused_start_in_a_world_without_operations_leaves_it_without_a_heart
 
 
 def test_a_closed_operation_takes_nothing_but_its_own_close_and_watchers(world):
-    id = world.start()
+    id = world.begin()
     world.do(verb("op.close", operation=id, status="sts:fail", summary="sum"))
     closed = world.op(id)
     state, other = world.do(
@@ -172,7 +172,7 @@ def test_a_closed_operation_takes_nothing_but_its_own_close_and_watchers(world):
 
 def test_a_continuation_is_queued_at_the_commit_and_runs_in_the_next_beat(world):
     world.handler("after", "/op/cont")
-    id = world.start()
+    id = world.begin()
     world.do(verb("op.await", operation=id, want="ist:ok", cont="op/cont", payload=encode({"n": 1})))
     assert world.signals() == []
     world.do(verb("op.state", operation=id, state="ist:ok"))
@@ -184,7 +184,7 @@ def test_a_continuation_is_queued_at_the_commit_and_runs_in_the_next_beat(world)
 
 
 def test_a_timeout_comes_behind_its_warning_in_the_beat_of_the_deadline(world):
-    id = world.start()
+    id = world.begin()
     world.do(verb("op.await", operation=id, want="sts:ok", cont="/go", ttl=2))
     deadline = world.world.ledger.beat + 2
     world.beats(1)
@@ -200,7 +200,7 @@ def test_a_timeout_comes_behind_its_warning_in_the_beat_of_the_deadline(world):
 
 
 def test_beats_count_only_while_deadlines_wait(world):
-    id = world.start()
+    id = world.begin()
     assert world.beat().wake is None
     world.do(verb("op.await", operation=id, want="ist:ok", cont="/go", ttl=5))
     done = world.beat()
@@ -212,7 +212,7 @@ def test_beats_count_only_while_deadlines_wait(world):
 
 
 def test_a_deadline_that_is_not_waited_for_any_more_lets_the_world_rest(world):
-    id = world.start()
+    id = world.begin()
     world.do(verb("op.await", operation=id, want="ist:ok", cont="/go", ttl=1_000))
     world.do(verb("op.close", operation=id, status="sts:ok"))
     world.settle()
@@ -222,7 +222,7 @@ def test_a_deadline_that_is_not_waited_for_any_more_lets_the_world_rest(world):
 @pytest.mark.parametrize("crash", range(6))
 def test_each_watcher_fires_once_across_a_restart_at_any_beat(crash):
     world = OpWorld()
-    id = world.start()
+    id = world.begin()
     steps = [
         [verb("op.await", operation=id, want="ist:ok", cont="/go")],
         [verb("op.await", operation=id, want="ist:x", cont="/never", ttl=2)],
@@ -244,7 +244,7 @@ def test_each_watcher_fires_once_across_a_restart_at_any_beat(crash):
 
 def test_without_a_binding_a_continuation_reaches_whoever_is_registered_on_the_signal(world):
     world.handler("wide", "/go")
-    id = world.start()
+    id = world.begin()
     world.do(verb("op.await", operation=id, want="ist:run", cont="/go"), SignalItem("/go", f"/rt/ops/{id}"))
     world.settle()
     assert world.calls == [("wide", "/go", f"/rt/ops/{id}", None)]
@@ -253,7 +253,7 @@ def test_without_a_binding_a_continuation_reaches_whoever_is_registered_on_the_s
 
 def test_only_continuations_fall_back_to_broadcast(world):
     world.handler("wide", "/go")
-    id = world.start()
+    id = world.begin()
     world.do(SignalItem("/go", f"/rt/ops/{id}"))
     world.settle()
     assert world.calls == []
@@ -262,7 +262,7 @@ def test_only_continuations_fall_back_to_broadcast(world):
 def test_a_binding_at_the_operation_decides_who_hears_of_it(world):
     world.handler("wide", "/go")
     world.handler("own", "/go")
-    id = world.start()
+    id = world.begin()
     world.do(verb("enzyme.bind", path=f"/rt/ops/{id}", name="own"))
     world.do(verb("op.await", operation=id, want="ist:run", cont="/go"))
     world.settle()
@@ -280,7 +280,7 @@ def test_a_binding_at_an_operation_that_is_not_there_is_refused(world):
 def test_a_binding_that_passes_on_reaches_all_operations(world):
     world.handler("own", "/go")
     world.handler("other", "/go")
-    id = world.start()
+    id = world.begin()
     world.do(verb("enzyme.bind", path="/rt/ops", name="own", propagate=True))
     world.do(SignalItem("/go", f"/rt/ops/{id}"))
     world.settle()
@@ -288,7 +288,7 @@ def test_a_binding_that_passes_on_reaches_all_operations(world):
 
 
 def test_operations_fire_in_the_order_of_their_creation(world):
-    first, second = world.start(), world.start()
+    first, second = world.begin(), world.begin()
     world.do(verb("op.await", operation=second, want="ist:run", cont="/b"))
     world.do(
         verb("op.await", operation=second, want="ist:ok", cont="/b"),
@@ -306,7 +306,7 @@ def test_operations_fire_in_the_order_of_their_creation(world):
 
 
 def test_a_paused_world_fires_nothing_and_a_resumed_one_fires_all(world):
-    id = world.start()
+    id = world.begin()
     world.do(verb("op.await", operation=id, want="ist:run", cont="/go"), verb("pause"))
     assert world.signals() == []
     world.beats(3)
@@ -316,7 +316,7 @@ def test_a_paused_world_fires_nothing_and_a_resumed_one_fires_all(world):
 
 def test_a_paused_heartbeat_lets_continuations_pass(world):
     world.handler("after", "/go")
-    id = world.start()
+    id = world.begin()
     world.do(verb("heartbeat.pause"))
     world.do(verb("op.await", operation=id, want="ist:run", cont="/go"))
     world.settle()
@@ -326,7 +326,7 @@ def test_a_paused_heartbeat_lets_continuations_pass(world):
 def test_history_and_watchers_have_a_limit_that_still_lets_it_close(world, monkeypatch):
     monkeypatch.setattr(deciding, "OPERATION_HISTORY_MAX", 2)
     monkeypatch.setattr(deciding, "OPERATION_WATCHERS_MAX", 1)
-    id = world.start()
+    id = world.begin()
     state = [verb("op.state", operation=id, state=f"ist:{number}") for number in range(2)]
     wait = verb("op.await", operation=id, want="ist:z", cont="/c")
     outcomes = world.do(*state, wait, wait, verb("op.close", operation=id, status="sts:ok"))
@@ -339,7 +339,7 @@ def test_what_is_too_much_for_one_commit_fires_at_the_next(world, monkeypatch):
     from cellule.kernel.state import operations as book
 
     monkeypatch.setattr(book, "OPERATIONS_FIRED_MAX", 2)
-    ids = [world.start() for _ in range(5)]
+    ids = [world.begin() for _ in range(5)]
     world.do(*[verb("op.await", operation=id, want="ist:run", cont="/go") for id in ids])
     fired = [each[1] for each in world.signals()]
     for done in world.settle():
@@ -352,7 +352,7 @@ def test_what_is_too_much_for_one_commit_fires_at_the_next(world, monkeypatch):
 
 
 def test_a_long_operation_is_a_block_and_still_fires(world):
-    id = world.start()
+    id = world.begin()
     for number in range(12):
         world.do(verb("op.state", operation=id, state=f"ist:{number}", note="x" * 1_000))
     world.do(verb("op.await", operation=id, want="ist:z", cont="/go", ttl=1))
@@ -397,7 +397,7 @@ def test_a_window_trims_at_once(world):
 
 
 def test_without_published_times_the_intervals_are_those_of_frames(world):
-    world.start()
+    world.begin()
     world.now_ns += 70
-    world.start()
+    world.begin()
     assert world.world.ledger.heartbeat.wall_clock.intervals == [(3, 70)]
