@@ -192,11 +192,7 @@ class Program(Protocol):
 
 
 class EnzymeCall(NamedTuple):
-    """What an enzyme is run with, beside the tree; all of it derives from the journal.
-
-    `place` is the number of this run in its beat, `operation` that of the next operation the beat starts;
-    `intervals` are the newest ones between beats, in ns.
-    """
+    """What an enzyme is run with. `place` is the number of the run, `operation` that of the next to start."""
 
     world: bytes
     name: str
@@ -229,7 +225,7 @@ class TreeView(Protocol):
         """Names right below a node."""
 
     def operation(self, key: bytes) -> bytes | None:
-        """The state of an operation; None where there is none."""
+        """The state of an operation, if it is there."""
 
 
 class Unwound(BaseException):
@@ -256,9 +252,7 @@ def check_output(program: Program, output: Output) -> None:
         return
     parts = [("state", output.state), ("reply", output.reply), ("ann", output.ann)]
     parts += [(f"domain_events[{at}].value", event[1]) for at, event in enumerate(output.events)]
-    for path, data in parts:
-        if data is None:
-            continue
+    for path, data in [(path, data) for path, data in parts if data is not None]:
         try:
             decode(data)
         except CelluleError as error:

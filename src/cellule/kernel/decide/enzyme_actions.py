@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import CelluleError, Rejected
-from cellule.kernel.decide import operations
+from cellule.kernel.decide import operation_actions, operations
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.requests import EffectRequest, check
 from cellule.kernel.heartbeat.entries import Entry, name_of, parse_entry
@@ -158,7 +158,7 @@ def _check_op(who: Author, action: Mapping[str, Any], _: int) -> None:
             "heartbeat.access", "enzyme {name} has access ro and may not change {path}",
             name=who.entry.name, path=operations.OPS_PATH, hint='Register it with access="rw".',
         )  # fmt: skip
-    operations.check(action["op"])
+    operation_actions.check(action["op"])
 
 
 def _request(action: Mapping[str, Any]) -> Request:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from cellule.kernel.decide.enzyme_actions import Author, Staged, check_actions
 from cellule.kernel.decide.eras import CodeUnavailable, Eras
-from cellule.kernel.decide.operations import is_start
+from cellule.kernel.decide.operation_actions import is_start
 from cellule.kernel.heartbeat.entries import Entry
 from cellule.kernel.limits import LIST_NODES_MAX, RUN_READS_MAX
 from cellule.kernel.need import Need, fetch

@@ -15,16 +15,14 @@ from typing import Any, Final
 
 from cellule.errors import Rejected
 from cellule.kernel.decide import impulses, writes
+from cellule.kernel.decide import operation_actions as actions
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.heartbeat import operations as rules
-from cellule.kernel.heartbeat.operations import Envelope, Held, Operation
-from cellule.kernel.heartbeat.paths import ROOT, parse_path
+from cellule.kernel.heartbeat.operations import Held, Operation
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.limits import (
     OPERATION_HISTORY_MAX,
-    OPERATION_TEXT_MAX,
-    OPERATION_TTL_MAX,
     OPERATION_WATCHERS_MAX,
 )
 from cellule.kernel.need import Need
@@ -32,15 +30,8 @@ from cellule.kernel.state.heartbeat import Heartbeat
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.operations import MODULE
 from cellule.kernel.state.writes import entries_at, entry_at, state_of
-from cellule.values.link import Link
 
 OPS_PATH: Final = "/rt/ops"
-_FIELDS: Final = {
-    "start": {"verb", "target", "mode", "ttl", "payload"},
-    "state": {"operation", "state", "code", "note"},
-    "await": {"operation", "want", "ttl", "cont", "payload"},
-    "close": {"operation", "status", "summary"},
-}
 
 
 def path_of(key: bytes) -> str:
@@ -68,44 +59,17 @@ def perform(
     return admitted
 
 
-def check(action: Mapping[str, Any]) -> None:
-    """Refuse an action that could not be done to any operation."""
-    do = action.get("do")
-    if do not in _FIELDS:
-        raise _wrong("an operation", "do", do, f"it is one of: {', '.join(_FIELDS)}")
-    for field in action:
-        if field != "do" and field not in _FIELDS[do]:
-            raise _wrong(do, field, action[field], "there is no such field")
-    payload = action.get("payload")
-    if payload is not None and not isinstance(payload, bytes | Link):
-        raise _wrong(do, "payload", payload, "it is a value in canonical bytes, or a link")
-    match do:
-        case "start":
-            _envelope(action, 0, None)
-        case "state":
-            _state_fields(action)
-        case "await":
-            _await_fields(action)
-        case _:
-            _close_fields(action)
-
-
-def is_start(action: Mapping[str, Any]) -> bool:
-    """Tell whether an action of a run starts an operation."""
-    return bool(action["do"] == "op" and action["op"]["do"] == "start")
-
-
 def _decide(
     context: BeatContext, action: Mapping[str, Any]
 ) -> Generator[Need, None, tuple[bytes, Operation | None]]:
     """The operation's key, and what it becomes; None where it stays as it is."""
-    check(action)
+    actions.check(action)
     do, beat = action["do"], context.ledger.beat
     operation: Operation | None = None
     if do == "start":
         heartbeat = context.ledger.heartbeat
         key = pair_key(beat, 1 if heartbeat is None else heartbeat.operations.next_number(beat))
-        changed = rules.start(_envelope(action, beat, _held(context, action)))
+        changed = rules.start(actions.envelope_of(action, beat, _held(context, action)))
         assert changed is not None
     else:
         key, operation = yield from _known(context, action.get("operation"))
@@ -188,7 +152,7 @@ def check_place(ledger: Ledger, path: str) -> Generator[Need, None, None]:
     """Refuse a path below that of operations where there is none; what is bound there reaches them."""
     if path != OPS_PATH and not (yield from exists(ledger, path)):
         raise Rejected(
-            "operation.unknown", "there is no operation {id}", id=_shown(path),
+            "operation.unknown", "there is no operation {id}", id=actions.shown(path),
             hint="`cellule op list` names those there are.",
         )  # fmt: skip
 
@@ -199,40 +163,14 @@ def _known(context: BeatContext, given: Any) -> Generator[Need, None, tuple[byte
     operation = None if key is None else (yield from find(context.ledger, key))
     if key is None or operation is None:
         raise Rejected(
-            "operation.unknown", "there is no operation {id}", id=_shown(given),
+            "operation.unknown", "there is no operation {id}", id=actions.shown(given),
             hint="`cellule op list` names those there are.",
         )  # fmt: skip
     return key, operation
 
 
-def _envelope(action: Mapping[str, Any], beat: int, payload: Held) -> Envelope:
-    mode = _text("start", action, "mode")
-    if mode not in rules.MODES:
-        raise _wrong("start", "mode", mode, f"it is one of: {', '.join(rules.MODES)}")
-    verb, target = _text("start", action, "verb"), parse_path(action.get("target"), "target")
-    return Envelope(verb, target, mode, _ttl("start", action), beat, payload)
-
-
-def _state_fields(action: Mapping[str, Any]) -> tuple[str, int, str | None]:
-    code = action.get("code", 0)
-    if type(code) is not int or not -(2**63) <= code < 2**63:
-        raise _wrong("state", "code", code, "it is a whole number of 64 bits")
-    return _text("state", action, "state"), code, _optional("state", action, "note")
-
-
-def _await_fields(action: Mapping[str, Any]) -> tuple[str, int, str]:
-    return _text("await", action, "want"), _ttl("await", action), _path("await", action, "cont")
-
-
-def _close_fields(action: Mapping[str, Any]) -> tuple[str, str | None]:
-    status = _text("close", action, "status")
-    if status not in rules.FINAL:
-        raise _wrong("close", "status", status, f"it is one of: {', '.join(rules.FINAL)}")
-    return status, _optional("close", action, "summary")
-
-
 def _state(operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
-    changed = rules.state_set(operation, *_state_fields(action), beat)
+    changed = rules.state_set(operation, *actions.state_of(action), beat)
     if changed is None:
         raise _closed(operation, "takes no further state", "Start another operation.")
     if len(changed.history) > OPERATION_HISTORY_MAX:
@@ -251,14 +189,14 @@ def _await(
             "operation.watchers_full", "the operation has {limit} watchers already",
             limit=OPERATION_WATCHERS_MAX, hint="Wait with one watcher whose handler tells the others.",
         )  # fmt: skip
-    want, ttl, cont = _await_fields(action)
+    want, ttl, cont = actions.await_of(action)
     changed = rules.wait(operation, want, ttl, cont, _held(context, action), beat)
     assert changed is not None
     return changed
 
 
 def _close(operation: Operation, action: Mapping[str, Any], beat: int) -> Operation:
-    status, summary = _close_fields(action)
+    status, summary = actions.close_of(action)
     changed = rules.close(operation, status, summary, beat)
     if changed is None:
         raise _closed(operation, f"cannot be closed with {status}", "The first close stands.")
@@ -280,50 +218,3 @@ def _closed(operation: Operation, what: str, hint: str) -> Rejected:
         "operation.closed", "the operation was closed with {status} in beat {beat} and {what}",
         status=operation.close.status, beat=operation.close.closed_beat, what=what, hint=hint,
     )  # fmt: skip
-
-
-def _text(do: str, action: Mapping[str, Any], field: str) -> str:
-    value = action.get(field)
-    if not isinstance(value, str) or not value:
-        raise _wrong(do, field, value, "it is a text, and not empty")
-    return _short(do, field, value)
-
-
-def _optional(do: str, action: Mapping[str, Any], field: str) -> str | None:
-    value = action.get(field)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise _wrong(do, field, value, "it is a text")
-    return _short(do, field, value)
-
-
-def _short(do: str, field: str, value: str) -> str:
-    if len(value) > OPERATION_TEXT_MAX:
-        raise _wrong(do, field, value, f"it has at most {OPERATION_TEXT_MAX} characters")
-    return value
-
-
-def _path(do: str, action: Mapping[str, Any], field: str) -> str:
-    path = parse_path(_text(do, action, field), field)
-    if path == ROOT:
-        raise _wrong(do, field, path, "it is a signal, and not empty")
-    return path
-
-
-def _ttl(do: str, action: Mapping[str, Any]) -> int:
-    value = action.get("ttl", 0)
-    if type(value) is not int or not 0 <= value <= OPERATION_TTL_MAX:
-        raise _wrong(do, "ttl", value, f"it is a number of beats from 0 to {OPERATION_TTL_MAX}")
-    return value
-
-
-def _wrong(do: str, field: str, value: object, why: str) -> Rejected:
-    return Rejected(
-        "operation.argument", "{do}: {field} is {value}: {why}",
-        do=do, field=field, value=_shown(value), why=why,
-    )  # fmt: skip
-
-
-def _shown(value: object) -> str:
-    return repr(value)[:200]
