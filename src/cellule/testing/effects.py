@@ -132,7 +132,7 @@ class Outside:
         )
 
     def _digest(self, row: IntentRow) -> bytes:
-        return row.digest(self._world.host.world_id.bytes)
+        return row.digest(self._world.host.lineage.world_at(row.cause).bytes)
 
     # What is answered
 

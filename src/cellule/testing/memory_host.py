@@ -8,13 +8,17 @@ not known here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeVar
 from uuid import UUID
 
 from cellule.errors import InvariantBroken, StepFailed
 from cellule.kernel.index.keys import pair_of
-from cellule.kernel.items import Beat, Item
+from cellule.kernel.items import Beat, ForkItem, Item
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need, Nodes, Pause, drive
 from cellule.kernel.program import Programs
@@ -49,6 +53,7 @@ class MemoryHost:
         self.frames: list[bytes] = []
         self.cas: dict[Cid, bytes] = dict(blocks)
         self.world_id = UUID(int=seed + 1)
+        self.lineage = Lineage(self.world_id)
         self.programs = programs
         self._evicts = evict
         self._entropy = SeededEntropy(seed, "world")
@@ -61,11 +66,37 @@ class MemoryHost:
         self.beat([Kernel.started()])
         self.settle()
 
+    def place_at(self, at: int | None) -> tuple[int, int]:
+        """The last whole beat at or below a height, or the newest: its height, and how many frames to it."""
+        if at is None:
+            return self._kernel.ledger.height, len(self.frames)
+        lasts = [decode_frame(frame, lazy=True).header.last for frame in self.frames]
+        before = bisect_right(lasts, at)
+        return lasts[before - 1] if before else 0, before
+
+    def fork(self, seed: int, height: int, before: int, item: ForkItem) -> MemoryHost:
+        """A world that begins as this one was after so many frames; `item` is its first."""
+        child = copy(self)
+        child.become_fork(seed, height, before)
+        child.beat([item], quiet=True)
+        return child
+
+    def become_fork(self, seed: int, height: int, before: int) -> None:
+        """Go on as a world of its own, after so many frames of the one it is a copy of."""
+        self.world_id, self._entropy = UUID(int=seed), SeededEntropy(seed, "fork")
+        self.lineage = self.lineage.child(self.world_id, height)
+        is_past = before < len(self.frames)
+        self.frames, self.cas = self.frames[:before], dict(self.cas)
+        self._snapshots = [each for each in self._snapshots if each[1] <= before]
+        self._kernel = self._restored(-1)
+        if is_past:
+            self.now_ns = self._kernel.ledger.now_ns
+
     # Work
 
-    def beat(self, items: Sequence[Item] = ()) -> Beat:
+    def beat(self, items: Sequence[Item] = (), *, quiet: bool = False) -> Beat:
         """One beat, kept if it wrote a frame."""
-        done = self._beat(items)
+        done = self._beat(items, quiet=quiet)
         self.cas.update(done.blocks)
         if done.frame is not None:
             self.frames.append(done.frame)
@@ -149,8 +180,8 @@ class MemoryHost:
         rows = drive(ledger.dead_letters.scan(b"", None, LETTERS_MAX), ledger.nodes, self.fetch)
         return [(pair_of(key)[0], letter) for key, letter in rows]
 
-    def _beat(self, items: Sequence[Item]) -> Beat:
-        answer = self._kernel.beat(items, self.now_ns, self._entropy.bytes(16))
+    def _beat(self, items: Sequence[Item], *, quiet: bool = False) -> Beat:
+        answer = self._kernel.beat(items, self.now_ns, self._entropy.bytes(16), quiet=quiet)
         while isinstance(answer, Need):
             answer = self._kernel.resume(self.fetch(answer.cids))
         return answer
@@ -193,7 +224,7 @@ class MemoryHost:
 
     def check_elsewhere(self, process: OtherProcess) -> None:
         """Raise unless every step has the same result in another process, too."""
-        process.verify(self.world_id, self._snapshots[0][0], self.frames, self.fetch)
+        process.verify(self.lineage, self._snapshots[0][0], self.frames, self.fetch)
 
     def _check_steps(self) -> None:
         verifier = Verifier()
@@ -208,7 +239,7 @@ class MemoryHost:
 
     def _restored(self, at: int, verifier: Verifier | None = None) -> Kernel:
         root, before = self._snapshots[at]
-        restoring = Kernel.restore(root, self.world_id, self.programs)
+        restoring = Kernel.restore(root, self.world_id, self.programs, lineage=self.lineage)
         opening = restoring.open(None if verifier is None else verifier.witness)
         opened = drive(opening, restoring.nodes, self.fetch)
         for frame in self.frames[before:]:

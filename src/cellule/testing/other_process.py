@@ -26,6 +26,7 @@ from typing import IO, Any, Final
 from uuid import UUID
 
 from cellule.errors import StepFailed, Unavailable
+from cellule.kernel.lineage import Ancestor, Lineage
 from cellule.kernel.need import drive
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.world import World
@@ -48,10 +49,10 @@ class OtherProcess:
         self._owner = 0
         self._lock = Lock()
 
-    def verify(self, world_id: UUID, root: Cid, frames: Sequence[bytes], fetch: Fetch) -> None:
+    def verify(self, lineage: Lineage, root: Cid, frames: Sequence[bytes], fetch: Fetch) -> None:
         """Run all steps of a world again, there; raises `testing.differs_elsewhere` at a difference."""
         with self._lock:
-            answer = self._asked(world_id, root, frames, fetch)
+            answer = self._asked(lineage, root, frames, fetch)
         problem = answer.get("problem")
         if problem is not None:
             raise _unavailable(problem)
@@ -70,12 +71,16 @@ class OtherProcess:
         if process is not None and self._owner == os.getpid():
             _end(process)
 
-    def _asked(self, world_id: UUID, root: Cid, frames: Sequence[bytes], fetch: Fetch) -> Any:
+    def _asked(self, lineage: Lineage, root: Cid, frames: Sequence[bytes], fetch: Fetch) -> Any:
         process = self._started()
         given, taken = process.stdin, process.stdout
         assert given is not None
         assert taken is not None
-        header: Any = {"world": world_id.bytes, "root": bytes(root), "frames": len(frames), "path": sys.path}
+        ancestors = [[each.world.bytes, each.last] for each in lineage.ancestors]
+        header: Any = {
+            "world": lineage.world.bytes, "ancestors": ancestors, "root": bytes(root), "frames": len(frames),
+            "path": sys.path,
+        }  # fmt: skip
         try:
             _write(given, encode(header), *frames)
             while True:
@@ -138,7 +143,9 @@ def _verified(header: Any, programs: CodeKinds, given: IO[bytes], taken: IO[byte
 
     verifier = Verifier()
     try:
-        restoring = World.restore(Cid.of_bytes(header["root"]), UUID(bytes=header["world"]), programs)
+        ancestors = tuple(Ancestor(UUID(bytes=world), last) for world, last in header["ancestors"])
+        lineage = Lineage(UUID(bytes=header["world"]), ancestors)
+        restoring = World.restore(Cid.of_bytes(header["root"]), lineage.world, programs, lineage=lineage)
         opened = drive(restoring.open(verifier.witness), restoring.nodes, fetch)
         for frame in frames:
             drive(opened.apply(frame), restoring.nodes, fetch)

@@ -13,6 +13,7 @@ Whatever it tells is read from the journal. Steps run under the determinism guar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar, overload
@@ -20,6 +21,8 @@ from typing import Any, TypeVar, overload
 from cellule.app import App, Built
 from cellule.app.builder import revise
 from cellule.errors import CelluleError, Refused, Rejected, StepFailed, TimedOut
+from cellule.host.branches.answers import Script
+from cellule.host.branches.fork import ForkOptions
 from cellule.host.codecs import AppCodecs
 from cellule.host.ingress.arguments import check_expected, check_id, check_issued
 from cellule.host.read.cell_list import KeyRange
@@ -28,6 +31,7 @@ from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, It
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, is_spill
+from cellule.kernel.state.branch import DROP
 from cellule.kernel.state.cells import Entry
 from cellule.modules.python import check_not_loading
 from cellule.testing.answers import Cell, Events, Failure, Letter, Sent
@@ -35,6 +39,7 @@ from cellule.testing.app_programs import AppPrograms, build_for_tests
 from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
 from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
+from cellule.testing.forks import forked
 from cellule.testing.heartbeat import Heartbeat
 from cellule.testing.memory_host import MemoryHost
 from cellule.testing.other_process import OTHER_PROCESS
@@ -72,16 +77,17 @@ class World:
         self.host = MemoryHost(
             built.manifest, self._programs, built.blocks, seed=seed, now_ns=WALL_ORIGIN_NS, evict=evict
         )
+        self._forks = 0
+        self._wire()
+        self.host.start()
+
+    def _wire(self) -> None:
+        """Make what reads the host, and what answers it."""
         waits = Waits(lambda: self.host.now_ns, self._advance_to_due)
         self.chronicle = Chronicle(self.host, self._builds, waits)
         self._outside = Outside(self)
-        self.heartbeat = Heartbeat(self)  # its enzymes, signals and tree
-        self.signal, self.agenda, self.beat = (
-            self.heartbeat.signal,
-            self.heartbeat.agenda,
-            self.heartbeat.beat,
-        )
-        self.host.start()
+        self.heartbeat = beats = Heartbeat(self)  # its enzymes, signals and tree
+        self.signal, self.agenda, self.beat = beats.signal, beats.agenda, beats.beat
 
     @property
     def built(self) -> Built:
@@ -327,6 +333,17 @@ class World:
             del self._builds[-1]
             raise
         return change
+
+    def fork(
+        self, *, at: int | None = None, effects: str = DROP, live: bool = False, script: Script | None = None
+    ) -> World:
+        """A world that begins as this one is, or was at a height; the same as a node's `world.fork`."""
+        child, self._forks = copy(self), self._forks + 1
+        options = ForkOptions(effects, live, script, "test", "forked by the test")
+        child.host = forked(self.host, self.built, self._forks, at, options)
+        World._wire(child)
+        child.settle()
+        return child
 
     def restart(self) -> None:
         """Die and come back: everything in memory is lost, and restored from the journal."""

@@ -196,9 +196,8 @@ class RecordRenderer:
         base, key, born, kind = record.module, record.key, record.born, record.kind
         era = await self._era_at(height)
         params, manifest = await self._bytes(record.params), await self.manifest(era)
-        digest = intent_digest(
-            self._follower.info.id.bytes, base, key, born, record.cause, record.position, kind, params
-        )
+        world = self._follower.info.lineage.world_at(record.cause).bytes
+        digest = intent_digest(world, base, key, born, record.cause, record.position, kind, params)
         effect = manifest.effects.get(kind)
         return {
             "intent": intent_text(digest), "effect": kind, **await self._cell(base, key, era), "born": born,

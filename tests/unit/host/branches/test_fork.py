@@ -9,6 +9,7 @@ import pytest
 
 from cellule.errors import Gone, Rejected
 from cellule.host.branches.fork import ForkOptions
+from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.journal.records import ForkRecord
 from tests.support.nodes import records_of
 from tests.support.virtual_tests import in_virtual_time
@@ -84,6 +85,9 @@ async def test_a_live_fork_that_keeps_asks_again_with_the_parents_key(opened, pa
         child = await node.fork_world("w", "try", effects="keep", live=True)
         [kept] = await child.effects()
         assert (kept.id, kept.height, kept.status) == (parent.id, parent.height, "open")
+        assert (await child.effect(parent.id)).view.id == parent.id
+        rendered = await RecordRenderer(child.follower).at(parent.height)
+        assert rendered.fields["intent"] == parent.id
         await bank.until(2)
         assert bank.asked[0] == bank.asked[1]
         bank.waits.set()
