@@ -411,6 +411,8 @@ def test_a_cell_that_never_had_a_state_takes_the_code_of_the_day(make_world):
     world = make_world(manifest, programs)
     assert [step.status for step in add(world).steps] == [HALTED]
     world.deploy(v2(upgrade="pin"))
+    moved = decode_frame(world.control("cell.migrate", all=True).frame).records
+    assert [type(record) for record in moved] == [ControlRecord]  # nothing of it is of another era
     world.control("cell.resume", module="shop/Cart", key=b"c1")
     assert world.state("shop/Cart", b"c1") == {"items": ["pear"], "count": 1}
 

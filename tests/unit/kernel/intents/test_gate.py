@@ -107,6 +107,17 @@ def test_a_budget_by_a_field_counts_for_each_value(make_bank):
     assert len(decision.extras["spender"]) == 16
 
 
+def test_a_request_that_a_policy_denies_spends_nothing_and_names_no_spender(make_bank):
+    policy = {
+        "rules": [{"name": "no", "when": "effect.params.amount > 10", "then": "deny", "reason": "much"}]
+    }
+    bank = make_bank(order=GRANTED, capabilities=by_budget("pad"), policy=policy)
+    bank.charge(11, pad="tenant 1")
+    [decision] = [record for record in bank.records() if isinstance(record, DecisionRecord)]
+    assert {"spender", "period"}.isdisjoint(decision.extras)
+    assert bank.charge(1, pad="tenant 1").opened
+
+
 def test_a_budget_counts_a_named_number_of_spenders_apart(make_bank, monkeypatch):
     monkeypatch.setattr("cellule.kernel.decide.intents.gate.BUDGET_SPENDERS_MAX", 1)
     bank = make_bank(order=GRANTED, capabilities=by_budget("cell", 5))

@@ -286,3 +286,13 @@ def test_a_schedule_that_another_release_armed_is_armed_anew_once(make_bank, mon
     assert bank.world.beat().wake == armed.due_ns
     ticks = [name for name, _ in bank.heard("s") if name == "bank/Tick@1"]
     assert 4 <= len(ticks) <= 5
+
+
+def test_a_backfill_sends_what_is_due_this_very_moment(make_bank):
+    bank = make_bank(schedules=every(MINUTE, catch_up="backfill", limit=10))
+    bank.world.now_ns = START_NS - START_NS % MINUTE + 3 * MINUTE
+    bank.world.settle()
+    assert len(bank.heard("s")) == 3
+    bank.world.now_ns += MINUTE - 1
+    bank.world.settle()
+    assert len(bank.heard("s")) == 3
