@@ -10,7 +10,7 @@ the loop of one thread (`cellule.loop_thread`). This is no second implementation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from os import PathLike
@@ -30,6 +30,7 @@ from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.handles import R, WorldHandle
+from cellule.host.ingress.heartbeat import Heartbeat
 from cellule.host.ingress.operations import Operations
 from cellule.host.ingress.operator import Module, Operator
 from cellule.host.ingress.outcomes import Applied, CellView
@@ -42,8 +43,10 @@ from cellule.host.outbox.repair import Report
 from cellule.host.own.directory import UniverseInfo, WorldInfo
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.own.refs import Ref
+from cellule.host.read.beat_view import BeatView
 from cellule.host.read.cell_list import CellPage
 from cellule.host.read.effects.model import EffectDetail, EffectRef, EffectView, Letter, ScheduleView
+from cellule.host.read.heartbeat import EnzymeView, Resolved
 from cellule.host.read.history import History
 from cellule.host.read.migration_preview import MigrationPreview
 from cellule.host.read.operations import OperationPage, OperationView
@@ -457,6 +460,11 @@ class SyncWorld(Facade[WorldHandle]):
     def op(self) -> SyncOperations:
         """Operations: long work with a state, watchers and an end."""
         return SyncOperations(self._thread, self._inner.op)
+
+    @property
+    def heartbeat(self) -> SyncHeartbeat:
+        """Signals, the enzymes that they run, the tree, and the beats."""
+        return SyncHeartbeat(self._thread, self._inner.heartbeat)
 
     @overload
     def send(
@@ -946,6 +954,129 @@ class SyncOperator(Facade[Operator]):
         One control for each frame that it takes.
         """
         return self._thread.call(lambda: self._inner.backfill_schedule(name, first, last, why=why))
+
+
+class SyncHeartbeat(Facade[Heartbeat]):
+    """The heartbeat of one world: `world.heartbeat`.
+
+    The synchronous form of `cellule.host.ingress.heartbeat.Heartbeat`.
+    """
+
+    __slots__ = ()
+
+    def signal(
+        self,
+        signal: str | None = None,
+        target: str | None = None,
+        *,
+        payload: Any = None,
+        beat: int | None = None,
+        id: Id | None = None,
+    ) -> Applied[Any]:
+        """Queue an impulse for the next beat, or a later one; durable when this returns.
+
+        `signal` and `target` are paths, and one of them may be left out. With an `id` it may be asked for
+        again: it is queued once.
+        """
+        return self._thread.call(
+            lambda: self._inner.signal(signal, target, payload=payload, beat=beat, id=id)
+        )
+
+    def agenda(self) -> list[Resolved]:
+        """What the next beat runs, as things stand: resolved, and not run."""
+        return self._thread.call(self._inner.agenda)
+
+    def beat_view(self, beat: int) -> BeatView | None:
+        """One beat: what it handled, which enzymes ran and how; None for one that has not been."""
+        return self._thread.call(lambda: self._inner.beat_view(beat))
+
+    def beats(self, *, after: int | None = None, limit: int = 100) -> list[BeatView]:
+        """Beats behind the beat `after`, oldest first; without it the newest ones."""
+        return self._thread.call(lambda: self._inner.beats(after=after, limit=limit))
+
+    def beat(self, *, who: str = "client", why: str = "asked for") -> BeatView:
+        """Have a beat now, with the agenda that is due."""
+        return self._thread.call(lambda: self._inner.beat(who=who, why=why))
+
+    def pause(self, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
+        """Keep impulses, in their order, until `resume`; events, receipts and timers go on."""
+        return self._thread.call(lambda: self._inner.pause(who=who, why=why))
+
+    def resume(self, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
+        """Run what was kept, in the next beat."""
+        return self._thread.call(lambda: self._inner.resume(who=who, why=why))
+
+    def publish(
+        self, beat: int, unix_ns: int, *, who: str = "client", why: str = "asked for"
+    ) -> Applied[Any]:
+        """Say when a beat was, by the wall clock; the same again is fine, another time is refused."""
+        return self._thread.call(lambda: self._inner.publish(beat, unix_ns, who=who, why=why))
+
+    def set_window(self, window: int, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
+        """Keep so many intervals between beats."""
+        return self._thread.call(lambda: self._inner.set_window(window, who=who, why=why))
+
+    def enzymes(self, *, after: int | None = None, limit: int = 100) -> list[EnzymeView]:
+        """Entries of the registry in the order of registration; `after` is a number."""
+        return self._thread.call(lambda: self._inner.enzymes(after=after, limit=limit))
+
+    def register(
+        self,
+        query: str,
+        name: str,
+        module: str,
+        *,
+        who: str = "client",
+        why: str = "asked for",
+        **options: Any,
+    ) -> Applied[Any]:
+        """Register an enzyme for signals; its code is a module of the app (`@app.enzyme`).
+
+        `options` are `match`, `before`, `after`, `access`, `retry_limit`, `backoff`, `depth` and `signals`.
+        """
+        return self._thread.call(
+            lambda: self._inner.register(query, name, module, who=who, why=why, **options)
+        )
+
+    def unregister(self, number: int, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
+        """Take an entry out of the registry."""
+        return self._thread.call(lambda: self._inner.unregister(number, who=who, why=why))
+
+    def bindings(self, path: str) -> Mapping[str, str]:
+        """The newest binding of each name at one node: `local`, `propagating`, or `ended` there."""
+        return self._thread.call(lambda: self._inner.bindings(path))
+
+    def bind(
+        self, path: str, name: str, *, propagate: bool = False, who: str = "client", why: str = "asked for"
+    ) -> Applied[Any]:
+        """Bind the enzymes of a name to a node of the tree, which is made where it is missing."""
+        return self._thread.call(lambda: self._inner.bind(path, name, propagate=propagate, who=who, why=why))
+
+    def unbind(self, path: str, name: str, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
+        """End a binding at a node, also one that is passed on to it."""
+        return self._thread.call(lambda: self._inner.unbind(path, name, who=who, why=why))
+
+    def read(self, path: str, default: Any = None) -> Any:
+        """The value at a path, as of what is durable; `/rt` shows what is recorded of beats."""
+        return self._thread.call(lambda: self._inner.read(path, default))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a node."""
+        return self._thread.call(lambda: self._inner.exists(path))
+
+    def list(self, path: str = "/", *, after: str | None = None, limit: int = 100) -> list[str]:
+        """The names right below a path, in byte order; go on with `after`, the last of a page."""
+        return self._thread.call(lambda: self._inner.list(path, after=after, limit=limit))
+
+    def write(
+        self, path: str, value: Any = None, *, who: str = "client", why: str = "asked for"
+    ) -> Applied[Any]:
+        """Give a node a value, and make those above it that are missing."""
+        return self._thread.call(lambda: self._inner.write(path, value, who=who, why=why))
+
+    def delete(self, path: str, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
+        """Delete a node and all below it."""
+        return self._thread.call(lambda: self._inner.delete(path, who=who, why=why))
 
 
 class SyncOperations(Facade[Operations]):

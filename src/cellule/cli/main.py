@@ -16,8 +16,10 @@ from typer.core import TyperGroup
 
 import cellule
 from cellule.cli import (
+    beat,
     cell,
     effect,
+    enzyme,
     event,
     fsm,
     gc,
@@ -30,6 +32,7 @@ from cellule.cli import (
     ref,
     schedule,
     secret,
+    tree,
     universe,
     workflow,
     world,
@@ -46,6 +49,7 @@ from cellule.cli.init import init
 from cellule.cli.output import Output, close_broken_pipe
 from cellule.cli.run import run
 from cellule.cli.session import Session
+from cellule.cli.signal import signal
 from cellule.cli.stuck import stuck
 from cellule.cli.verify import reseed, verify
 from cellule.cli.why import why
@@ -109,8 +113,11 @@ app.add_typer(receipt.app, name="receipt")
 app.add_typer(item.app, name="item")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(op.app, name="op")
+app.add_typer(enzyme.app, name="enzyme")
+app.add_typer(beat.app, name="beat")
+app.add_typer(tree.app, name="tree")
 app.add_typer(secret.app, name="secret")
-for command in (init, dev, run, deploy, why, stuck, verify, check, backup, restore, bench, doctor):
+for command in (init, dev, run, deploy, signal, why, stuck, verify, check, backup, restore, bench, doctor):
     app.command()(command)
 
 

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
+from cellule.host.read import heartbeat as questions
 from cellule.host.read.beat_view import BeatView, beat_view
-from cellule.kernel.decide.resolution import Resolver
-from cellule.kernel.heartbeat.paths import parse_path
+from cellule.host.read.heartbeat import PAGE_MAX, Resolved
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, Item, RefusedItem, SignalItem, Verb
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.need import Need
-from cellule.kernel.state import tree
 from cellule.kernel.state.ledger import Ledger
 from cellule.testing.memory_host import MemoryHost
-from cellule.values.cbor import decode_trusted, encode
-
-_PAGE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """An impulse of the next beat, and the names of the enzymes that it resolves to, in their order."""
-
-    signal: str | None
-    target: str | None
-    enzymes: list[str]
+from cellule.values.cbor import encode
 
 
 class HasBeats(Protocol):
@@ -59,12 +46,12 @@ class Heartbeat:
 
     def beats(self) -> list[BeatView]:
         """All beats so far, oldest first."""
-        names = self._ask(_names)
+        names = self._ask(questions.entry_names)
         return [beat_view(decode_frame(frame), names) for frame in self._world.host.frames]
 
     def agenda(self) -> list[Resolved]:
         """What the next beat runs, as things stand: resolved, and not run."""
-        found: list[Resolved] = self._ask(_agenda)
+        found: list[Resolved] = self._ask(questions.agenda)
         return found
 
     def control(self, verb: Verb, **arguments: Any) -> int:
@@ -89,17 +76,16 @@ class Heartbeat:
 
     def read(self, path: str, default: Any = None) -> Any:
         """The value at a path, as plain values; `default` where there is none."""
-        state = self._ask(lambda ledger: tree.state_at(ledger, parse_path(path)))
-        held: Any = {} if state is None else decode_trusted(state)
-        return held.get("value", default)
+        held = self._ask(lambda ledger: questions.value_at(ledger, path))
+        return default if held is None else held.get("value", default)
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a node."""
-        return bool(self._ask(lambda ledger: tree.has_node(ledger, parse_path(path))))
+        return self._ask(lambda ledger: questions.value_at(ledger, path)) is not None
 
-    def list(self, path: str = "/", *, after: str | None = None, limit: int = _PAGE) -> list[str]:
+    def list(self, path: str = "/", *, after: str | None = None, limit: int = PAGE_MAX) -> list[str]:
         """The names right below a path."""
-        found: list[str] = self._ask(lambda ledger: tree.names_below(ledger, parse_path(path), after, limit))
+        found: list[str] = self._ask(lambda ledger: questions.names_below(ledger, path, after, limit))
         return found
 
     def _do(self, item: Item) -> int:
@@ -113,31 +99,3 @@ class Heartbeat:
 
     def _ask(self, walk: Callable[[Ledger], Generator[Need, None, Any]]) -> Any:
         return self._world.host.ask(walk)
-
-
-def _names(ledger: Ledger) -> Generator[Need, None, Mapping[int, str]]:
-    names: dict[int, str] = {}
-    begin, heartbeat = 0, ledger.heartbeat
-    while heartbeat is not None:
-        page = yield from heartbeat.entries(begin, _PAGE)
-        names.update((entry.number, entry.name) for entry in page)
-        if len(page) < _PAGE:
-            break
-        begin = page[-1].number + 1
-    return names
-
-
-def _agenda(ledger: Ledger) -> Generator[Need, None, list[Resolved]]:
-    heartbeat = ledger.heartbeat
-    if heartbeat is None:
-        return []
-    resolver, found, after = Resolver(ledger, heartbeat), list[Resolved](), b""
-    while True:
-        page = yield from heartbeat.due(ledger.beat + 1, after, _PAGE)
-        for _, impulse in page:
-            resolved = yield from resolver.resolve(impulse)
-            names = [entry.name for entry in resolved.entries]
-            found.append(Resolved(impulse.signal, impulse.target, names))
-        if len(page) < _PAGE:
-            return found
-        after = page[-1][0] + b"\0"

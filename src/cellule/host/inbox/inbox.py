@@ -2,6 +2,7 @@
 
     inbox item = {kind: "event", schema, value, key?, id, expected?, expected_born?, issued_ns,
                   correlation?}   the value is an envelope, or a link
+               | {kind: "signal", signal?, target?, payload?, beat?, id}   the payload like a value
                | {kind: "control", verb, who, why, arguments, id}
                | {kind: "receipt", ...}   see `outbox/receipts.py`
                | {kind: "request", ...}   see `requests.py`
@@ -41,8 +42,17 @@ from cellule.host.outbox.receipts import Rows, inbox_item, read_receipt, trusted
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.host.own.ready_row import SHARED, is_shared
-from cellule.kernel.items import ControlItem, EventItem, Item, ReceiptItem, RefusalItem, record_id
+from cellule.kernel.items import (
+    ControlItem,
+    EventItem,
+    Item,
+    ReceiptItem,
+    RefusalItem,
+    SignalItem,
+    record_id,
+)
 from cellule.kernel.limits import EVENT_BYTES_MAX
+from cellule.kernel.manifest.system import SIGNAL
 from cellule.kernel.state.intent_id import intent_text
 from cellule.store import keys
 from cellule.store.cas import NOTHING, Cas
@@ -183,6 +193,9 @@ class Inbox:
             item = item_of(row)
             if isinstance(item, EventItem) and isinstance(item.value, Link):
                 item.value = await self._cas.get(item.value.cid)
+            if isinstance(item, SignalItem):
+                payload: Any = item.payload
+                item.payload = await self._cas.get(payload.cid) if isinstance(payload, Link) else payload
         except (Unavailable, Fenced):  # the store failed, and not the row
             raise
         except Exception as error:  # noqa: BLE001 - the row was written by somebody else
@@ -261,18 +274,36 @@ async def event_row(item: EventItem, cas: Cas) -> dict[str, Any]:
     """An event as the inbox stores it; a long value goes into the CAS first and travels as a link."""
     if item.id is None:
         raise Rejected("host.no_id", "an event for the inbox needs an id")
-    value = item.value
-    if isinstance(value, bytes):
-        check_event_size(item.schema, value)
-        if len(value) > EVENT_INLINE_MAX:
-            value = Link(await cas.put(value, trusted=True))
     row: dict[str, Any] = {
-        "kind": "event", "schema": item.schema,
-        "value": value if isinstance(value, Link) else seal(value), "key": item.key,
+        "kind": "event", "schema": item.schema, "value": await _stored(item.schema, item.value, cas),
+        "key": item.key,
         "id": record_id(item.id), "expected": item.expected_version, "expected_born": item.expected_born,
         "issued_ns": item.issued_ns, "correlation": item.correlation,
     }  # fmt: skip
     return {name: field for name, field in row.items() if field is not None}
+
+
+async def signal_row(item: SignalItem, cas: Cas) -> dict[str, Any]:
+    """An impulse as the inbox stores it; a long payload goes into the CAS, like the value of an event."""
+    if item.id is None:
+        raise Rejected("host.no_id", "a signal for the inbox needs an id")
+    row: dict[str, Any] = {
+        "kind": "signal", "signal": item.signal, "target": item.target, "beat": item.beat,
+        "id": record_id(item.id),
+    }  # fmt: skip
+    if item.payload is not None:
+        row["payload"] = await _stored(SIGNAL, item.payload, cas)
+    return {name: field for name, field in row.items() if field is not None}
+
+
+async def _stored(schema: str, value: bytes | Link, cas: Cas) -> Link | list[Any]:
+    """A value inline, or as a link where it is long."""
+    if isinstance(value, Link):
+        return value
+    check_event_size(schema, value)
+    if len(value) > EVENT_INLINE_MAX:
+        return Link(await cas.put(value, trusted=True))
+    return seal(value)
 
 
 def control_row(item: ControlItem) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from cellule.errors import Rejected
-from cellule.kernel.items import ControlItem, EventItem, RefusalItem
+from cellule.kernel.items import ControlItem, EventItem, RefusalItem, SignalItem
 from cellule.kernel.limits import ERROR_TEXT_MAX
+from cellule.kernel.manifest.system import SIGNAL
 from cellule.values.envelope import check_envelope, open_envelope
 from cellule.values.link import Link
 
@@ -21,15 +22,17 @@ NUMBER_MAX: Final = (1 << 63) - 1
 NAME_CHARACTERS_MAX: Final = 512  # of a name in the record of a refused row
 
 
-def item_of(row: Any) -> EventItem | ControlItem:
+def item_of(row: Any) -> EventItem | ControlItem | SignalItem:
     """The item of a decoded row; `Rejected` names the field that is wrong."""
     if not isinstance(row, dict):
         _wrong("the row", "a map", row)
     kind = row.get("kind")
     if kind == "control":
         return _control(row)
+    if kind == "signal":
+        return _signal(row)
     if kind != "event":
-        _wrong("kind", "event, control, receipt or request", kind)
+        _wrong("kind", "event, signal, control, receipt or request", kind)
     return _event(row)
 
 
@@ -44,25 +47,32 @@ def _event(row: dict[str, Any]) -> EventItem:
     if not isinstance(key, bytes | None):
         _wrong("key", "bytes", key)
     return EventItem(
-        _text(row, "schema"), _value(row), key, _id(row), explicit=True,
+        _text(row, "schema"), _value(row, "value"), key, _id(row), explicit=True,
         expected_version=_number(row, "expected"), expected_born=_number(row, "expected_born"),
         issued_ns=_number(row, "issued_ns"), durable=True,
         correlation=None if row.get("correlation") is None else _text(row, "correlation"),
     )  # fmt: skip
 
 
-def _value(row: dict[str, Any]) -> bytes | Link:
+def _signal(row: dict[str, Any]) -> SignalItem:
+    """An impulse; the kernel proves its paths."""
+    signal, target = (None if row.get(name) is None else _text(row, name) for name in ("signal", "target"))
+    payload: Any = None if row.get("payload") is None else _value(row, "payload")
+    return SignalItem(signal, target, payload, _number(row, "beat"), _id(row), explicit=True, durable=True)
+
+
+def _value(row: dict[str, Any], field: str) -> bytes | Link:
     """The value of an event: a link, or what its envelope holds, with the links that it lists."""
-    value = row.get("value")
+    value = row.get(field)
     if isinstance(value, Link):
         return value
     try:
         envelope = open_envelope(value)
         check_envelope(envelope)
     except Rejected:
-        _wrong("value", "a link or an envelope", value)
+        _wrong(field, "a link or an envelope", value)
     if envelope.key_id is not None:
-        _wrong("value", "a link or an envelope that is not encrypted", value)
+        _wrong(field, "a link or an envelope that is not encrypted", value)
     return envelope.data
 
 
@@ -74,6 +84,8 @@ def refusal_of(row: Any, error: Exception) -> RefusalItem:
         name = row["schema"]
     elif row.get("kind") == "control" and isinstance(row.get("verb"), str):
         name = f"control:{row['verb']}"
+    elif row.get("kind") == "signal":
+        name = SIGNAL
     elif row.get("kind") == "receipt":
         name = "receipt"
     text = str(error) if isinstance(error, Rejected) else f"{type(error).__name__}: {error}"

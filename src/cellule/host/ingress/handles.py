@@ -24,6 +24,7 @@ from cellule.host.ingress.arguments import Id, check_id, check_name, check_who_a
 from cellule.host.ingress.bulk import control_all
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.controls import Controls
+from cellule.host.ingress.heartbeat import Heartbeat
 from cellule.host.ingress.operations import Operations
 from cellule.host.ingress.operator import Operator
 from cellule.host.ingress.outcomes import Applied, check_reply_type
@@ -81,6 +82,11 @@ class WorldHandle:
     def op(self) -> Operations:
         """Operations: long work with a state, watchers and an end."""
         return Operations(self._controlled, self.reader)
+
+    @property
+    def heartbeat(self) -> Heartbeat:
+        """Signals, the enzymes that they run, the tree, and the beats."""
+        return Heartbeat(self._node, self.info, self._remote, self._controlled, self.reader)
 
     @property
     def follower(self) -> Follower:

@@ -10,14 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.inbox.inbox import control_row, enqueue, enqueue_rows, event_row
+from cellule.host.inbox.inbox import control_row, enqueue, enqueue_rows, event_row, signal_row
 from cellule.host.inbox.requests import Request
 from cellule.host.inbox.sends import Wait
 from cellule.host.journal import Head
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.host.read.reader import Reader
-from cellule.kernel.items import BareEvent, ControlItem, EventItem
+from cellule.kernel.items import BareEvent, ControlItem, EventItem, SignalItem
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.routes import Router
@@ -61,6 +61,14 @@ class Remote:
             item.id = self._fresh_id()
         height, row = await self._put(control_row(item), self._fresh_id().bytes)
         return await self._reader.await_control(item.id, height, row)
+
+    async def signal(self, item: SignalItem) -> tuple[int, bool]:
+        """Enqueue an impulse; the height of its record, and whether its id was there before."""
+        if item.id is None:
+            item.id = self._fresh_id()
+        row_of_item = await signal_row(item, self._node.cas(self._info.universe))
+        height, row = await self._put(row_of_item, self._fresh_id().bytes)
+        return await self._reader.await_signal(item.id, height, row)
 
     async def snapshot(self, who: str, why: str) -> tuple[int, Cid]:
         """Ask the owner for a snapshot; its height and root, from the control that notes it."""

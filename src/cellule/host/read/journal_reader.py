@@ -104,6 +104,20 @@ class JournalReader:
                 above = header.first
         return known
 
+    async def frame_of_beat(self, beat: int) -> Frame | None:
+        """The frame of a beat, found by halves like `height_at`; None for one that has not been."""
+        head = await self.head()
+        first, last = 1, head.height
+        while 0 < beat <= head.beat and first <= last:
+            frame = await self.frame((first + last) // 2, head)
+            if frame.header.beat == beat:
+                return frame
+            if frame.header.beat < beat:
+                first = frame.header.last + 1
+            else:
+                last = frame.header.first - 1
+        return None
+
 
 def nanoseconds_of(when: datetime) -> int:
     """An aware time as nanoseconds since the Unix epoch; `Rejected` for a naive one."""

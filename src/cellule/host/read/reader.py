@@ -27,6 +27,7 @@ from cellule.host.run.world_runner import WorldRunner
 from cellule.kernel.items import Stepped
 from cellule.kernel.journal.codes import HALTED, PARKED
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.journal.heartbeat_records import SignalRecord
 from cellule.kernel.journal.records import (
     ControlRecord,
     EventRecord,
@@ -251,6 +252,22 @@ class Reader:
             if not isinstance(record, ControlRecord):
                 return False
             found = record.arguments.get("request", record.id)
+            return found is not None and dedupe_key(found) == wanted
+
+        found = await self._await(after, is_it, row)
+        return (found, False) if found else (await self.find_event(given), True)
+
+    async def await_signal(self, given: Any, after: int, row: bytes) -> tuple[int, bool]:
+        """Where an impulse from an inbox row is recorded above `after`, and False; raises its refusal.
+
+        Or, with True, where one with the same id was before.
+        """
+        wanted = dedupe_key(given)
+
+        def is_it(record: Record) -> bool:
+            if isinstance(record, RefusedRecord) and _has_id(record, wanted):
+                raise _refusal(record)
+            found = record.extras.get("id") if isinstance(record, SignalRecord) else None
             return found is not None and dedupe_key(found) == wanted
 
         found = await self._await(after, is_it, row)

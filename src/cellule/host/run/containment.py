@@ -20,8 +20,9 @@ from uuid import UUID
 from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable
 from cellule.host.codecs import readable
 from cellule.host.inbox.sends import Sent
-from cellule.kernel.items import ControlItem, EventItem, ReceiptItem, RefusalItem, record_id
+from cellule.kernel.items import ControlItem, EventItem, ReceiptItem, RefusalItem, SignalItem, record_id
 from cellule.kernel.limits import ERROR_TEXT_MAX
+from cellule.kernel.manifest.system import SIGNAL
 from cellule.kernel.state.intent_id import intent_shown
 
 if TYPE_CHECKING:
@@ -166,6 +167,8 @@ def _name_of(item: Any) -> str:
             return name
         case ControlItem(verb=str(name)):
             return f"control:{name}"
+        case SignalItem():
+            return SIGNAL
         case ReceiptItem():
             return "receipt"
     return "item"

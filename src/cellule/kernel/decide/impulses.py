@@ -25,6 +25,7 @@ from cellule.kernel.journal.records import (
     RefusedRecord,
 )
 from cellule.kernel.limits import DEPTH_MAX, IMPULSES_PER_BEAT_MAX, IMPULSES_QUEUED_MAX
+from cellule.kernel.manifest.system import SIGNAL
 from cellule.kernel.need import Need
 from cellule.kernel.state.dedupe import dedupe_key
 from cellule.kernel.state.heartbeat_rows import WARNING, Impulse, impulse_check
@@ -35,7 +36,6 @@ from cellule.values.link import Link
 WARN = "/sig_cei/warn"
 ERROR = "/sig_cei/error"
 DIAGNOSTICS = "/sig_cei"
-_NAME = "sys/Signal@1"
 
 
 def queue(
@@ -94,7 +94,7 @@ def emit(
             )  # fmt: skip
         yield from check_room(context, beat)
     except Rejected as error:
-        record = RefusedRecord(cause, None, _NAME, error.code, str(error))
+        record = RefusedRecord(cause, None, SIGNAL, error.code, str(error))
         at = context.writer.add(record, len(record.text))
         about = {"code": error.code, "signal": signal, "target": target, "text": str(error)}
         yield from warn(context, at, about, depth)
@@ -154,7 +154,7 @@ def admit(context: BeatContext, item: SignalItem) -> Generator[Need, None, Outco
         if not item.durable:
             return RefusedItem(error, 0)
         text = str(error)
-        record = RefusedRecord(0, given, _NAME, error.code, text)
+        record = RefusedRecord(0, given, SIGNAL, error.code, text)
         return RefusedItem(error, context.writer.add(record, len(text)))
     payload = None if item.payload is None else context.hold_value(item.payload)
     height = yield from queue(
