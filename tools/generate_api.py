@@ -41,6 +41,8 @@ HANDLES = {
     "CellHandle": "cellule.host.ingress.cell_handle",
     "Operator": "cellule.host.ingress.operator",
     "WorldStorage": "cellule.host.ingress.world_storage",
+    "Heartbeat": "cellule.host.ingress.heartbeat",
+    "Operations": "cellule.host.ingress.operations",
     "Sent": "cellule.host.inbox.sends",
     "Applied": "cellule.host.ingress.outcomes",
     "CellView": "cellule.host.ingress.outcomes",

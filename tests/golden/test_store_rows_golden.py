@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from cellule.host.inbox.inbox import control_row, event_row
+from cellule.host.inbox.item_rows import control_row, event_row, signal_row
 from cellule.host.journal import Head, frame_rows
 from cellule.host.own.directory import baseline_of, baseline_row
 from cellule.host.own.origin import Origin
 from cellule.host.segments import Segment, read_segment, segment_bytes
 from cellule.host.trouble import Trouble
-from cellule.kernel.items import ControlItem, EventItem
+from cellule.kernel.items import ControlItem, EventItem, SignalItem
 from cellule.kernel.lineage import Ancestor
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -72,6 +72,20 @@ async def test_inbox_items():
         "a662696450070707070707070707070707070707076377686f636f70736377687963746561646b696e6467"
         "636f6e74726f6c6476657262657061757365"
         "69617267756d656e7473a1616e01"
+    )
+
+
+async def test_a_signal_in_the_inbox():
+    cas = Cas(MemoryEngine(MemoryDisk()), UNIVERSE)
+    short = SignalItem("/a", id="one", explicit=True)
+    whole = SignalItem("/a", "/b/c", b"\xa0", 9, UUID(int=3), explicit=True)
+    assert (
+        encode(await signal_row(short, cas)).hex()
+        == "a3626964636f6e65646b696e64667369676e616c667369676e616c622f61"
+    )
+    assert encode(await signal_row(whole, cas)).hex() == (
+        "a66269645000000000000000000000000000000003646265617409646b696e64667369676e616c667369676e61"
+        "6c622f6166746172676574642f622f63677061796c6f61648141a0"
     )
 
 

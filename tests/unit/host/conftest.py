@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cellule.modules.python import PythonPrograms
+from cellule.modules.kinds import CodeKinds
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.testing import run
 from tests.support.nodes import check_store, load_app, open_node
@@ -23,7 +23,7 @@ def tally():
 @pytest.fixture(scope="session")
 def programs():
     """The code of all tests' worlds: it is pure, so they may share it."""
-    loaded = PythonPrograms(limit_s=None)
+    loaded = CodeKinds(limit_s=None)
     yield loaded
     loaded.close()
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from cellule.errors import Conflict, OutcomeUnknown
-from cellule.host.inbox.inbox import Inbox, enqueue, event_row
+from cellule.host.inbox.inbox import Inbox, enqueue
+from cellule.host.inbox.item_rows import event_row
 from cellule.host.limits import LOOK_PASSES
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
 from cellule.host.outbox.signatures import NodeKey

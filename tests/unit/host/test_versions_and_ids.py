@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cellule.errors import OutcomeUnknown, Rejected, StepFailed, TooOld, VersionConflict
-from cellule.host.inbox.inbox import control_row, enqueue
+from cellule.host.inbox.inbox import enqueue
+from cellule.host.inbox.item_rows import control_row
 from cellule.kernel import limits
 from cellule.kernel.items import ControlItem
 from cellule.kernel.journal.records import ControlRecord, EventRecord, ExpiredRecord, RefusedRecord

@@ -17,7 +17,7 @@ from cellule.errors import CelluleError
 from cellule.host.branches.answers import Script
 from cellule.host.branches.fork import At, ForkOptions, fork_codecs, fork_world
 from cellule.host.codecs import WorldCodecs
-from cellule.host.inbox.inbox import check_event_size
+from cellule.host.inbox.item_rows import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
 from cellule.host.ingress import arguments as edge
 from cellule.host.ingress.arguments import Id, check_id, check_name, check_who_and_why

@@ -17,13 +17,12 @@ from cellule.host.ingress.world_effects import Control
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read import heartbeat as questions
-from cellule.host.read.beat_view import BeatView, beat_view
+from cellule.host.read.beat_view import BeatView, beat_view, entries_in
 from cellule.host.read.heartbeat import EnzymeView, Resolved, check_page
 from cellule.host.read.reader import Reader
 from cellule.host.read.runtime_tree import RuntimeTree, is_runtime
 from cellule.kernel.items import SignalItem, Verb
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.heartbeat_records import AgendaRecord
 from cellule.values.cbor import encode
 
 
@@ -180,7 +179,7 @@ class Heartbeat:
         return await self._do("tree.delete", who, why, path=path)
 
     async def _viewed(self, frame: Frame) -> BeatView:
-        numbers = {line[0] for _, record in frame.of(AgendaRecord) for line in record.lines}
+        numbers = entries_in(frame)
         names = await self._reader.ask(lambda world: questions.names_of(world.ledger, numbers))
         return beat_view(frame, names)
 

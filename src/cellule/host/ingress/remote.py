@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.inbox.inbox import control_row, enqueue, enqueue_rows, event_row, signal_row
+from cellule.host.inbox.inbox import enqueue, enqueue_rows
+from cellule.host.inbox.item_rows import control_row, event_row, signal_row
 from cellule.host.inbox.requests import Request
 from cellule.host.inbox.sends import Wait
 from cellule.host.journal import Head

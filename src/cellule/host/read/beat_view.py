@@ -82,6 +82,11 @@ def beat_view(frame: Frame, names: Mapping[int, str]) -> BeatView:
     return BeatView(header.beat, header.now_ns, header.first, header.last, impulses, agenda, queued, promoted)
 
 
+def entries_in(frame: Frame) -> set[int]:
+    """The numbers of the entries that the agenda of a frame names."""
+    return {number for _, record in frame.of(AgendaRecord) for number, _, _ in record.lines}
+
+
 def _lines(record: AgendaRecord, names: Mapping[int, str]) -> list[AgendaLine]:
     texts = {number: f"{code}: {text}" for number, code, text in record.extras.get("failed", ())}
     if not record.lines and record.extras.get("kind", "") in ("", "retry") and "cell" not in record.extras:

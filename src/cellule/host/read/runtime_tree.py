@@ -14,13 +14,12 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
-from cellule.host.read.beat_view import beat_view
+from cellule.host.read.beat_view import beat_view, entries_in
 from cellule.host.read.heartbeat import names_of
 from cellule.host.read.operations import as_json, get_operation, list_operations
 from cellule.host.read.reader import Reader
 from cellule.kernel.heartbeat.paths import parse_path, segments_of
 from cellule.kernel.journal.frame import Frame
-from cellule.kernel.journal.heartbeat_records import AgendaRecord
 from cellule.kernel.need import Need
 from cellule.kernel.state.ledger import Ledger
 
@@ -100,13 +99,15 @@ class RuntimeTree:
         return None
 
     async def _of_frame(self, frame: Frame, name: str) -> Any:
-        numbers = {line[0] for _, record in frame.of(AgendaRecord) for line in record.lines}
+        numbers = entries_in(frame)
         view = beat_view(frame, await self._reader.ask(lambda world: names_of(world.ledger, numbers)))
         if name == "stage":
             return {"promoted": view.promoted, "unix_ts_ns": await self._time(frame)}
         if name == "impulses":
-            rows = [(each.signal, each.target, each.payload) for each in view.impulses]
-            return [_without_none(signal=row[0], target=row[1], payload=row[2]) for row in rows]
+            return [
+                _without_none(signal=each.signal, target=each.target, payload=each.payload)
+                for each in view.impulses
+            ]
         return [
             _without_none(
                 enzyme=each.enzyme, number=each.number, code=each.code, signal=each.signal,
