@@ -12,7 +12,6 @@ from cellule.testing import VirtualClock
 from tests.support.nodes import load_app
 from tests.support.virtual_tests import in_virtual_time
 
-
 app = load_app(Path(__file__).parents[2] / "node_apps" / "photos.py").app
 
 
