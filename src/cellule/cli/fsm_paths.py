@@ -33,7 +33,7 @@ from cellule.values.names import Name
 from cellule.values.schema import key_bytes
 from cellule.values.schema import types as t
 
-_TEMPLATE: Final = Path(__file__).with_name("template") / "fsm_paths.py.txt"
+_TEMPLATE: Final = Path(__file__).with_name("template") / "fsm" / "test_paths.py.txt"
 
 
 def write_paths(session: Session, source: str, out: Path | None, *, force: bool) -> dict[str, Any]:
