@@ -48,7 +48,7 @@ class Shop:
 
     def __init__(
         self, function: Callable[..., Any], *, events: Any = (Paid, Stopped), evict: bool = False,
-        **options: Any,
+        policy: Any = None, **options: Any,
     ) -> None:  # fmt: skip
         self.app = App("shop")
         for event in EVENTS:
@@ -56,6 +56,8 @@ class Shop:
         self.charge = self.app.effect("pay.charge", params=Charge, receipt=Charged)
         self.refund = self.app.effect("pay.refund", params=Charge, receipt=Charged)
         self.app.workflow(events=events, effects=[self.charge, self.refund], **options)(function)
+        if policy is not None:
+            self.app.policy(policy)
         self.function = function
         self.world = World(self.app, elsewhere=False, evict=evict)
 

@@ -201,5 +201,4 @@ def _key_schema(subscriptions: Iterable[Mapping[str, Any]], schemas: Schemas) ->
 
 
 def _receipts(scope: BuildScope) -> list[str]:
-    kinds = (form.kind for form in scope.effects if form.kind != TIMER_SET)
-    return [*map(receipt_event, kinds), TIMER_FIRED]
+    return [*(receipt_event(form.kind) for form in scope.effects), TIMER_FIRED]

@@ -63,6 +63,7 @@ async def history(
         if not versions:
             raise _no_run(world, module, key)
         rows = [_step(each) for each in reversed(versions)]
+        rows = [each for each in rows if each.get("lines") != []]  # an answer that nobody waited for any more
         data = {"world": world.name, "module": cell.module, "key": key, "steps": rows, "more": more}
         earlier = ["earlier steps are not shown: --limit"] if more else []
         session.output.document(data, *earlier, *map(_step_text, rows))

@@ -129,10 +129,8 @@ class WorkflowCode:
         classes = {each.kind: each.receipt for each in listed}
         found: dict[str, Read] = {}
         for kind in self._interface.effects:
-            if kind == TIMER_SET:
-                continue
             schema = receipt_event(kind)
-            if kind in classes:
+            if kind in classes and kind != TIMER_SET:
                 found[schema] = naming.codec(receipt_of(classes[kind]), schemas, schema).from_wire
             else:
                 found[schema] = _plain_receipt

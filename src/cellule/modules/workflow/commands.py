@@ -153,7 +153,7 @@ class Commands:
         number, ask = self.ask(what)
         key = self._key(number)
         if self.is_live:
-            self.sent.effects.append(Request(TIMER_SET, encode({"at_ns": due_ns, "key": key})))
+            self.sent.effects.append(Request(TIMER_SET, encode({"at_ns": due_ns, "key": key}), None, key))
         return self._opened(number, ask, due_ns, key=key, kind=TIMER_SET, shown=shown)
 
     def event(self, names: Sequence[str], due_ns: int | None) -> tuple[int, Command[Any]]:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, overload
 
 from cellule.modules.python.context import EPOCH, KeyReader, Moment
-from cellule.modules.workflow.failure import GoesOn
+from cellule.modules.workflow.failure import EffectFailed, GoesOn
 from cellule.modules.workflow.loop import Loop
 from cellule.modules.workflow.tasks import Cancelled, Gathering, Pending, Racing, Task, Won
 from cellule.values.records import RecordLike
@@ -247,10 +247,13 @@ class Deadline:
         self._timer = timer = self._run.timer(f"deadline {self._span}", self._span)
 
         def fired(pending: Pending[Any]) -> None:
-            if self._timer is timer and pending.error is None:
+            if self._timer is not timer or self._task is None:
+                return
+            if pending.error is None:
                 self.is_over = True
-                assert self._task is not None
                 self._task.cancel_for(self)
+            elif isinstance(pending.error, EffectFailed):  # the timer was denied
+                self._task.interrupt(pending.error)
 
         timer.when_done(fired)
 

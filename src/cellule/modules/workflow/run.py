@@ -17,7 +17,7 @@ from cellule.modules.python.step import Keyed
 from cellule.modules.workflow import history
 from cellule.modules.workflow.code import WorkflowCode
 from cellule.modules.workflow.commands import Commands
-from cellule.modules.workflow.failure import failure_of
+from cellule.modules.workflow.failure import EffectFailed, failure_of
 from cellule.modules.workflow.flow import Workflow, nanoseconds, time_ns
 from cellule.modules.workflow.limits import EVENTS_KEPT_MAX
 from cellule.modules.workflow.loop import Loop
@@ -195,6 +195,8 @@ class Run:
         def fired(_: Pending[Any]) -> None:
             if timer.error is None:
                 pending.end(TimeoutError(f"no such event within {timeout}"))
+            elif isinstance(timer.error, EffectFailed):
+                pending.end(timer.error)
 
         def ended(_: Pending[Any]) -> None:
             if not timer.is_done:

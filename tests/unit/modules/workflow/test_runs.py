@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from cellule import EffectDenied, EffectFailed, EffectTimedOut, Refused, StepFailed, Workflow
-from tests.support.workflows import Charge, Charged, Paid, Placed, Stopped, Told
+from cellule import EffectDenied, EffectFailed, EffectTimedOut, Refused, StepFailed, Workflow, rule
+from tests.support.workflows import Charge, Charged, Paid, Placed, Shop, Stopped, Told
 
 
 def test_a_run_asks_for_an_effect_and_ends_with_what_it_makes_of_the_receipt(shop_of):
@@ -319,3 +319,29 @@ def test_the_history_of_a_run_is_told_line_by_line(shop_of):
     assert lines[0] == 'run 1 begins with shop/Placed@1 {"cents": 5, "order": "o1"}'
     assert lines[1].startswith("-> effect pay.charge (test_runs.py:")
     assert lines[-1] == 'completed: "c1"'
+
+
+def test_a_timer_that_the_policy_denies_is_told_where_it_is_awaited():
+    async def order(ctx: Workflow, new: Placed) -> list[str]:
+        found = []
+        try:
+            await ctx.sleep(60)
+        except EffectDenied as denied:
+            found.append(denied.status)
+        try:
+            await ctx.event(Paid, timeout=60)
+        except EffectDenied as denied:
+            found.append(denied.text)
+        try:
+            async with ctx.deadline(60):
+                await ctx.event(Paid)
+        except EffectDenied as denied:
+            found.append(denied.kind)
+        return found
+
+    shop = Shop(
+        order, policy=rule(name="no naps", when='effect.kind == "timer.set"', then="deny", reason="no")
+    )
+    shop.send(Placed("o1"))
+    assert shop.run().result == ["denied", "no", "timer.set"]
+    shop.replays()
