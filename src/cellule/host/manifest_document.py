@@ -10,6 +10,7 @@ code is loaded once, so that what cannot run is refused before a world is made o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -25,7 +26,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Nodes
 from cellule.kernel.program import Programs
 from cellule.kernel.programs import load_all
-from cellule.modules.plan.source import PlanFile
+from cellule.modules.plan.source import PlanFile, line_of
 from cellule.store.cas import Cas
 from cellule.values.cid import Cid
 from cellule.values.json_view import from_json
@@ -37,6 +38,7 @@ Folder: TypeAlias = str | PathLike[str]
 """Where the files of code lie that a document names."""
 
 _LINK = "/"
+_STEPS = re.compile(r"""\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\.([^.\[\]]+)""")
 
 
 async def load_document(
@@ -45,7 +47,12 @@ async def load_document(
     """The manifest of a document, and all blocks it needs in the CAS; `Rejected` says what is wrong."""
     folder = None if code is None else _folder(code)
     whole, blocks = _packed(_linked(read_document(document)), programs, folder)
-    manifest = load_manifest(whole)
+    try:
+        manifest = load_manifest(whole)
+    except Rejected as error:
+        if isinstance(document, Mapping) or "problems" not in error.fields:
+            raise
+        raise _located(error, Path(document)) from None
     nodes = Nodes(0)
     nodes.pin(blocks)
     try:
@@ -60,6 +67,23 @@ async def load_document(
             raise
         raise PlanFile(Path(document), ("plans", str(error.fields["plan"]))).located(error) from None
     return manifest, {**blocks, manifest.cid: manifest.data}
+
+
+def _located(error: Rejected, path: Path) -> Rejected:
+    """The same problems of a manifest, each with the line of the file on which it stands."""
+    tree = yaml.compose(path.read_text(encoding="utf-8"), _Loader)
+    problems: Any = error.fields["problems"]
+    lines = [line_of(tree, _steps(place)) for place, _, _ in problems]
+    told = [f"line {line}, {place}: {text}" for line, (place, _, text) in zip(lines, problems, strict=True)]
+    return Rejected(
+        error.code, "manifest {file}: {told}", told="; ".join(told), path=error.fields["path"],
+        line=lines[0], problems=problems, file=str(path),
+    )  # fmt: skip
+
+
+def _steps(place: str) -> list[str | int]:
+    """The steps of a place such as `$.modules["com.acme/Order@1"].event[0]`."""
+    return [int(at) if at else name or str(json.loads(quoted)) for at, quoted, name in _STEPS.findall(place)]
 
 
 def read_document(document: Document) -> Mapping[str, Any]:

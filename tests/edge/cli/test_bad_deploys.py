@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     Cellule = Any
@@ -169,3 +171,46 @@ def test_a_bad_edition_is_refused_with_its_place_and_the_world_goes_on(
     empty("event", "send", "Placed", '{"id": "o2", "cents": 7}')
     listed = empty("cell", "list", "order", "--states", "--json").json["cells"]
     assert {each["key"]: each["state"]["cents"] for each in listed} == {"o1": 5, "o2": 7}
+
+
+MANIFEST = """\
+schemas:
+  shop/Placed@1: {record: {id: {text: {}}}}
+  shop/Order@1: {record: {n: {int: {}}}}
+modules:
+  shop/Order@1:
+    state: shop/Order@1
+    key: {text: {}}
+    upgrade: pin
+routing:
+  subscriptions:
+    - {event: shop/Placed@1, module: shop/Order@1, key_field: id}
+"""
+LINES = {
+    "state: shop/Order@1": ("state: shop/Ordr@1", 6, "Did you mean shop/Order@1?"),
+    "upgrade: pin": ("upgrade: sometimes", 8, "none of pin, follow"),
+    "key_field: id": ("key_field: di", 11, "there are: id"),
+    "shop/Order@1:\n": ("shop/Order:\n", 5, "no version"),
+    "record: {n:": ("recrod: {n:", 3, "recrod"),
+}
+
+
+@pytest.mark.parametrize("old", LINES)
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_a_bad_manifest_is_refused_with_its_line(empty: Cellule, tmp_path: Path, old: str, form: str) -> None:
+    new, line, told = LINES[old]
+    good, bad = tmp_path / "good.yaml", tmp_path / f"bad.{form}"
+    good.write_text(MANIFEST)
+    assert old in MANIFEST
+    text = MANIFEST.replace(old, new)
+    if form == "json":
+        text = json.dumps(yaml.safe_load(text), indent=1)
+    bad.write_text(text)
+    empty("world", "create", "main", "--manifest", str(good))
+    before = empty("world", "show", "--json").json
+    error = empty("deploy", "--manifest", str(bad), "--json", code=1).error
+    assert (error["fields"]["file"], error["fields"]["line"] > 1) == (str(bad), True)
+    if form == "yaml":
+        assert f"line {line}, $." in error["message"]
+    assert told in error["message"]
+    assert empty("world", "show", "--json").json == before

@@ -7,7 +7,7 @@ as far as it goes, so an error points to the deepest thing that is there. JSON i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,13 +47,7 @@ class PlanFile:
 
     def line(self, place: str) -> int:
         """The line of a place such as `steps[2].params.record.cents`."""
-        node, line = self._tree, 1
-        for part in (*self._within, *_parts(place)):
-            found = _entry(node, part)
-            if found is None:
-                break
-            line, node = found
-        return line
+        return line_of(self._tree, (*self._within, *_parts(place)))
 
     def place(self, path: str) -> str:
         """A place as messages name it."""
@@ -69,6 +63,17 @@ class PlanFile:
             file=str(self.path), line=self.line(problems[0][0]), path=problems[0][0], problems=problems,
             hint=str(error.fields.get("hint", "")),
         )  # fmt: skip
+
+
+def line_of(node: Any, parts: Iterable[str | int]) -> int:
+    """The line of what stands at a path in a composed tree, as far as the path goes."""
+    line = 1
+    for part in parts:
+        found = _entry(node, part)
+        if found is None:
+            break
+        line, node = found
+    return line
 
 
 def _parts(place: str) -> list[str | int]:
