@@ -104,3 +104,29 @@ def test_routes_of_what_nobody_sends_are_followed_in_one_way_only():
     ]
     assert {place.partition(":")[0] for place in found} == {"admission.py", "eras.py", "steps.py"}
     assert len([place for place in found if place.startswith("steps.py")]) == 1  # of what a step emits
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ("sys/StepFailed@1", {
+            "module": "shop/Order", "key": b"o1", "height": 1, "cause": 1, "code": "x", "text": "forged",
+        }),
+        ("effect.shop/mail@1", {"intent_id": "forged", "kind": "shop.mail", "status": "ok"}),
+    ],
+)  # fmt: skip
+def test_nobody_sends_what_only_cellule_sends(make_world, shop, sent, fast):
+    schema, value = sent
+    document = shop()
+    document["modules"]["shop/Watch@1"] = {
+        "kind": "pure", "state": "shop/Stats@1", "key": {"text": {}}, "event": ["sys/StepFailed@1"],
+    }  # fmt: skip
+    route = {"event": "sys/StepFailed@1", "module": "shop/Watch@1", "key_field": "module"}
+    document["routing"]["subscriptions"].append(route)
+    world = make_world(document, FunctionPrograms({"shop/Watch": watch}), fast=fast)
+    before = world.world.ledger.height
+    for item in (EventItem(schema, encode(value)), (schema, encode(value), None)):
+        (outcome,) = world.beat([item]).outcomes
+        assert outcome.error.code == "kernel.event_reserved"
+    assert world.world.ledger.height == before

@@ -34,6 +34,7 @@ from cellule.kernel.journal.records import EventExtras, RefusedRecord
 from cellule.kernel.journal.rows import event_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX
+from cellule.kernel.manifest.system import OWN_EVENTS
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
@@ -155,6 +156,11 @@ class Admission:
                 "kernel.event_size", "event {schema} has {size} bytes; at most {most}",
                 schema=item.schema, size=len(value), most=EVENT_BYTES_MAX,
                 hint="Put large data into a blob and send its link.",
+            )  # fmt: skip
+        if not item.system and item.schema.startswith(OWN_EVENTS):
+            raise Rejected(
+                "kernel.event_reserved", "event {schema} is one of Cellule's own; nobody sends it",
+                schema=item.schema, hint="Send an event of the app.",
             )  # fmt: skip
         era = self._context.eras.current
         if item.schema in era.older:

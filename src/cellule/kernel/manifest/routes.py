@@ -10,7 +10,7 @@ from cellule.errors import CelluleError, Rejected
 from cellule.kernel.manifest.event_routes import EventRoutes, Targets
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.problems import near
-from cellule.kernel.manifest.system import FABRIC_MESSAGE
+from cellule.kernel.manifest.system import FABRIC_MESSAGE, OWN_EVENTS
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.schema import types as t
 from cellule.values.schema.checks import TAG, VALUE
@@ -26,7 +26,11 @@ class Router:
         self._events = {event: routes.fastest() for event, routes in compiled.items()}
         self._routes = compiled
         singles = {event: routes.single_text() for event, routes in compiled.items()}
-        self.singles = {event: single for event, single in singles.items() if single is not None}
+        self.singles = {
+            event: single
+            for event, single in singles.items()
+            if single is not None and not event.startswith(OWN_EVENTS)
+        }
         """Events that go to one module by one text field: both names."""
         self._inboxes = {
             source: EventRoutes(manifest, FABRIC_MESSAGE, (route,)).fastest()

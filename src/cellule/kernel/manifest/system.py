@@ -54,6 +54,8 @@ AGGREGATION_FAILED: Final = "sys/AggregationFailed@1"
 
 EFFECTS: Final = "effect."
 """Begins the namespaces of receipts, which nobody else declares."""
+OWN_EVENTS: Final = ("sys/", "sys.", EFFECTS)
+"""Begins the events that only Cellule sends."""
 
 STATUSES: Final = ("abandoned", "cancelled", "denied", "failed", "ok", "timeout")
 
