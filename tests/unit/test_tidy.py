@@ -87,14 +87,6 @@ OLD_NAMES = {
     "teller_of": "renderer_of",
 }
 OLD_PARAMETERS = {"most": "limit", "more": "extras", "how": "delivery", "told": "outcome", "desk": "context"}
-OLD_PARAMETERS_LEFT = {
-    "kernel/decide/intents/operate.py:_settle(told)": "not renamed yet",
-    "kernel/decide/intents/settle.py:_event(told)": "not renamed yet",
-    "kernel/decide/intents/settle.py:_rejected(told)": "not renamed yet",
-    "kernel/decide/intents/settle.py:settle(told)": "not renamed yet",
-    "kernel/state/step_changes.py:_step_other(more)": "not renamed yet",
-    "kernel/state/step_changes.py:step_done(more)": "not renamed yet",
-}
 
 # Sentences that nobody would say to a colleague; each has a plain one.
 OLD_SENTENCES = (
@@ -225,7 +217,7 @@ def test_parameters_have_the_readers_words():
                 names -= {"most"}  # bounds come in pairs
             for name in names & set(OLD_PARAMETERS):
                 found[f"{short_of(path)}:{node.name}({name})"] = f"say {OLD_PARAMETERS[name]}"
-    check(found, OLD_PARAMETERS_LEFT)
+    check(found, {})
 
 
 def test_sentences_that_nobody_would_say_are_gone():

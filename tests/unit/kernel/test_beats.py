@@ -110,6 +110,15 @@ def test_a_too_large_event_is_refused_without_a_record(world):
     assert beat.outcomes[0].error.code == "kernel.event_size"
 
 
+def test_an_event_of_the_longest_size_is_taken(world):
+    def sized(length):
+        return encode({"order": "o1", "why": "x" * length})
+
+    value = sized(EVENT_BYTES_MAX - (len(sized(EVENT_BYTES_MAX)) - EVENT_BYTES_MAX))
+    assert len(value) == EVENT_BYTES_MAX
+    assert isinstance(world.beat([EventItem("shop/Failed@1", value)]).outcomes[0], Admitted)
+
+
 def test_an_endless_cascade_is_stopped_and_told(make_world, shop):
     def forever(state, schema, event, ctx):
         return Did({"count": 1}, emit=[("shop/Ping@1", {"to": "a", "left": 0})])

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide.eras import CodeUnavailable, Eras
@@ -31,7 +31,6 @@ from cellule.values.schema import types as t
 from cellule.values.schema.compatibility import project
 
 Cell = tuple[str, bytes]
-ASPECTS: Final = ("outcomes", "states", "events", "effects", "missing steps", "further steps")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _STOP_FIELDS = ("status", "since", "code", "text")
 
 
 def step_done(ledger: Ledger, slot: Slot, height: int, status: int, version: int, born: int, era: int,
-    state: bytes | Link | None, size: int, more: dict[str, Any] | None,
+    state: bytes | Link | None, size: int, extras: dict[str, Any] | None,
 ) -> None:  # fmt: skip
     """Account for the step of the slot at the front of the ring."""
     front = ledger.ring.popleft()
@@ -38,24 +38,24 @@ def step_done(ledger: Ledger, slot: Slot, height: int, status: int, version: int
         slot.queue.popleft()
         old = slot.entry
         if old is not None and ledger.has_intents(slot):
-            more = {**(more or {}), "intents": old.get("intents")}
+            extras = {**(extras or {}), "intents": old.get("intents")}
         now_ns = ledger.now_ns
         born_ns = old.born_ns if old is not None and old.is_life(born) else now_ns
-        slot.entry = Entry(state, size, version, born, born_ns, era, now_ns, height, more)
+        slot.entry = Entry(state, size, version, born, born_ns, era, now_ns, height, extras)
     else:
-        _step_other(ledger, slot, height, status, era, more)
+        _step_other(ledger, slot, height, status, era, extras)
     if slot.queue and not slot.stopped:
         ledger.enter(slot)
 
 
 def _step_other(
-    ledger: Ledger, slot: Slot, height: int, status: int, era: int, more: dict[str, Any] | None
+    ledger: Ledger, slot: Slot, height: int, status: int, era: int, extras: dict[str, Any] | None
 ) -> None:
     if status == DELETED:
         slot.queue.popleft()
         slot.entry = None
         return
-    reason = more or {}
+    reason = extras or {}
     if status in (HALTED, PARKED):
         what = "halted" if status == HALTED else "needs migration"
         if reason.get("code") == CODE_UNAVAILABLE:

@@ -1,4 +1,4 @@
-"""Why a cell waits: every cell that exists has a named reason, and `find_stuck` proves it for a snapshot.
+"""Why a cell waits: every cell that exists has a named reason, and `find_waiting` tells those of a snapshot.
 
     an event             it has taken all its messages; the next event makes it step
     its turn             it has messages and runs in the next beat
@@ -215,12 +215,6 @@ def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None
 
 
 _BUSY = frozenset(("status", "queue", "intents"))
-
-
-def find_stuck(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, list[WaitingCell]]:
-    """The cells of a decoded snapshot that wait for no named reason; there must be none."""
-    waiting = yield from find_waiting(snapshot, nodes)
-    return [cell for cell in waiting if not cell.reasons]
 
 
 def _ready(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, set[tuple[str, bytes]]]:

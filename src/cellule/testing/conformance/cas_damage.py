@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from cellule.store.object_store import ObjectStore
 from cellule.values.cid import Cid
 
 OpenCas = Callable[..., Cas]
-Overwrite = Callable[[bytes], Awaitable[None]]
+
 
 BODY = bytes(range(40))
 

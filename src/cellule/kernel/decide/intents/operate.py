@@ -86,8 +86,8 @@ def _deny(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     height, intent = yield from _intent(context, item, parked=True)
     admitted = record()
     context.writer.add(DecisionRecord(height, DENY, {"control": admitted.height}))
-    told = settling.Settlement("kernel.approval_denied", item.why or f"{item.who} denied it")
-    yield from _settle(context, item, admitted, height, intent, Settled.DENIED, told)
+    ending = settling.Settlement("kernel.approval_denied", item.why or f"{item.who} denied it")
+    yield from _settle(context, item, admitted, height, intent, Settled.DENIED, ending)
     return admitted
 
 
@@ -96,18 +96,18 @@ def _cancel(context: BeatContext, item: ControlItem, record: Record) -> Generato
     admitted = record()
     if intent.status == OPEN:
         context.close(intent.id, height)
-    told = settling.Settlement("kernel.cancelled", item.why or f"{item.who} cancelled it")
-    yield from _settle(context, item, admitted, height, intent, Settled.CANCELLED, told)
+    ending = settling.Settlement("kernel.cancelled", item.why or f"{item.who} cancelled it")
+    yield from _settle(context, item, admitted, height, intent, Settled.CANCELLED, ending)
     return admitted
 
 
 def _settle(
     context: BeatContext, item: ControlItem, admitted: Admitted, height: int, intent: OpenIntent,
-    status: Settled, told: settling.Settlement,
+    status: Settled, ending: settling.Settlement,
 ) -> Generator[Need, None, None]:  # fmt: skip
     slot = yield from context.slot(intent.module, intent.key)
     extra = {"who": item.who, "why": item.why, "control": admitted.height}
-    yield from settling.settle(context, slot, height, intent, status, None, told, AT_ONCE, extra)
+    yield from settling.settle(context, slot, height, intent, status, None, ending, AT_ONCE, extra)
 
 
 def _intent(

@@ -50,7 +50,7 @@ class Settlement(NamedTuple):
 
 def settle(
     context: BeatContext, slot: Slot, height: int, intent: OpenIntent, status: Settled, payload: Payload,
-    told: Settlement, delivery: int, extra: Mapping[str, Any],
+    ending: Settlement, delivery: int, extra: Mapping[str, Any],
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Write the receipt of the intent at `height` and make it so; returns the receipt's height.
 
@@ -58,10 +58,10 @@ def settle(
     takes such an event.
     """
     schema = receipt_event(intent.kind)
-    value = _event(intent, status, payload, told)
-    if told.code == _INVALID and (yield from context.takes(slot, intent.born, EFFECT_RECEIPT_REJECTED)):
-        schema, value = EFFECT_RECEIPT_REJECTED, _rejected(intent, told, extra)
-    return (yield from write(context, slot, height, intent, status, schema, value, told, delivery, extra))
+    value = _event(intent, status, payload, ending)
+    if ending.code == _INVALID and (yield from context.takes(slot, intent.born, EFFECT_RECEIPT_REJECTED)):
+        schema, value = EFFECT_RECEIPT_REJECTED, _rejected(intent, ending, extra)
+    return (yield from write(context, slot, height, intent, status, schema, value, ending, delivery, extra))
 
 
 def repeat(
@@ -77,8 +77,10 @@ def repeat(
             context, slot, height, intent, Settled(status), schema, event, Settlement(), delivery, extra
         ))  # fmt: skip
     payload = (first["value"],) if "value" in first else None
-    told = Settlement(first.get("code", ""), first.get("text", ""))
-    return (yield from settle(context, slot, height, intent, Settled(status), payload, told, delivery, extra))
+    ending = Settlement(first.get("code", ""), first.get("text", ""))
+    return (
+        yield from settle(context, slot, height, intent, Settled(status), payload, ending, delivery, extra)
+    )
 
 
 def write(
@@ -201,7 +203,7 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
     slot = yield from context.slot(intent.module, intent.key)
     if item.status == OUTSIDE_ITEM:
         return hold(context, item, intent)
-    status, payload, told = yield from proven(context, slot, intent.kind, item)
+    status, payload, ending = yield from proven(context, slot, intent.kind, item)
     is_letter = item.exhausted and status != Settled.OK and intent.status in (OPEN, OUTSIDE)
     given = {
         "by": item.by, "attempts": item.attempts, "exhausted": is_letter, "who": item.who, "why": item.why,
@@ -209,7 +211,7 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
     extra = {name: value for name, value in given.items() if value}
     if item.who is not None and intent.status == OPEN:
         context.close(intent.id, item.height)
-    at = yield from settle(context, slot, item.height, intent, status, payload, told, AT_ONCE, extra)
+    at = yield from settle(context, slot, item.height, intent, status, payload, ending, AT_ONCE, extra)
     return Admitted(at)
 
 
@@ -284,7 +286,7 @@ def _written(text: str) -> str:
 _INVALID: Final = "kernel.receipt_invalid"
 
 
-def _event(intent: OpenIntent, status: Settled, payload: Payload, told: Settlement) -> bytes:
+def _event(intent: OpenIntent, status: Settled, payload: Payload, ending: Settlement) -> bytes:
     event: dict[str, Any] = {
         "intent_id": intent_text(intent.id),
         "kind": intent.kind,
@@ -292,17 +294,17 @@ def _event(intent: OpenIntent, status: Settled, payload: Payload, told: Settleme
     }
     if payload is not None and payload[0] is not None:
         event["value"] = payload[0]
-    if told.code:
-        event["code"], event["text"] = told
+    if ending.code:
+        event["code"], event["text"] = ending
     if "key" in intent.extras:
         event["key"] = intent.extras["key"]
     return encode(event)
 
 
-def _rejected(intent: OpenIntent, told: Settlement, extra: Mapping[str, Any]) -> bytes:
+def _rejected(intent: OpenIntent, ending: Settlement, extra: Mapping[str, Any]) -> bytes:
     event: dict[str, Any] = {
         "module": intent.module, "key": intent.key, "intent_id": intent_text(intent.id),
-        "kind": intent.kind, "code": told.code, "text": told.text,
+        "kind": intent.kind, "code": ending.code, "text": ending.text,
     }  # fmt: skip
     if extra.get("by"):
         event["adapter"] = extra["by"]
