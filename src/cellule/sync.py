@@ -60,6 +60,7 @@ from cellule.host.storage.explain import Explanation
 from cellule.host.storage.history import Hold
 from cellule.host.storage.pins import Pin
 from cellule.host.storage.policy import KeptHistory, Retention
+from cellule.host.storage.quotas import Quotas, Usage
 from cellule.host.storage.snapshot_list import KeptSnapshot
 from cellule.kernel.items import BatchResult, Stepped, Verb
 from cellule.kernel.journal.frame import Frame
@@ -356,6 +357,18 @@ class SyncCellule(Facade[Cellule]):
     def delete_universe(self, name: str) -> None:
         """Remove an empty universe."""
         return self._thread.call(lambda: self._inner.delete_universe(name))
+
+    def quotas(self, universe: str = DEFAULT_UNIVERSE) -> Quotas:
+        """What a universe may have."""
+        return self._thread.call(lambda: self._inner.quotas(universe))
+
+    def set_quotas(self, quotas: Quotas, *, universe: str = DEFAULT_UNIVERSE) -> None:
+        """Say what a universe may have: `Quotas(worlds=10, events_per_s=500)`; what it has stays."""
+        return self._thread.call(lambda: self._inner.set_quotas(quotas, universe=universe))
+
+    def usage(self, universe: str = DEFAULT_UNIVERSE) -> Usage:
+        """What a universe has; looks at all its objects."""
+        return self._thread.call(lambda: self._inner.usage(universe))
 
     def storage(self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE) -> SyncWorldStorage:
         """What one world keeps: snapshots, old frames, history."""

@@ -51,6 +51,7 @@ def text(word):
         (keys.collection(U), f"02750030{UU}" + text("collection")),
         (keys.cas_mark(U, CID), f"02750030{UU}" + text("marks") + CIDX),
         (keys.cas_unread(U, CID), f"02750030{UU}" + text("unread") + CIDX),
+        (keys.universe_quotas(U), f"02750030{UU}" + text("quotas")),
         (keys.pin(U, W), f"02750030{UU}" + text("pins") + f"30{WW}"),
         (keys.world_meta(U, W), f"02770030{UU}30{WW}" + "026d65746100"),
         (keys.world_epoch(U, W), f"02770030{UU}30{WW}" + "0265706f636800"),

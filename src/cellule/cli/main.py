@@ -34,6 +34,7 @@ from cellule.cli import (
     secret,
     tree,
     universe,
+    universe_quota,
     workflow,
     world,
     world_storage,
@@ -98,6 +99,7 @@ app = typer.Typer(
 app.add_typer(universe.app, name="universe")
 app.add_typer(world.app, name="world")
 app.add_typer(ref.app, name="ref")
+universe.app.command("quota")(universe_quota.quota)
 for verb, command in world_storage.COMMANDS.items():
     world.app.command(verb)(command)
 app.add_typer(cell.app, name="cell")

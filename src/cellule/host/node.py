@@ -300,11 +300,11 @@ class Node:
         await self.check_owner()
         world = World.create(manifest, UUID(int=0), self.clock.now_ns(), self.loader.programs)
         job, root = _whole_snapshot(world)
-        cas = self.cas(universe.id)
-        since = await cas.generation()
-        await put_blocks(cas, {**code, manifest.cid: manifest.data, **job.blocks})
+        cas, blocks = self.cas(universe.id), {**code, manifest.cid: manifest.data, **job.blocks}
 
         async def witness() -> Parts:
+            since = await cas.generation()
+            await put_blocks(cas, blocks)
             return await cas.witness(since)
 
         try:

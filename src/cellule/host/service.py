@@ -47,6 +47,7 @@ from cellule.host.storage.collection_state import CollectionState
 from cellule.host.storage.collector import CollectProgress
 from cellule.host.storage.explain import Explanation
 from cellule.host.storage.pins import Pin
+from cellule.host.storage.quotas import Quotas, Usage
 from cellule.kernel.items import Verb
 from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, is_spill, returning
 from cellule.kernel.manifest.model import Manifest
@@ -111,6 +112,7 @@ class Cellule:
         """
         found = await self.node.universe(universe)
         loaded, blocks = await self._loaded(manifest, code, found.id)
+        await self.node.storage.check_new_world(found.id)
         return await self.node.create_world(found, name, loaded, blocks)
 
     async def deploy_world(
@@ -279,6 +281,18 @@ class Cellule:
         """Remove an empty universe."""
         await self.node.delete_universe(name)
 
+    async def quotas(self, universe: str = DEFAULT_UNIVERSE) -> Quotas:
+        """What a universe may have."""
+        return await self.node.storage.quotas((await self.node.directory.universe(universe)).id)
+
+    async def set_quotas(self, quotas: Quotas, *, universe: str = DEFAULT_UNIVERSE) -> None:
+        """Say what a universe may have: `Quotas(worlds=10, events_per_s=500)`; what it has stays."""
+        await self.node.storage.set_quotas(await self.node.universe(universe), quotas)
+
+    async def usage(self, universe: str = DEFAULT_UNIVERSE) -> Usage:
+        """What a universe has; looks at all its objects."""
+        return await self.node.storage.usage((await self.node.directory.universe(universe)).id)
+
     async def storage(self, name: str = DEFAULT_WORLD, *, universe: str = DEFAULT_UNIVERSE) -> WorldStorage:
         """What one world keeps: snapshots, old frames, history."""
         found = await self.node.universe(universe)
@@ -303,6 +317,7 @@ class Cellule:
         """
         await self.node.check_owner()
         node, found = self.node, await self.node.universe(universe)
+        await node.storage.check_new_world(found.id)
         importer = Importer(
             node.engine, node.cas(found.id), node.directory, found, node.loader.programs, node.loader.budget
         )

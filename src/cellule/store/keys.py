@@ -216,6 +216,11 @@ def collection(universe: UUID) -> bytes:
     return universe_prefix(universe) + pack("collection")
 
 
+def universe_quotas(universe: UUID) -> bytes:
+    """`u/<universe>/quotas`: how much of everything it may have."""
+    return universe_prefix(universe) + pack("quotas")
+
+
 def pin(universe: UUID, ident: UUID) -> bytes:
     """`u/<universe>/pins/<id>`: objects that are kept until a time."""
     return universe_prefix(universe) + pack("pins", ident)

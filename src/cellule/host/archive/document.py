@@ -54,6 +54,12 @@ class WorldDocument:
         """The world and those it was forked from."""
         return Lineage(self.world, () if self.origin is None else self.origin.ancestors)
 
+    @property
+    def needed(self) -> set[Cid]:
+        """What it needs beside its frames: snapshots, and the answers that a fork was given."""
+        answers = None if self.origin is None else self.origin.answers
+        return {cid for _, cid in self.snapshots} | (set() if answers is None else {answers[0]})
+
     def encode(self) -> bytes:
         """The root block."""
         head = self.head

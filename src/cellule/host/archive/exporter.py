@@ -148,7 +148,7 @@ class Exporter:
         await writer.add(cid_of(root), root)
         for cid, page in blocks.items():
             await writer.add(cid, page)
-        found = Links({cid for _, cid in document.snapshots}, set())
+        found = Links(document.needed, set())
         async for last, frame in journal.frames(first, head.height):
             await writer.add(cid_of(frame), frame)
             links = links_of_frame(frame)

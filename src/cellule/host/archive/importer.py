@@ -31,7 +31,7 @@ from cellule.kernel.prove.check import Position, check_frames, check_snapshot
 from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.world import World
 from cellule.store import keys
-from cellule.store.cas import Cas
+from cellule.store.cas import OVERTAKEN_ROOT, Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid
@@ -76,6 +76,10 @@ class Importer:
                 except Conflict:
                     await self._check_new(document.world, chosen)
                     continue
+                except Unavailable as error:
+                    if error.code != OVERTAKEN_ROOT:
+                        raise
+                    continue  # two collections began: all is put again
                 return WorldInfo(
                     document.world, self.universe.id, chosen, document.created_ns, document.origin
                 )
@@ -243,7 +247,7 @@ def _before(document: WorldDocument, first: bytes) -> Position:
 
 async def _reached(car: CarFile, document: WorldDocument, found: Links) -> list[Cid]:
     """Every block that the world needs; those that only users' values link may be absent."""
-    needed = found.ours | {cid for _, cid in document.snapshots}
+    needed = found.ours | document.needed
     waiting = [*needed, *found.users]
     seen = set(waiting)
     reached: list[Cid] = []

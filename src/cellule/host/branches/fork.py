@@ -31,7 +31,7 @@ from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.host.read.reader import Reader
 from cellule.kernel.state.branch import DROP, EFFECTS, RECORDED, SCRIPTED
 from cellule.store import keys
-from cellule.store.cas.contract import Parts
+from cellule.store.cas import OVERTAKEN_ROOT, Parts
 from cellule.values.cbor import decode
 from cellule.values.cid import Cid
 
@@ -168,6 +168,7 @@ async def fork_world(
             "host.lineage_max", "world {world} has {count} worlds above it; a fork has at most {most}",
             world=source.name, count=len(lineage.ancestors), most=LINEAGE_MAX,
         )  # fmt: skip
+    await node.storage.check_new_world(universe.id)
     made = None
     for _ in range(ATTEMPTS_MAX):
         since = await node.cas(universe.id).generation()
@@ -243,7 +244,12 @@ async def _commit(
             raise world_gone(source.name)
         if rows != list(point.expect.values()):
             raise _Moved
-        parts = await cas.witness(since)
+        try:
+            parts = await cas.witness(since)
+        except Unavailable as error:
+            if error.code == OVERTAKEN_ROOT:
+                raise _Moved from error  # two collections began: all is put again
+            raise
         return Parts({**parts.expect, **point.expect, listing: listed}, parts.set)
 
     return await node.directory.create_world(universe, name, point.root, witness, origin)

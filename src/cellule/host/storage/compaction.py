@@ -24,7 +24,7 @@ from cellule.kernel.journal.frame import Header, decode_frame
 from cellule.kernel.journal.links import links_of_frame
 from cellule.sources import Clock
 from cellule.store import keys
-from cellule.store.cas import Cas
+from cellule.store.cas import OVERTAKEN_ROOT, Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid, cid_of
@@ -139,8 +139,8 @@ class Compactor:
         """Put the frames as a block, and set its row."""
         owner = (info.universe, info.id)
         segment_key = keys.segment(*owner, run.last)
-        before = {} if rows.segment is None else {keys.segment(*owner, rows.archived): rows.segment}
         for _ in range(ATTEMPTS_MAX):
+            before = {} if rows.segment is None else {keys.segment(*owner, rows.archived): rows.segment}
             since = await self.cas.generation()
             block = await self.cas.put(segment_bytes(run.frames), "raw")
             links: Cid | None = None
@@ -158,6 +158,10 @@ class Compactor:
                     return now  # another process was faster; what it archived is cleared next time
                 rows = now
                 continue
+            except Unavailable as error:
+                if error.code != OVERTAKEN_ROOT:
+                    raise
+                continue  # two collections began meanwhile: both blocks are put again
             return _Rows(rows.baseline, rows.height, rows.head, row, run.last)
         raise _contended(info)
 

@@ -49,6 +49,9 @@ async def world_roots(engine: Engine, universe: UUID, info: WorldInfo) -> AsyncI
     """The roots of one world."""
     owner = (universe, info.id)
     name = f"world {info.name}"
+    [row] = await engine.read([keys.world_meta(*owner)])
+    if row is not None:
+        yield Root(f"{name}, what it was forked with", links_of_block(row))
     for what, place in (("inbox", keys.inbox_range(*owner)), ("items set aside", keys.aside_range(*owner))):
         async for _, value in _rows(engine, place):
             yield Root(f"{name}, {what}", links_of_block(value))

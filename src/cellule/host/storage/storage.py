@@ -13,6 +13,7 @@ from cellule.host.limits import (
     COLLECT_LOOK_S,
     COLLECT_NODES_BYTES,
     COLLECT_SHARE,
+    QUOTA_LOOK_S,
 )
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.storage.collection_state import DONE, CollectionState
@@ -23,6 +24,16 @@ from cellule.host.storage.history import drop_history
 from cellule.host.storage.marks import Marks
 from cellule.host.storage.pins import Pins
 from cellule.host.storage.policy import Retention, StoragePolicy, read_retention, write_retention
+from cellule.host.storage.quotas import (
+    Gate,
+    Quotas,
+    Usage,
+    check_more_snapshots,
+    check_new_world,
+    read_quotas,
+    usage_of,
+    write_quotas,
+)
 from cellule.host.storage.snapshot_list import KeptSnapshot, kept_snapshots
 from cellule.sources import Clock, Entropy
 from cellule.store.cache import NodeCache
@@ -53,6 +64,7 @@ class Storage:
         self._policy = policy
         self._due: dict[UUID, WorldInfo] = {}
         self._news = asyncio.Event()
+        self.gates: dict[UUID, Gate] = {}  # of universes with quotas, on the owner
         self._engine = engine
         self._cas_of = cas_of
         self._directory = directory
@@ -109,7 +121,65 @@ class Storage:
 
     async def retain(self, info: WorldInfo, retention: Retention) -> None:
         """Say what is kept of a world from its next snapshot on."""
+        more = retention.snapshots - (await self.retention(info)).snapshots
+        await self._check_more_snapshots(info.universe, more)
         await write_retention(self._engine, info.universe, info.id, retention)
+
+    def check_events(self, universe: UUID, count: int) -> None:
+        """Refuse events that a quota of the universe does not allow."""
+        gate = self.gates.get(universe)
+        if gate is not None:
+            gate.check(count)
+
+    async def quotas(self, universe: UUID) -> Quotas:
+        """The quotas of a universe."""
+        return await read_quotas(self._engine, universe)
+
+    async def set_quotas(self, universe: UniverseInfo, quotas: Quotas) -> None:
+        """Set the quotas of a universe; its owner heeds them within seconds, this process at once."""
+        await write_quotas(self._engine, universe.id, quotas)
+        await self._measure(universe)
+
+    async def usage(self, universe: UUID, *, with_bytes: bool = True) -> Usage:
+        """Measure what a universe has."""
+        worlds = await self._directory.worlds(universe)
+        return await usage_of(self._engine, self._cas_of(universe), worlds, with_bytes=with_bytes)
+
+    async def check_new_world(self, universe: UUID) -> None:
+        """Refuse a world, and its first snapshot, that would be one too many."""
+        if await self.quotas(universe) == Quotas():
+            return
+        await check_new_world(self._engine, universe, await self._name(universe))
+        await self._check_more_snapshots(universe, 1)
+
+    async def _check_more_snapshots(self, universe: UUID, count: int) -> None:
+        if (await self.quotas(universe)).snapshots is None:
+            return
+        name, worlds = await self._name(universe), await self._directory.worlds(universe)
+        await check_more_snapshots(self._engine, self._cas_of(universe), name, worlds, count)
+
+    async def _name(self, universe: UUID) -> str:
+        known = await self._directory.universes()
+        return next((each.name for each in known if each.id == universe), str(universe))
+
+    async def _measure_regularly(self) -> None:
+        while True:
+            try:
+                for universe in await self._directory.universes():
+                    await self._measure(universe)
+            except CelluleError as error:
+                _log.warning("quotas are not measured for now; it is tried again: %s", error)
+            await asyncio.sleep(QUOTA_LOOK_S)
+
+    async def _measure(self, universe: UniverseInfo) -> None:
+        quotas = await read_quotas(self._engine, universe.id)
+        if quotas == Quotas():
+            self.gates.pop(universe.id, None)
+            return
+        usage = await self.usage(universe.id, with_bytes=quotas.stored_bytes is not None)
+        gate = Gate(universe.name, quotas, usage, self._clock)
+        gate.follow(self.gates.get(universe.id))
+        self.gates[universe.id] = gate
 
     def saved(self, info: WorldInfo) -> None:
         """A world has a new snapshot: frames below it may leave the rows, soon."""
@@ -121,6 +191,7 @@ class Storage:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._compact_due())
             tasks.create_task(self._collect_regularly(collect_s))
+            tasks.create_task(self._measure_regularly())
 
     async def _compact_due(self) -> None:
         while True:
