@@ -231,11 +231,6 @@ def pin_range(universe: UUID) -> Range:
     return prefix_range(universe_prefix(universe) + pack("pins"))
 
 
-def pin_id(key: bytes) -> UUID:
-    """Return the id that a key `u/<universe>/pins/<id>` holds."""
-    return UUID(bytes=key[-16:])
-
-
 def world_meta(universe: UUID, world: UUID) -> bytes:
     """`w/<universe>/<world>/meta`."""
     return world_prefix(universe, world) + b"\x02meta\0"

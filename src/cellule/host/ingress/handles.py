@@ -434,8 +434,7 @@ class WorldHandle:
 
     def _sents(self, events: list[Any]) -> list[Sent]:
         """The handles of many events, which are mostly of one class that was sent before."""
-        if self._node.storage.gates:
-            self._node.storage.check_events(self.info.universe, len(events))
+        self._node.storage.check_events(self.info.universe, len(events))
         classes = set(map(type, events))
         make = self.types.encoders.get(classes.pop()) if len(classes) == 1 else None
         return list(map(Sent, map(make or self.types.item, events)))
@@ -451,8 +450,7 @@ class WorldHandle:
         issued: datetime | None,
     ) -> Sent:  # fmt: skip
         """The handle of an event, which is mostly plain and of a class that was sent before."""
-        if self._node.storage.gates:
-            self._node.storage.check_events(self.info.universe, 1)
+        self._node.storage.check_events(self.info.universe, 1)
         if (given is not None or key is not None or expected is not None or correlation is not None
                 or issued is not None):  # fmt: skip
             return Sent(self._item(event, given, key, expected, correlation, issued))

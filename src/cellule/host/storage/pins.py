@@ -106,7 +106,7 @@ class Pins:
         begin, end = keys.pin_range(self._cas.universe)
         while len(found) < limit:
             page = await self._engine.scan(begin, end, limit=min(limit - len(found), 1_000))
-            found += [Pin.of_row(keys.pin_id(key), value) for key, value in page.items]
+            found += [Pin.of_row(UUID(bytes=key[-16:]), value) for key, value in page.items]
             if not page.more:
                 break
             begin = page.items[-1][0] + b"\0"

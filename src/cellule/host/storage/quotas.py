@@ -124,11 +124,11 @@ async def check_more_snapshots(
         raise exceeded(name, "snapshots", most, found)
 
 
-def exceeded(universe: str, quota: str, most: int, found: int) -> Rejected:
+def exceeded(universe: str, quota: str, limit: int, found: int) -> Rejected:
     """The error of what a quota does not allow."""
     return Rejected(
         "host.quota", "universe {universe} has {found} of the {most} {quota} that its quota allows",
-        universe=universe, quota=quota, most=most, found=found,
+        universe=universe, quota=quota, most=limit, found=found,
         hint=f"Remove some, or raise it: cellule universe quota {universe} --{quota.replace('_', '-')} N",
     )  # fmt: skip
 

@@ -37,7 +37,7 @@ class Root:
 async def universe_roots(engine: Engine, universe: UUID, now_ns: int) -> AsyncIterator[Root]:
     """The roots that belong to no world: pins, and effects that wait to be performed."""
     async for key, value in _rows(engine, keys.pin_range(universe)):
-        pin = Pin.of_row(keys.pin_id(key), value)
+        pin = Pin.of_row(UUID(bytes=key[-16:]), value)
         if pin.until_ns > now_ns:
             yield Root(f"pin {pin.id} ({pin.why})", Links(set(), set(pin.cids)))
     async for value in _outbox(engine):

@@ -127,9 +127,8 @@ class Storage:
 
     def check_events(self, universe: UUID, count: int) -> None:
         """Refuse events that a quota of the universe does not allow."""
-        gate = self.gates.get(universe)
-        if gate is not None:
-            gate.check(count)
+        if self.gates and universe in self.gates:
+            self.gates[universe].check(count)
 
     async def quotas(self, universe: UUID) -> Quotas:
         """The quotas of a universe."""
