@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Unavailable,
         VersionConflict,
     )
+    from cellule.heartbeat.mailboxes.mailbox import Mailbox
     from cellule.host.ingress.cell_handle import CellHandle
     from cellule.host.ingress.handles import WorldHandle
     from cellule.host.service import Cellule
@@ -86,6 +87,7 @@ __all__ = [
     "InvariantBroken",
     "Keyed",
     "Later",
+    "Mailbox",
     "Options",
     "OutcomeUnknown",
     "Parked",
@@ -133,6 +135,7 @@ _HOMES = {
     "cellule.effects.secrets.reference": ("Secret", "secret"),
     "cellule.assembly": ("Options", "open"),
     "cellule.host.ingress.cell_handle": ("CellHandle",),
+    "cellule.heartbeat.mailboxes.mailbox": ("Mailbox",),
     "cellule.host.ingress.handles": ("WorldHandle",),
     "cellule.host.service": ("Cellule",),
     "cellule.modules.aggregate": ("Aggregates", "aggregate"),

@@ -80,6 +80,3 @@ class MailTree:
 
     def intervals(self, samples: int) -> Sequence[int]:
         return [self.spacing_ns] * (self.beat - 1)
-
-    def published(self, beat: int) -> int | None:
-        return None

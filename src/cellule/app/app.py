@@ -66,6 +66,9 @@ from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
 from cellule.effects.adapter_limits import LimitOptions
 from cellule.effects.request_limits import RequestOptions, request_limits
+from cellule.heartbeat.mailboxes.enzyme import NAME as MAILBOX_NAME
+from cellule.heartbeat.mailboxes.enzyme import QUERY as MAILBOX_QUERY
+from cellule.heartbeat.mailboxes.enzyme import mailbox as run_mailbox
 from cellule.kernel.manifest.model import CatchUp, Failure, Overlap, Upgrade
 from cellule.modules.python import ModuleOptions, Retention
 from cellule.modules.python import reducer as declare_reducer
@@ -338,6 +341,10 @@ class App:
             return function
 
         return declare
+
+    def mailboxes(self) -> None:
+        """Have the enzyme that runs mailboxes, for `Mailbox(ctx, path)` and `world.mailbox(path)`."""
+        self.enzyme(MAILBOX_QUERY, match="prefix", name=MAILBOX_NAME)(run_mailbox)
 
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.heartbeat.mailboxes.ttl import TtlSpec
-from cellule.kernel.heartbeat.paths import child_of, parse_path
+from cellule.kernel.heartbeat.paths import ROOT, child_of, parse_path
 
 Kind = Literal["board", "inbox"]
 Which = Literal["expiries", "exp_wall"]
@@ -77,6 +77,25 @@ def mailbox_of(path: str, data: Any) -> Mailbox:
             hint="Make one with `mailbox create`, or write the path of one.",
         )  # fmt: skip
     return Mailbox(data["kind"], data.get("owner"), ttl_of(data.get("ttl")))
+
+
+def mailbox_data(kind: object, owner: object, ttl: object) -> dict[str, Any]:
+    """What the node of a new mailbox holds."""
+    data: dict[str, Any] = {"kind": check_kind(kind)}
+    if owner is not None:
+        data["owner"] = check_name(owner, "owner")
+    if ttl is not None:
+        ttl_of(ttl)
+        data["ttl"] = ttl
+    return data
+
+
+def check_path(path: object) -> str:
+    """The path of a mailbox."""
+    checked = parse_path(path, "mailbox")
+    if checked == ROOT or checked.startswith(("/rt/", "/cells/")):
+        raise _wrong("mailbox", path, "it is a path below the root, and not of what is recorded")
+    return checked
 
 
 def ttl_of(data: Any, field: str = "ttl") -> TtlSpec | None:

@@ -43,6 +43,3 @@ class Tree(Protocol):
 
     def intervals(self, samples: int) -> Sequence[int]:
         """The newest intervals between beats, in ns; all for 0."""
-
-    def published(self, beat: int) -> int | None:
-        """The wall clock of a beat, where it is known."""

@@ -135,7 +135,7 @@ class Turn:
         context = TtlContext(issued_beat, issued_ns, tree.beat, tree.now_ns)
         settings = TtlSettings()
         intervals = list(tree.intervals(settings.samples))
-        found = ttl.resolve((spec, self._mailbox.ttl, default), context, settings, tree.published, intervals)
+        found = ttl.resolve((spec, self._mailbox.ttl, default), context, settings, _not_published, intervals)
         if found is None:
             raise Rejected(
                 "mailbox.ttl", "the end of a message cannot be told: its limit in wall time has no origin",
@@ -256,6 +256,10 @@ class Turn:
         if wanted is not None and not beat < queued <= wanted:
             self._tree.write(path, wanted)
             self._tree.signal(TURN_SIGNAL, self._path, beat=wanted)
+
+
+def _not_published(_: int) -> None:
+    """Every message has the time of its post, so nobody asks for that of its beat."""
 
 
 def ttl_of_entry(entry: Mapping[str, Any]) -> TtlSpec | None:
