@@ -56,6 +56,7 @@ SUBJECTS = (
     Subject("cellule.host.ingress.cell_handle", "CellHandle", "SyncCell"),
     Subject("cellule.host.ingress.operator", "Operator", "SyncOperator"),
     Subject("cellule.host.ingress.heartbeat", "Heartbeat", "SyncHeartbeat"),
+    Subject("cellule.host.ingress.mailbox", "MailboxHandle", "SyncMailbox"),
     Subject("cellule.host.ingress.operations", "Operations", "SyncOperations"),
     Subject("cellule.host.ingress.world_storage", "WorldStorage", "SyncWorldStorage"),
     Subject(

@@ -21,6 +21,7 @@ from cellule import assembly
 from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
+from cellule.heartbeat.mailboxes.layout import Message
 from cellule.host.archive.exporter import Exported
 from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference
@@ -31,6 +32,7 @@ from cellule.host.ingress.arguments import Id
 from cellule.host.ingress.cell_handle import CellHandle, S
 from cellule.host.ingress.handles import R, WorldHandle
 from cellule.host.ingress.heartbeat import Heartbeat
+from cellule.host.ingress.mailbox import WAIT_S, MailboxHandle
 from cellule.host.ingress.operations import Operations
 from cellule.host.ingress.operator import Module, Operator
 from cellule.host.ingress.outcomes import Applied, CellView
@@ -1090,6 +1092,59 @@ class SyncHeartbeat(Facade[Heartbeat]):
     def delete(self, path: str, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
         """Delete a node and all below it."""
         return self._thread.call(lambda: self._inner.delete(path, who=who, why=why))
+
+    def mailbox(self, path: str) -> SyncMailbox:
+        """The handle of a mailbox, whether it is there or not; the app says `app.mailboxes()`."""
+        return SyncMailbox(self._thread, self._inner.mailbox(path))
+
+
+class SyncMailbox(Facade[MailboxHandle]):
+    """One mailbox: `world.heartbeat.mailbox("/mail/news")`.
+
+    The synchronous form of `cellule.host.ingress.mailbox.MailboxHandle`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def path(self) -> str:
+        """See `MailboxHandle.path`."""
+        return self._inner.path
+
+    def create(
+        self, kind: str = "board", *, owner: str | None = None, ttl: Mapping[str, Any] | None = None
+    ) -> None:
+        """Make it: a board for everybody, or the inbox of an owner; `ttl` holds for messages without one.
+
+        Made again it has the new kind, owner and ttl, and keeps its messages.
+        """
+        return self._thread.call(lambda: self._inner.create(kind, owner=owner, ttl=ttl))
+
+    def post(
+        self,
+        body: Any,
+        *,
+        id: str | None = None,
+        sealed: bool = True,
+        ttl: Mapping[str, Any] | None = None,
+        sender: str | None = None,
+        timeout: float | None = WAIT_S,
+    ) -> str:
+        """Post a message, and return its id once it is there.
+
+        Its id is `id`, or a digest of a `sealed` message, or a number. `ttl` is {beats?, unix_ns?, forever?}.
+        """
+        return self._thread.call(
+            lambda: self._inner.post(body, id=id, sealed=sealed, ttl=ttl, sender=sender, timeout=timeout)
+        )
+
+    def acknowledge(self, id: str, *, reader: str | None = None, timeout: float | None = WAIT_S) -> None:
+        """Be done with a message: that of an inbox goes, that of a board is not read again by this reader."""
+        return self._thread.call(lambda: self._inner.acknowledge(id, reader=reader, timeout=timeout))
+
+    def read(self, *, reader: str | None = None, after: str | None = None, limit: int = 100) -> list[Message]:
+        """Messages in the order of their ids, without those that the reader has acknowledged."""
+        return self._thread.call(lambda: self._inner.read(reader=reader, after=after, limit=limit))
 
 
 class SyncOperations(Facade[Operations]):

@@ -26,6 +26,7 @@ from cellule.cli import (
     item,
     journal,
     letter,
+    mailbox,
     module,
     op,
     receipt,
@@ -114,6 +115,7 @@ app.add_typer(letter.app, name="letter")
 app.add_typer(receipt.app, name="receipt")
 app.add_typer(item.app, name="item")
 app.add_typer(schedule.app, name="schedule")
+app.add_typer(mailbox.app, name="mailbox")
 app.add_typer(op.app, name="op")
 app.add_typer(enzyme.app, name="enzyme")
 app.add_typer(beat.app, name="beat")

@@ -235,3 +235,25 @@ def test_a_message_that_comes_late_into_a_bucket_that_goes_is_not_forgotten(tree
     tree.step(3)
     assert ids(tree) == []
     assert (runtime(tree, "expiries"), tree.queued) == ([], {})
+
+
+def test_a_limit_in_beats_that_a_message_switched_off_stays_off_when_it_is_looked_at_again(tree):
+    tree.write(BOARD, {"kind": "board", "ttl": {"beats": 2}})
+    tree.step()
+    post(tree, BOARD, 1, id="a", ttl={"beats": 0, "unix_ns": 100 * 60})
+    tree.step(50)
+    assert ids(tree) == ["a"]
+    tree.step(20)
+    assert ids(tree) == []
+
+
+def test_where_beats_follow_at_once_a_wall_deadline_does_not_make_a_turn_of_each():
+    tree = MailTree(spacing_ns=0)
+    tree.write(BOARD, {"kind": "board"})
+    tree.step()
+    post(tree, BOARD, 1, id="a", ttl={"unix_ns": 1_000})
+    tree.step(200)
+    assert len(tree.turns) < 10
+    tree.spacing_ns = 100
+    tree.step(60)
+    assert ids(tree) == []

@@ -145,8 +145,14 @@ class Turn:
 
     def _keep(self, message: Message, found: Ttl) -> None:
         """Write a message with its deadlines, and itself into their buckets."""
-        if found.wall_deadline is not None and found.beat_deadline is None:
-            found = found._replace(beat_deadline=self._tree.beat + 1, projected=True)  # no interval is known
+        if found.wall_deadline is not None and (found.beat_deadline is None or found.projected):
+            # The next beat may come at once, so a look at it again and again would never see time pass.
+            look = (
+                self._tree.beat + ttl.LOOKAHEAD_DEFAULT
+                if found.beat_deadline is None
+                else found.beat_deadline
+            )
+            found = found._replace(beat_deadline=max(look, self._tree.beat + 2), projected=True)
         beats: dict[int, set[str]] = {}
         wallclock: dict[int, set[str]] = {}
         expiry.record(beats, wallclock, message.id, found)
@@ -228,7 +234,7 @@ class Turn:
             return
         message = message_of(name, data)
         if is_projected and message.projected and (message.wall_deadline or 0) > self._tree.now_ns:
-            spec = TtlSpec(unix_ns=(message.wall_deadline or 0) - message.issued_ns)
+            spec = TtlSpec(0, (message.wall_deadline or 0) - message.issued_ns)  # no other says beats now
             self._keep(message, self._resolve(spec, message.issued_beat, message.issued_ns))
         else:
             self._remove(message)

@@ -11,6 +11,7 @@ from typing import Any
 
 from cellule.host.inbox.sends import Sent
 from cellule.host.ingress.arguments import Id, check_id, check_who_and_why
+from cellule.host.ingress.mailbox import MailboxHandle
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.remote import Remote
 from cellule.host.ingress.world_effects import Control
@@ -177,6 +178,10 @@ class Heartbeat:
     async def delete(self, path: str, *, who: str = "client", why: str = "asked for") -> Applied[Any]:
         """Delete a node and all below it."""
         return await self._do("tree.delete", who, why, path=path)
+
+    def mailbox(self, path: str) -> MailboxHandle:
+        """The handle of a mailbox, whether it is there or not; the app says `app.mailboxes()`."""
+        return MailboxHandle(self, self._reader, path)
 
     async def _viewed(self, frame: Frame) -> BeatView:
         numbers = entries_in(frame)

@@ -1,0 +1,6 @@
+"""An app with mailboxes, and nothing else."""
+
+from cellule import App
+
+app = App("mail")
+app.mailboxes()
