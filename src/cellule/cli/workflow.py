@@ -167,6 +167,8 @@ def _step(version: Version[Any]) -> dict[str, Any]:
 
 def _step_text(row: dict[str, Any]) -> str:
     lines = row.get("lines") or [row["event"]]
+    if len(lines) == 1 and lines[0] != row["event"]:  # the step that ends a run keeps no more than how
+        lines = [row["event"], *lines]
     if "error" in row:
         lines = [*lines, f"{row['status']}: {row['error']} [{row['code']}]"]
     return "\n".join([f"{row['time'][:19]}  {lines[0]}", *(f"{'':19}  {line}" for line in lines[1:])])

@@ -22,6 +22,7 @@ from cellule.modules.workflow.loop import Loop
 from cellule.modules.workflow.tasks import Cancelled, Gathering, Pending, Racing, Task, Won
 from cellule.values.records import RecordLike
 from cellule.values.requests import Request
+from cellule.values.schema.text_forms import duration_text
 
 if TYPE_CHECKING:
     from typing import Self
@@ -241,10 +242,10 @@ class Deadline:
         if not self.is_over or not self._task.forgive(self, self._before):
             return
         if error is None or isinstance(error, Cancelled):
-            raise TimeoutError(f"not done within {self._span}") from error
+            raise TimeoutError(f"not done within {span_text(self._span)}") from error
 
     def _set(self) -> None:
-        self._timer = timer = self._run.timer(f"deadline {self._span}", self._span)
+        self._timer = timer = self._run.timer(f"deadline {span_text(self._span)}", self._span)
 
         def fired(pending: Pending[Any]) -> None:
             if self._timer is not timer or self._task is None:
@@ -264,6 +265,13 @@ def _span(given: object) -> timedelta:
     if isinstance(given, int | float) and not isinstance(given, bool):
         return timedelta(seconds=given)
     raise TypeError(f"a length of time is a timedelta or seconds, not a {type(given).__qualname__}")
+
+
+def span_text(span: timedelta) -> str:
+    """A length of time as histories have it: `30d`, `1d12h`, `1h30m`."""
+    days, rest = divmod(nanoseconds(span), nanoseconds(timedelta(days=1)))
+    begin = f"{days}d" if days else ""
+    return begin + (duration_text(rest) if rest or not days else "")
 
 
 def nanoseconds(span: timedelta) -> int:

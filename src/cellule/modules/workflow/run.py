@@ -18,7 +18,7 @@ from cellule.modules.workflow import history
 from cellule.modules.workflow.code import WorkflowCode
 from cellule.modules.workflow.commands import Commands
 from cellule.modules.workflow.failure import EffectFailed, failure_of
-from cellule.modules.workflow.flow import Workflow, nanoseconds, time_ns
+from cellule.modules.workflow.flow import Workflow, nanoseconds, span_text, time_ns
 from cellule.modules.workflow.limits import EVENTS_KEPT_MAX
 from cellule.modules.workflow.loop import Loop
 from cellule.modules.workflow.start import Start, StartOrigin, key_of
@@ -161,7 +161,7 @@ class Run:
 
     def sleep(self, span: timedelta) -> Command[None]:
         """See `Workflow.sleep`."""
-        return self.timer(f"sleep {span}", span)
+        return self.timer(f"sleep {span_text(span)}", span)
 
     def sleep_until(self, when: datetime) -> Command[None]:
         """See `Workflow.sleep_until`."""
@@ -190,11 +190,11 @@ class Run:
         self._waiters.pop(number, None)
 
     def _limit(self, pending: Command[Any], timeout: timedelta) -> None:
-        timer = self.timer(f"timeout {timeout}", timeout, shown=False)
+        timer = self.timer(f"timeout {span_text(timeout)}", timeout, shown=False)
 
         def fired(_: Pending[Any]) -> None:
             if timer.error is None:
-                pending.end(TimeoutError(f"no such event within {timeout}"))
+                pending.end(TimeoutError(f"no such event within {span_text(timeout)}"))
             elif isinstance(timer.error, EffectFailed):
                 pending.end(timer.error)
 

@@ -86,7 +86,9 @@ class Timeline(list[str]):
 
 
 def timeline(entries: list[Any]) -> Timeline:
-    """What a part of a history says, for people."""
+    """What a part of a history says, for people; what a run that ended keeps was told before."""
+    if entries and entries[-1][0] == history.END:
+        entries = entries[-1:]
     return Timeline(line for entry in entries if (line := _line(entry)))
 
 

@@ -46,7 +46,7 @@ def test_a_run_sleeps_for_months_across_restarts(shop_of):
     shop.send(Placed("o1"))
     shop.world.advance(days=89)
     shop.world.restart()
-    assert shop.waits() == ["sleep 90 days, 0:00:00"]
+    assert shop.waits() == ["sleep 90d"]
     shop.world.advance(days=2)
     assert shop.run().result == 90 * 86_400 + 1.5
 
