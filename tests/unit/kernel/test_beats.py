@@ -116,7 +116,9 @@ def test_an_event_of_the_longest_size_is_taken(world):
 
     value = sized(EVENT_BYTES_MAX - (len(sized(EVENT_BYTES_MAX)) - EVENT_BYTES_MAX))
     assert len(value) == EVENT_BYTES_MAX
-    assert isinstance(world.beat([EventItem("shop/Failed@1", value)]).outcomes[0], Admitted)
+    assert isinstance(
+        world.beat([EventItem("shop/Failed@1", value, id="i", explicit=True)]).outcomes[0], Admitted
+    )
 
 
 def test_an_endless_cascade_is_stopped_and_told(make_world, shop):
