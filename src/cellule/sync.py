@@ -1268,6 +1268,13 @@ class SyncWorldStorage(Facade[WorldStorage]):
         """
         return self._thread.call(lambda: self._inner.compact(everything=everything))
 
+    def export_cell(
+        self, module: str, key: bytes, path: str | PathLike[str], *, redact: Iterable[str] = ()
+    ) -> Exported:
+        """Write one cell with its whole history to a new CAR file; `redact` names fields that are null."""
+        redact = list(redact)  # in this thread: its code may call in here
+        return self._thread.call(lambda: self._inner.export_cell(module, key, path, redact=redact))
+
     def retention(self) -> Retention:
         """What is kept of the world."""
         return self._thread.call(self._inner.retention)

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import cellule
 from cellule.cli import (
+    archive,
     beat,
     cell,
     effect,
@@ -100,6 +101,8 @@ app = typer.Typer(
 app.add_typer(universe.app, name="universe")
 app.add_typer(world.app, name="world")
 app.add_typer(ref.app, name="ref")
+cell.app.command("export")(archive.export_cell)
+app.command("test-from")(archive.make_test)
 universe.app.command("quota")(universe_quota.quota)
 for verb, command in world_storage.COMMANDS.items():
     world.app.command(verb)(command)

@@ -122,3 +122,4 @@ EXPORT_VERSIONS_MAX = 100_000  # steps of an exported cell
 QUOTA_MAX = 1 << 62  # a quota's number
 QUOTA_BURST_S = 2  # seconds of events that a universe may send at once
 QUOTA_LOOK_S = 15.0  # how often the owner reads quotas and measures universes that have some
+EXPORT_CELL_PAGE = 200  # steps of one block of an exported cell

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cellule.testing.app_simulation import AppRun, simulate_app
     from cellule.testing.attempts import new_attempt
     from cellule.testing.effects import Intent, Intents
+    from cellule.testing.exports import replay_export
     from cellule.testing.recordings import Recording
     from cellule.testing.world import World
 
@@ -53,6 +54,7 @@ __all__ = [
     "Wire",
     "World",
     "new_attempt",
+    "replay_export",
     "run",
     "seeds_wanted",
     "simulate",
@@ -64,6 +66,7 @@ _LATER = {
     "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
     "cellule.testing.attempts": ("new_attempt",),
     "cellule.testing.effects": ("Intent", "Intents"),
+    "cellule.testing.exports": ("replay_export",),
     "cellule.testing.recordings": ("Recording",),
     "cellule.testing.world": ("World",),
 }

@@ -5,9 +5,14 @@ All of it may be done from any process, beside the world's owner; only the owner
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 
 from cellule.errors import Conflict, Rejected, Unavailable
+from cellule.host.archive.cell_exporter import CellExporter
+from cellule.host.archive.exporter import Exported
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.arguments import check_who_and_why
 from cellule.host.ingress.handles import WorldHandle
@@ -71,6 +76,15 @@ class WorldStorage:
         A node does it by itself after each snapshot. It may be interrupted at any point.
         """
         return await self._node.storage.compact(self._info, everything=everything)
+
+    async def export_cell(
+        self, module: str, key: bytes, path: str | PathLike[str], *, redact: Iterable[str] = ()
+    ) -> Exported:
+        """Write one cell with its whole history to a new CAR file; `redact` names fields that are null."""
+        reader = Reader(self._node, self._info)
+        types = StoredCodecs(await reader.manifest())
+        exporter = CellExporter(reader, types, self._info, self._node.clock)
+        return await exporter.export(types.module(module), key, Path(path), redact)
 
     async def retention(self) -> Retention:
         """What is kept of the world."""
