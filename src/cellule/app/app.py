@@ -56,6 +56,7 @@ from cellule.app.effects_config import (
 )
 from cellule.app.enzyme_module import EnzymeOptions, declare_enzyme, with_entries
 from cellule.app.fsm_module import DeclaredFsm, module_name
+from cellule.app.own_enzymes import add_mailboxes, add_operations
 from cellule.app.plan_module import DeclaredPlan
 from cellule.app.rules import Default, Part
 from cellule.app.styles import DeclaredModule, ModuleHandle, beside_caller
@@ -66,9 +67,6 @@ from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
 from cellule.effects.adapter_limits import LimitOptions
 from cellule.effects.request_limits import RequestOptions, request_limits
-from cellule.heartbeat.mailboxes.enzyme import NAME as MAILBOX_NAME
-from cellule.heartbeat.mailboxes.enzyme import QUERY as MAILBOX_QUERY
-from cellule.heartbeat.mailboxes.enzyme import mailbox as run_mailbox
 from cellule.kernel.manifest.model import CatchUp, Failure, Overlap, Upgrade
 from cellule.modules.python import ModuleOptions, Retention
 from cellule.modules.python import reducer as declare_reducer
@@ -344,7 +342,11 @@ class App:
 
     def mailboxes(self) -> None:
         """Have the enzyme that runs mailboxes, for `Mailbox(ctx, path)` and `world.mailbox(path)`."""
-        self.enzyme(MAILBOX_QUERY, match="prefix", name=MAILBOX_NAME)(run_mailbox)
+        add_mailboxes(self.enzyme)
+
+    def operations(self) -> None:
+        """Let cells show their work as operations, by `Signal("/op/begin")`, `/op/tell` and `/op/end`."""
+        add_operations(self.enzyme)
 
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],

@@ -65,3 +65,30 @@ def test_a_file_that_cannot_be_read_is_another_end(tmp_path, capsys):
     assert "testing.vectors_malformed" in capsys.readouterr().err
     assert main([]) == 2
     assert main(["--odd"]) == 2
+
+
+def test_for_ever_may_be_written_in_several_ways(tmp_path):
+    forever = {"ok": True, "forever": True, "beat_deadline": None, "wall_deadline": None}
+    cases = [
+        {"id": str(number), "message": {"beats": 3}, "mailbox": spec, "context": {}, "expect": forever}
+        for number, spec in enumerate(({"forever": True}, {"mode": "forever"}, {"ttl_mode": "forever"}))
+    ]
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"ttl": cases}))
+    assert [each.failures for each in run(read(path), REAL)] == [[], [], []]
+
+
+def test_a_start_that_is_refused_takes_no_number(tmp_path):
+    start = {"do": "start", "verb": "op/x", "mode": "opm:direct"}
+    script = [
+        {**start, "op": 0, "target": "/a//b", "expect": False},
+        {**start, "op": 1, "mode": "opm:odd", "expect": False},
+        {**start, "op": 2, "expect": True},
+        {"do": "state", "op": 2, "state": "ist:x", "expect": True},
+        {"do": "state", "op": 0, "state": "ist:x", "expect": False},
+        {"do": "snapshot", "op": 1, "expect": None},
+        {"do": "step", "expect": {"beat": 0, "fired": [], "cei_warnings": 0}},
+    ]
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"ops": [{"id": "o", "script": script}]}))
+    assert [each.failures for each in run(read(path), REAL)] == [[]]

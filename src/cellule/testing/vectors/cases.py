@@ -128,6 +128,13 @@ class Spec(Part):
     beats: int | None = None
     unix_ns: int | None = None
     forever: bool = False
+    mode: str = ""
+    ttl_mode: str = ""
+
+    @property
+    def is_forever(self) -> bool:
+        """Tell whether it says for ever, in one of the forms there are."""
+        return self.forever or "forever" in (self.mode, self.ttl_mode)
 
 
 class Context(Part):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cellule.errors import Rejected
+from cellule.kernel.decide.operation_actions import check
 from cellule.kernel.decide.operations import path_of
 from cellule.kernel.heartbeat import operations as rules
 from cellule.kernel.heartbeat.operations import Operation
@@ -135,7 +137,12 @@ class _Script:
 
 
 def _starts(line: OpsAction) -> bool:
-    return bool(line.verb) and bool(line.target) and line.mode in rules.MODES
+    action = {"do": "start", "verb": line.verb, "target": line.target, "mode": line.mode, "ttl": line.ttl}
+    try:
+        check(action)
+    except Rejected:
+        return False
+    return True
 
 
 def _no_code(*_: Any) -> Any:

@@ -69,7 +69,7 @@ def ttl_of(case: TtlCase) -> list[Any]:
 
 
 def _spec(spec: Spec | None) -> TtlSpec | None:
-    return None if spec is None else TtlSpec(spec.beats, spec.unix_ns, spec.forever)
+    return None if spec is None else TtlSpec(spec.beats, spec.unix_ns, spec.is_forever)
 
 
 def _context(given: Context) -> TtlContext:
