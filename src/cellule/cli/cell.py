@@ -16,7 +16,7 @@ from cellule.cli.controls import Id, Timeout, Why, perform_on_cells, preview_mig
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import cell_text, record_line
-from cellule.cli.output import compact, counted, facts
+from cellule.cli.output import compact, counted, facts, write_file
 from cellule.cli.session import Session, cell_of, in_session, operator, renderer_of, until_interrupted, within
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
@@ -163,7 +163,7 @@ async def export(
         if output is None:
             session.output.document(data, JSON(text))
             return
-        _write(output, text)
+        write_file(output, text + "\n")
         told = {"file": str(output), "versions": len(versions)}
         session.output.document(told, f"{counted(len(versions), 'version')} written to {output}")
 
@@ -255,15 +255,6 @@ def _steps_of(cell: CellHandle[Any]) -> Callable[[int, Record], bool]:
         return isinstance(record, StepRecord) and (record.module, record.key) == (cell.module, cell.key)
 
     return is_step
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Rejected(
-            "cli.output", "{file} cannot be written: {why}", file=str(output), why=error.strerror
-        ) from error
 
 
 async def _cell(world: WorldHandle, renderer: RecordRenderer, module: str, key: str) -> CellHandle[Any]:

@@ -16,7 +16,7 @@ from cellule.cli.cell_versions import read_versions
 from cellule.cli.controls import Timeout
 from cellule.cli.fsm_contracts import contract_in_file, contract_named, machine_of
 from cellule.cli.fsm_paths import write_paths
-from cellule.cli.output import counted, facts, table
+from cellule.cli.output import counted, facts, table, write_file
 from cellule.cli.session import Session, in_session, within
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
@@ -180,12 +180,7 @@ def _answer(session: Session, text: str, out: Path | None, data: dict[str, Any])
     if out is None:
         session.output.document({**data, "text": text}, text.rstrip("\n"))
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Rejected(
-            "cli.output", "{file} cannot be written: {why}", file=str(out), why=error.strerror
-        ) from error
+    write_file(out, text)
     session.output.document({**data, "file": str(out)}, f"written to {out}")
 
 

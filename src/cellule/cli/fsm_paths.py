@@ -14,7 +14,7 @@ from cellule.cli.app_file import is_file as is_app_file
 from cellule.cli.app_file import split_place
 from cellule.cli.errors import usage
 from cellule.cli.fsm_contracts import built_machine, is_file
-from cellule.cli.output import counted
+from cellule.cli.output import counted, write_file
 from cellule.cli.session import Session
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import Module
@@ -50,7 +50,7 @@ def write_paths(session: Session, source: str, out: Path | None, *, force: bool)
         )  # fmt: skip
     made = _Tests(built, module)
     opening = _of_app(session.app) if session.app else _of_file(source, name, target)
-    target.write_text(made.text(opening), encoding="utf-8")
+    write_file(target, made.text(opening))
     return {"file": str(target), "tests": made.count, "summary": made.summary, **made.counts}
 
 

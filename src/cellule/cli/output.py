@@ -17,6 +17,7 @@ import sys
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -26,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cellule.cli.errors import error_json, message_of
-from cellule.errors import CelluleError
+from cellule.errors import CelluleError, Rejected
 from cellule.values.json_view import ByteText
 
 WIDTH_PIPED = 160  # columns where there is no terminal to ask
@@ -111,6 +112,16 @@ def facts(pairs: Mapping[str, object]) -> Table:
     for name, value in pairs.items():
         made.add_row(_text(name), value if isinstance(value, Text) else _text(str(value)))
     return made
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write the file that a command was asked for; `Rejected` where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Rejected(
+            "cli.output", "{file} cannot be written: {why}", file=str(path), why=error.strerror
+        ) from error
 
 
 def harmless(text: str) -> str:

@@ -160,6 +160,13 @@ def test_written_tests_walk_every_transition_and_pass(
     assert error["code"] == "cli.file_exists"
 
 
+def test_a_file_that_cannot_be_written_is_told(empty: Cellule, file: Path, tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nowhere" / "x")
+    for command in (("diagram", str(file)), ("paths", str(file)), ("manifest", str(file))):
+        error = empty("fsm", *command, "--out", nowhere, "--json", code=1).error
+        assert (error["code"], error["fields"]["file"]) == ("cli.output", nowhere)
+
+
 def test_written_tests_fail_when_the_contract_changes(
     empty: Cellule, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
