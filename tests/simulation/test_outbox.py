@@ -185,7 +185,7 @@ def careless_commit(settler, group):
         attempt = 0
         while True:
             attempt += 1
-            batch = settler._batch(group, attempt)
+            batch = settler._batch(group, attempt, set())
             if batch.expect:
                 happened(careless_commit)
             try:
