@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import cellule
 from exports import app
+
+import cellule
 
 
 async def main(folder: str) -> None:
