@@ -85,16 +85,19 @@ def names_below(ledger: Ledger, path: str, after: str | None, limit: int) -> Gen
     """Up to `limit` names right below a node, those behind the name `after` in the order of listing."""
     depth, found = len(segments_of(path)), dict[str, None]()
     begin = b"" if after is None else _behind(path, after)
+    size = _PAGE
     while True:
-        page, begin = yield from _page(ledger, path, begin)
+        page, begin = yield from _page(ledger, path, begin, size)
+        known = len(found)
         for _, place in page:
             names = segments_of(place)
             if len(names) > depth and names[depth] != after:
                 found[names[depth]] = None
         if len(found) >= limit or not begin:
             return list(found)[:limit]
-        if found:
-            begin = max(begin, _behind(path, list(found)[-1]))
+        if found:  # names with much below them are passed by one at a time
+            begin = max(begin, _behind(path, next(reversed(found))))
+        size = min(_PAGE, max(1, 2 * (len(found) - known)))
 
 
 def _behind(path: str, name: str) -> bytes:
@@ -104,14 +107,14 @@ def _behind(path: str, name: str) -> bytes:
 
 
 def _page(
-    ledger: Ledger, path: str, begin: bytes
+    ledger: Ledger, path: str, begin: bytes, size: int = _PAGE
 ) -> Generator[Need, None, tuple[list[tuple[bytes, str]], bytes]]:
     """Nodes that are this one or below it, from a key on; and the key to go on with, empty at the end."""
     if TREE not in ledger.modules:
         return [], b""
     prefix = tree_prefix(path)
     end = prefix_end(prefix) if prefix else None
-    page = yield from ledger.cells(TREE).live.scan(max(begin, prefix), end, _PAGE)
+    page = yield from ledger.cells(TREE).live.scan(max(begin, prefix), end, size)
     found: list[tuple[bytes, str]] = []
     for key, entry in page.entries:
         place = path_of_key(key)
