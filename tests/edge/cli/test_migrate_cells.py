@@ -127,3 +127,30 @@ def test_owner_and_guest_read_the_cells_alike(paid: Cellule) -> None:
 
     assert asyncio.run(both()) == ({"ada": 12, "bob": 7},) * 2
     assert totals(paid) == {"ada": 12, "bob": 7}
+
+
+def test_a_guest_moves_the_map_of_a_world_at_work_while_an_effect_is_under_way(tmp_path: Path) -> None:
+    whole, cells = load_app(APPS / "fetch_map.py"), load_app(APPS / "fetch_cells.py")
+    guest_options = Options(own=False, tune_process=False)
+
+    async def work() -> None:
+        async with cellule.open(tmp_path / "data", app=whole.app) as owner:
+            world = await owner.world("main")
+            for name in ("a", "b"):
+                await world.send(whole.Wanted(name))
+            async with asyncio.timeout(30):
+                await whole.begun.wait()
+            async with cellule.open(
+                tmp_path / "data", app=cells.app, deploy="never", options=guest_options
+            ) as guest:
+                shown = await guest.migrate_cells("main", dry_run=True)
+                assert shown.modules["fetch/page"].effects == 2
+                report = await guest.migrate_cells("main", who="ada", why="it grew")
+                assert (report.modules["fetch/page"].cells, report.height > 0) == (2, True)
+                whole.let_go.set()
+                beside = await guest.world("main")
+                for name in ("a", "b"):
+                    await beside.cell(cells.page, name).wait_until("state.text != ''", timeout=30)
+                    assert await beside.cell(cells.page, name).state() == cells.Page(f"page {name}")
+
+    asyncio.run(work())
