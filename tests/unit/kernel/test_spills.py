@@ -348,3 +348,12 @@ def test_a_journal_that_lies_about_a_move_is_corrupted(world_of, case):
     with pytest.raises(Corrupted, match=what) as found:
         world.restored(frames=frames)
     assert found.value.code == "kernel.journal_contradicts"
+
+
+def test_the_timers_of_a_retention_count_in_what_one_frame_takes(world_of, monkeypatch):
+    world = world_of()
+    world.beat([paid("a", 1), paid("b", 2)])
+    monkeypatch.setattr(spills, "SPILL_BYTES_MAX", 200)
+    kept = edition(whole=False, retention={"idle_ns": SECOND, "ttl_ns": SECOND})
+    assert spill(world, kept).error.code == "kernel.spill_size"
+    assert not isinstance(spill(world), RefusedItem)

@@ -23,7 +23,7 @@ from cellule.kernel.items import Admitted
 from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.records import StepExtras, StepRecord
 from cellule.kernel.journal.writer import RECORD_BYTES
-from cellule.kernel.limits import SPILL_BYTES_MAX, SPILL_MESSAGES_MAX, STATE_INLINE_RECORD_MAX
+from cellule.kernel.limits import SPILL_BYTES_MAX, SPILL_MESSAGES_MAX
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.compare import is_spill
 from cellule.kernel.manifest.keys import KeyForm
@@ -63,7 +63,7 @@ def plan(context: BeatContext, manifest: Manifest) -> Generator[Need, None, list
             "kernel.nothing_to_spill", "no module of the manifest turns a map that is there into cells",
             hint="Deploy it: there is nothing to move.",
         )  # fmt: skip
-    size = sum(map(_size, spills))
+    size = sum(_size(manifest, each) for each in spills)
     if size > SPILL_BYTES_MAX:
         raise Rejected(
             "kernel.spill_size", "the maps of {modules} have {size} bytes together; at most {most} are moved",
@@ -219,11 +219,12 @@ def _keys(spill: Spill) -> list[bytes]:
     return list(dict.fromkeys(chain((key for key, _ in spill.entries), spill.messages.values())))
 
 
-def _size(spill: Spill) -> int:
-    """What the frame will hold of it."""
-    states = sum(len(key) + min(len(state), STATE_INLINE_RECORD_MAX) for key, state in spill.entries)
-    messages = sum(RECORD_BYTES + len(key) for key in spill.messages.values())
-    return states + RECORD_BYTES * len(spill.entries) + messages
+def _size(manifest: Manifest, spill: Spill) -> int:
+    """What the frame, and the blocks of long states beside it, will hold: steps, timers and messages."""
+    kept = manifest.modules[spill.slot.cells.base].retention
+    records = 1 + (kept.ttl_ns is not None) + (kept.idle_ns is not None)
+    entries = sum(records * (RECORD_BYTES + len(key)) + len(state) for key, state in spill.entries)
+    return entries + sum(RECORD_BYTES + len(key) for key in spill.messages.values())
 
 
 def _cannot(base: str, why: str, hint: str) -> Rejected:
