@@ -357,3 +357,30 @@ def test_the_timers_of_a_retention_count_in_what_one_frame_takes(world_of, monke
     kept = edition(whole=False, retention={"idle_ns": SECOND, "ttl_ns": SECOND})
     assert spill(world, kept).error.code == "kernel.spill_size"
     assert not isinstance(spill(world), RefusedItem)
+
+
+def test_a_move_waits_for_a_frame_that_holds_little_else(world_of):
+    world = world_of()
+    world.beat([paid("a", 1)])
+    loaded = load_manifest(edition(whole=False))
+    world.cas[loaded.cid] = loaded.data
+    control = ControlItem("cell.spill", "ada", "", {"manifest": Link(loaded.cid)})
+    beat = world.beat([*(paid("a" * 500, 1) for _ in range(800)), control, paid("b", 1)])
+    assert [type(each).__name__ for each in beat.outcomes[-2:]] == ["Later", "Later"]
+    world.settle()
+    (outcome,) = world.beat([control]).outcomes
+    assert not isinstance(outcome, RefusedItem)
+    assert totals(world, "a", "a" * 500) == [{"total": 1}, {"total": 800}]
+
+
+def test_the_longest_map_there_may_be_fits_its_frame(make_world):
+    def every(state: Any, schema: str, value: Any, context: Any) -> dict[str, Any]:
+        return {f"{number:04d}{'x' * 82}": {"total": number} for number in range(10_000)}
+
+    world = make_world(edition(), FunctionPrograms({"shop/Order": every}))
+    world.same_code = False
+    world.beat([paid("a", 1)])
+    assert world.entry("shop/Order").size > 970_000
+    assert not isinstance(spill(world, edition(whole=False, retention={"idle_ns": 60 * SECOND})), RefusedItem)
+    assert len(world.frames[-1]) < 4_500_000
+    assert world.entry("shop/Order", b"0007" + b"x" * 82).version == 1

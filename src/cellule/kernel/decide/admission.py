@@ -33,7 +33,7 @@ from cellule.kernel.items import (
 from cellule.kernel.journal.records import EventExtras, RefusedRecord
 from cellule.kernel.journal.rows import event_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
-from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX
+from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX, SPILL_BEFORE_MAX
 from cellule.kernel.manifest.system import OWN_EVENTS
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
@@ -66,10 +66,10 @@ class Admission:
             self.outcomes.extend(short.leave())
         expected = False
         while start < len(items):
-            if self._writer.size >= FRAME_BYTES_ADMIT:
+            item: Any = items[start]
+            if self._writer.size >= _room_for(item):
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
-            item: Any = items[start]
             if isinstance(item, ControlItem | SignalItem | RefusalItem | ForkItem):
                 self.outcomes.append((yield from self._admit_other(item)))
                 start += 1
@@ -292,6 +292,12 @@ class Admission:
 def _expected(item: EventItem, key: bytes | None) -> Expected | None:
     version = item.expected_version
     return None if version is None else Expected(version, item.expected_born, key)
+
+
+def _room_for(item: object) -> int:
+    """What the frame may hold at most when an item is admitted: a move of maps to cells takes nearly all."""
+    is_move = isinstance(item, ControlItem) and item.verb == "cell.spill"
+    return SPILL_BEFORE_MAX if is_move else FRAME_BYTES_ADMIT
 
 
 def _no_item(item: object) -> RefusedItem:

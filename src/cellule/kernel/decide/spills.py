@@ -66,9 +66,9 @@ def plan(context: BeatContext, manifest: Manifest) -> Generator[Need, None, list
     size = sum(_size(manifest, each) for each in spills)
     if size > SPILL_BYTES_MAX:
         raise Rejected(
-            "kernel.spill_size", "the maps of {modules} have {size} bytes together; at most {most} are moved",
+            "kernel.spill_size", "the cells of {modules} take {size} bytes of one frame; it has {most}",
             modules=", ".join(each.slot.cells.base for each in spills), size=size, most=SPILL_BYTES_MAX,
-            hint="Give one of the modules cells, migrate, then the next.",
+            hint="Move one module, then the next; deploy the retention of the cells afterwards.",
         )  # fmt: skip
     yield from ledger.slots([(each.slot.cells.base, key) for each in spills for key in _keys(each)])
     for each in spills:
