@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, assert_type
 import msgspec
 
 import cellule
-from cellule import App, Receipt, Step, http, timer
+from cellule import App, Receipt, Step, Workflow, WorkflowRun, http, timer
 from cellule.testing import World
 
 app = App("typed")
@@ -104,11 +104,23 @@ def bare(state: Account | None, event: Opened) -> Account:
     return state or Account()
 
 
+@app.workflow(events=[Raised], effects=[charge, refund])
+async def flow(ctx: Workflow, event: Opened, turn: int = 0) -> str:
+    assert_type(await ctx.effect(charge(Charge(1))), Charged)
+    assert_type(await ctx.effect(refund(Charge(1))), Refunded)
+    assert_type(await ctx.event(Raised, timeout=60), Raised)
+    assert_type(await ctx.event(Raised, Closed), Raised | Closed)
+    assert_type(await ctx.gather(ctx.event(Raised), ctx.sleep(1)), tuple[Raised, None])
+    assert_type((await ctx.race(ctx.event(Raised), ctx.event(Raised))).value, Raised)
+    ctx.again(event, turn + 1)
+
+
 async def typed(node: Any) -> None:
     async with cellule.open("data", app=app) as store:
         world = await store.world("w")
         assert_type(await world.cell(account, "a").state(), Account | None)
         assert_type(await world.cell(bare, "a").state(), Account | None)
+        assert_type(await world.cell(flow, "a").state(), WorkflowRun | None)
         assert_type(await world.cell("account", "a").state(), Any | None)
         view = await world.cell(account, "a").view()
         assert view is not None

@@ -14,14 +14,15 @@ import dis
 import signal
 from collections.abc import Callable
 from functools import partial
-from threading import current_thread, main_thread
+from threading import current_thread, get_ident, main_thread
 from types import CodeType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cellule.kernel.program import StepFault
 from cellule.modules.python.failure import Places, exception_text, innermost, place_text, type_name
 from cellule.modules.python.watchdog import StepTimeout, Watchdog, Watched
 
+T = TypeVar("T")
 _RAISES: Final = frozenset({dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]})
 
 
@@ -34,6 +35,30 @@ class Boundary:
         self._what = what
         self._watchdog = watchdog
         self._places = places
+
+    def call(self, function: Callable[[Watched], T], describe: Callable[[BaseException], StepFault]) -> T:
+        """Call into the author's code, watched; raises nothing but `StepFault`, a person's interrupt aside.
+
+        The function may set `watched.token` to the next `count`: the watchdog counts from there.
+        """
+        watched = self._watchdog.slots.get(get_ident()) or self._watchdog.join()
+        try:
+            watched.token = watched.count = watched.count + 1
+            result = function(watched)
+            watched.token = 0
+            if watched.firing and watched.leave():
+                raise StepTimeout
+            return result  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
+        except BaseException as error:
+            watched.token = 0
+            try:
+                struck = watched.leave()
+            except StepTimeout:
+                struck = watched.leave() or True
+            fault = self.fault(watched, error, describe, struck=struck)
+            if fault is None:
+                raise
+            raise fault from error
 
     def fault(
         self, watched: Watched, error: BaseException, describe: Callable[[BaseException], StepFault],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import get_ident
 from typing import cast
 
 from cellule.errors import CelluleError
@@ -14,7 +13,7 @@ from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import UpcasterSignature, shown_function
-from cellule.modules.python.watchdog import StepTimeout, Watchdog
+from cellule.modules.python.watchdog import Watchdog
 
 
 def upcast_function(
@@ -37,24 +36,7 @@ def upcast_function(
         return StepFault(code, what + exception_text(error, places))
 
     def upcast(data: bytes) -> bytes:
-        watched = watchdog.slots.get(get_ident()) or watchdog.join()
-        try:
-            watched.token = watched.count = watched.count + 1
-            result = write(function(read(data)))
-            watched.token = 0
-            if watched.firing and watched.leave():
-                raise StepTimeout
-            return result  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
-        except BaseException as error:
-            watched.token = 0
-            try:
-                struck = watched.leave()
-            except StepTimeout:
-                struck = watched.leave() or True
-            fault = boundary.fault(watched, error, described, struck=struck)
-            if fault is None:
-                raise
-            raise fault from error
+        return boundary.call(lambda _: write(function(read(data))), described)
 
     upcast.__qualname__ = shown_function(function)
     return upcast

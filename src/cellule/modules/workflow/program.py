@@ -14,7 +14,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from threading import get_ident
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from cellule.kernel.limits import STEP_CANCELS_MAX
@@ -25,7 +24,7 @@ from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.interface import Interface
 from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.watchdog import StepTimeout, Watchdog, Watched
+from cellule.modules.python.watchdog import Watchdog, Watched
 from cellule.modules.workflow import history
 from cellule.modules.workflow.answers import Input, give, replay
 from cellule.modules.workflow.code import WorkflowCode
@@ -67,7 +66,6 @@ class WorkflowProgram:
 
     def __init__(self, code: WorkflowCode, watchdog: Watchdog) -> None:
         self._code = code
-        self._watchdog = watchdog
         self._boundary = Boundary("step", watchdog, code.places)
         self._warm: OrderedDict[tuple[bytes, bytes], Warm] = OrderedDict()
         self._mark: LogMark | None = None  # where the log ends that the next `step` gets
@@ -227,24 +225,7 @@ class WorkflowProgram:
 
     def _watched(self, call: Callable[[Watched], T]) -> T:
         """Call into the author's code; nothing but `StepFault` leaves it."""
-        watched = self._watchdog.slots.get(get_ident()) or self._watchdog.join()
-        try:
-            watched.token = watched.count = watched.count + 1
-            result = call(watched)
-            watched.token = 0
-            if watched.firing and watched.leave():
-                raise StepTimeout
-            return result  # noqa: TRY300 - inside, so that nothing can strike between the check and the end
-        except BaseException as error:
-            watched.token = 0
-            try:
-                struck = watched.leave()
-            except StepTimeout:
-                struck = watched.leave() or True
-            fault = self._boundary.fault(watched, error, self._described, struck=struck)
-            if fault is None:
-                raise
-            raise fault from error
+        return self._boundary.call(call, self._described)
 
     def _described(self, error: BaseException) -> StepFault:
         """What an error is recorded as."""

@@ -66,7 +66,7 @@ def rules_of(statement, before=""):
         ("import subprocess", "subprocess.run(['x'])", "process"),
         ("import os", "os.system('x')", "process"),
         ("import threading", "threading.Thread()", "process"),
-        ("import asyncio", "asyncio.run(state)", "process"),
+        ("import asyncio", "asyncio.run(state)", "waiting"),
         ("from concurrent.futures import ThreadPoolExecutor", "ThreadPoolExecutor()", "process"),
         ("", "input()", "input"),
         ("import sys", "sys.stdin.read()", "input"),
