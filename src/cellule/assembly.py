@@ -31,6 +31,8 @@ from cellule.effects.secrets.defaults import default_secrets
 from cellule.effects.secrets.log_records import redacted_logs
 from cellule.errors import Rejected
 from cellule.host.limits import (
+    BEAT_INTERVAL_S,
+    BEAT_INTERVAL_S_MIN,
     COLLECT_EVERY,
     COLLECT_INTERVAL_S,
     IDLE_S,
@@ -56,6 +58,8 @@ from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
 from cellule.host.storage.policy import StoragePolicy
+from cellule.kernel.items import Pace
+from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.state.module_cells import Budget
 from cellule.modules.kinds import CodeKinds
 from cellule.modules.python import check_not_loading
@@ -89,6 +93,7 @@ class Options:
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     collect_s: float | None = COLLECT_INTERVAL_S  # how often garbage is collected; None: only when asked for
+    beat_interval_s: float = BEAT_INTERVAL_S  # between beats that only count, while deadlines in beats wait
     session_ttl_s: float = SESSION_TTL_S  # on a shared store: an owner silent for this long is displaced
     own: bool = True  # False: read and enqueue only, even where nobody owns the folder
     perform: bool = True  # False: effects that are asked for wait for a node that performs them
@@ -158,7 +163,7 @@ async def _opened(
         programs = CodeKinds()
         stack.callback(programs.close)
         loader = Loader(
-            store.engine, programs, options.clock, options.entropy, options.budget, None,
+            store.engine, programs, options.clock, options.entropy, options.budget, _pace(options),
             lambda: FileSpill(_scratch(address, options)), _policy(options), options.stall_s,
             dispatch=Dispatch(),
         )  # fmt: skip
@@ -255,6 +260,15 @@ async def _key(store: Store, options: Options) -> NodeKey:
     if store.address.folder is not None:
         return folder_key(store.address.folder, options.entropy)
     return await shared_key(store.engine, options.entropy)
+
+
+def _pace(options: Options) -> Pace:
+    if not options.beat_interval_s >= BEAT_INTERVAL_S_MIN:
+        raise Rejected(
+            "host.option", "beat_interval_s is {given}; it is a number of seconds from {least} on",
+            given=options.beat_interval_s, least=BEAT_INTERVAL_S_MIN,
+        )  # fmt: skip
+    return Pace(QUOTA_DEFAULT, BURST_DEFAULT, int(options.beat_interval_s * 1e9))
 
 
 def _policy(options: Options) -> StoragePolicy:

@@ -35,6 +35,7 @@ from cellule.host.run.loader import Loader
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.service import Cellule, Deploy
 from cellule.host.storage.policy import StoragePolicy
+from cellule.kernel.items import Pace
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EventRecord, Record
 from cellule.kernel.program import Programs
@@ -74,7 +75,7 @@ async def open_node(
     snapshot_bytes: int = SNAPSHOT_TAIL_BYTES, stall_s: float = STALL_S, idle_s: float = IDLE_S,
     worlds_max: int = WORLDS_MAX, owner: bool = True, adapters: Iterable[Adapter] = (),
     key: NodeKey | None = None, pool: PoolOptions | None = None, ttl_s: float | None = None,
-    lease: type[Lease] = Lease, policy: StoragePolicy | None = None,
+    lease: type[Lease] = Lease, policy: StoragePolicy | None = None, pace: Pace | None = None,
 ) -> AsyncIterator[Cellule]:  # fmt: skip
     """A running node over an engine; it performs effects if it has the `key` that vouches for receipts.
 
@@ -83,7 +84,7 @@ async def open_node(
     policy = replace(policy or StoragePolicy(), snapshot_bytes=snapshot_bytes)
     clock, entropy = clock or SystemClock(), entropy or SeededEntropy(0, "node")
     loader = Loader(
-        engine, programs, clock, entropy, budget or Budget(), None, None, policy, stall_s, key,
+        engine, programs, clock, entropy, budget or Budget(), pace, None, policy, stall_s, key,
         Dispatch(),
     )  # fmt: skip
     ownership: Ownership = Alone(uuid7(clock.now_ns(), entropy.bytes(10)) if owner else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import pytest
@@ -26,3 +27,14 @@ def test_a_module_in_place_of_its_app_is_refused_with_the_app_in_it(tmp_path):
     with pytest.raises(Rejected, match="app is a str"):
         cellule.open(tmp_path / "data", "shop.py:app")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_beats_that_count_without_a_pause_are_refused(seconds):
+    async def main() -> None:
+        async with cellule.open("memory:", options=cellule.Options(beat_interval_s=seconds)):
+            raise AssertionError("it was opened")
+
+    with pytest.raises(cellule.Rejected) as refused:
+        asyncio.run(main())
+    assert refused.value.code == "host.option"

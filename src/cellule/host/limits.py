@@ -59,6 +59,8 @@ SNAPSHOT_RETRY_MOST_S = 600.0
 
 # Worlds on a node
 IDLE_S = 60.0  # a world without work is let go after this
+BEAT_INTERVAL_S = 1.0  # between beats of a world that only count, while deadlines in beats wait
+BEAT_INTERVAL_S_MIN = 0.01
 LEFT_COLLECT = 500  # worlds that leave memory before what they leave behind is collected
 WORLDS_MAX = 1_000  # worlds in memory at once; the longest idle leave first
 FAILED_REST_S = 60.0  # a world that was stopped by damage or a defect is not roused by itself for this long

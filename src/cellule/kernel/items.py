@@ -11,6 +11,7 @@ from cellule.errors import CelluleError
 from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.rows import step_parts
 from cellule.kernel.journal.table import Row
+from cellule.kernel.limits import BEAT_INTERVAL_NS_DEFAULT
 from cellule.kernel.state.cells import Slot
 from cellule.values.cid import Cid
 from cellule.values.link import Link
@@ -18,10 +19,14 @@ from cellule.values.link import Link
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much one beat does: written into the frame's header."""
+    """How much one beat does: written into the frame's header.
+
+    `beat_interval_ns` is between beats that only count, while deadlines in beats wait; no frame says it.
+    """
 
     quota: int
     burst: int
+    beat_interval_ns: int = BEAT_INTERVAL_NS_DEFAULT
 
 
 QUIET = Pace(0, 0)  # the pace of a beat that only admits

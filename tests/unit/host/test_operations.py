@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from cellule import Rejected, TimedOut
+from cellule.kernel.items import Pace
 from cellule.testing import VirtualClock
 from tests.support.virtual_tests import in_virtual_time
 
@@ -119,4 +120,16 @@ async def test_a_watcher_that_waits_over_a_restart_still_times_out(opened):
     async with opened(clock=VirtualClock()) as node:
         world = await node.world("w")
         await asyncio.sleep(20)
+        assert (await world.op.get(op)).watchers == ()
+
+
+@in_virtual_time
+async def test_how_often_beats_only_count_can_be_chosen(opened):
+    async with opened(clock=VirtualClock(), pace=Pace(1_000, 64, 100_000_000_000)) as node:
+        world = await node.world("w")
+        op = await world.op.start("op/import", "/env/a")
+        await world.op.await_(op, "sts:ok", "op/done", ttl=3)
+        await asyncio.sleep(90)
+        assert len((await world.op.get(op)).watchers) == 1
+        await asyncio.sleep(500)
         assert (await world.op.get(op)).watchers == ()

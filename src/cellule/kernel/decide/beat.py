@@ -133,7 +133,7 @@ class BeatRun:
         """Write the stage note of a beat that did something, or that only counts while deadlines wait."""
         ledger, context = self._ledger, self._context
         _, promoted = yield from heartbeat.count(ledger.beat + 1)
-        is_due = ledger.now_ns >= before_ns + context.beat_interval_ns and context.pace.quota > 0
+        is_due = ledger.now_ns >= before_ns + context.pace.beat_interval_ns and context.pace.quota > 0
         counts = (
             is_due and not ledger.paused and (yield from operations.has_later(heartbeat, ledger.beat - 1))
         )
@@ -161,7 +161,7 @@ class BeatRun:
         if ledger.heartbeat is not None and not ledger.paused and not more:
             more = yield from operations.has_due(ledger.heartbeat, ledger.beat + 1)
             if not more and (yield from operations.has_later(ledger.heartbeat, ledger.beat)):
-                next_ns = ledger.now_ns + self._context.beat_interval_ns
+                next_ns = ledger.now_ns + self._context.pace.beat_interval_ns
                 wake = next_ns if wake is None else min(wake, next_ns)
         more = more or (ledger.branch is not None and ledger.branch.next > 0)
         return Beat(

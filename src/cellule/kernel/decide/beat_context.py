@@ -14,7 +14,7 @@ from cellule.kernel.decide.short_ways import ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import Opening, Pace, StepRow
 from cellule.kernel.journal.writer import FrameWriter
-from cellule.kernel.limits import BEAT_INTERVAL_NS_DEFAULT, PARAMS_INLINE_MAX
+from cellule.kernel.limits import PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import BLOBS, EffectKind
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.state.cells import Slot
@@ -36,7 +36,6 @@ class BeatContext:
     pace: Pace
     entropy: bytes
     ahead_ns: int = 0  # how far the world's time is ahead of the clock
-    beat_interval_ns: int = BEAT_INTERVAL_NS_DEFAULT
     short: ShortWays = field(init=False)
     opened: list[Opening] = field(default_factory=list)  # for the host to dispatch once the frame is durable
     closed: list[bytes] = field(default_factory=list)  # dispatched ones that were settled without an adapter
