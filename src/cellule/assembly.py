@@ -32,7 +32,6 @@ from cellule.effects.secrets.log_records import redacted_logs
 from cellule.errors import Rejected
 from cellule.host.limits import (
     BEAT_INTERVAL_S,
-    BEAT_INTERVAL_S_MIN,
     COLLECT_EVERY,
     COLLECT_INTERVAL_S,
     IDLE_S,
@@ -53,13 +52,11 @@ from cellule.host.own.folder import FolderLock, FolderOwnership, keep_private, m
 from cellule.host.own.keeper import ThreadKeeper
 from cellule.host.own.lease import Lease
 from cellule.host.own.ownership import Alone, Ownership
-from cellule.host.run.loader import Loader
+from cellule.host.run.loader import Loader, pace_of
 from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
 from cellule.host.storage.policy import StoragePolicy
-from cellule.kernel.items import Pace
-from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.state.module_cells import Budget
 from cellule.modules.kinds import CodeKinds
 from cellule.modules.python import check_not_loading
@@ -162,10 +159,11 @@ async def _opened(
             keep_private(address.folder)
         programs = CodeKinds()
         stack.callback(programs.close)
+        scratch = options.scratch or address.folder or Path(tempfile.gettempdir())
         loader = Loader(
-            store.engine, programs, options.clock, options.entropy, options.budget, _pace(options),
-            lambda: FileSpill(_scratch(address, options)), _policy(options), options.stall_s,
-            dispatch=Dispatch(),
+            store.engine, programs, options.clock, options.entropy, options.budget,
+            pace_of(options.beat_interval_s), lambda: FileSpill(scratch), _policy(options),
+            options.stall_s, dispatch=Dispatch(),
         )  # fmt: skip
         node = Node(
             store.engine, loader, options.clock, options.entropy, _ownership(store, options),
@@ -262,22 +260,9 @@ async def _key(store: Store, options: Options) -> NodeKey:
     return await shared_key(store.engine, options.entropy)
 
 
-def _pace(options: Options) -> Pace:
-    if not options.beat_interval_s >= BEAT_INTERVAL_S_MIN:
-        raise Rejected(
-            "host.option", "beat_interval_s is {given}; it is a number of seconds from {least} on",
-            given=options.beat_interval_s, least=BEAT_INTERVAL_S_MIN,
-        )  # fmt: skip
-    return Pace(QUOTA_DEFAULT, BURST_DEFAULT, int(options.beat_interval_s * 1e9))
-
-
 def _policy(options: Options) -> StoragePolicy:
     snapshots = (options.snapshot_bytes, options.snapshot_restore_s, options.snapshot_every_s)
     return StoragePolicy(*snapshots, options.tail_records, options.tail_s)
-
-
-def _scratch(address: StoreAddress, options: Options) -> Path:
-    return options.scratch or address.folder or Path(tempfile.gettempdir())
 
 
 def _store_options(address: StoreAddress, options: Options) -> StoreOptions:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import Corrupted, Fenced, Gone, ensure
+from cellule.errors import Corrupted, Fenced, Gone, Rejected, ensure
 from cellule.host.cas_fetch import drive
 from cellule.host.inbox.inbox import Inbox
 from cellule.host.inbox.sends import Sent
 from cellule.host.journal import Head, Journal, Progress
-from cellule.host.limits import ATTEMPTS_MAX, STALL_S
+from cellule.host.limits import ATTEMPTS_MAX, BEAT_INTERVAL_S_MIN, STALL_S
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import WorldInfo, baseline_of, lost_row, world_rows
 from cellule.host.own.ownership import Claim
@@ -29,6 +29,7 @@ from cellule.host.storage.policy import StoragePolicy
 from cellule.host.store_retry import settle
 from cellule.kernel.index.live import Spill
 from cellule.kernel.items import Pace
+from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.program import Programs
 from cellule.kernel.state.module_cells import Budget
 from cellule.kernel.world import Restoring, World
@@ -184,3 +185,13 @@ def no_snapshot(info: WorldInfo, height: int) -> Gone:
         "host.no_snapshot", "no snapshot of world {world} at or below height {height} is kept",
         world=info.name, height=height, hint="`cellule world show` says from where its history is kept.",
     )  # fmt: skip
+
+
+def pace_of(beat_interval_s: float) -> Pace:
+    """How much a beat does, and how long it is between those that only count."""
+    if not beat_interval_s >= BEAT_INTERVAL_S_MIN:
+        raise Rejected(
+            "host.option", "beat_interval_s is {given}; it is a number of seconds from {least} on",
+            given=beat_interval_s, least=BEAT_INTERVAL_S_MIN,
+        )  # fmt: skip
+    return Pace(QUOTA_DEFAULT, BURST_DEFAULT, int(beat_interval_s * 1e9))
