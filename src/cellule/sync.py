@@ -26,6 +26,7 @@ from cellule.host.archive.exporter import Exported
 from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference
 from cellule.host.branches.fork import At
+from cellule.host.branches.merge import MergeReport
 from cellule.host.branches.what_if import WhatIf
 from cellule.host.inbox.sends import Sent, Wait
 from cellule.host.ingress.arguments import Id
@@ -275,6 +276,23 @@ class SyncCellule(Facade[Cellule]):
         return self._thread.call(
             lambda: self._inner.diff_worlds(
                 left, right, left_at=left_at, right_at=right_at, universe=universe, progress=progress
+            )
+        )
+
+    def merge_worlds(
+        self,
+        source: str,
+        into: str,
+        *,
+        dry_run: bool = False,
+        who: str = "cellule.merge_worlds",
+        why: str = "asked for",
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> MergeReport:
+        """Bring the cells that a fork changed into another world, unless both changed one of them."""
+        return self._thread.call(
+            lambda: self._inner.merge_worlds(
+                source, into, dry_run=dry_run, who=who, why=why, universe=universe
             )
         )
 

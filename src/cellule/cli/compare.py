@@ -1,4 +1,4 @@
-"""Comparing worlds on the command line: `world diff`, and `world what-if`."""
+"""Comparing worlds on the command line: `world diff`, `world what-if` and `world merge`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.branch import Effects, ScriptFile, read_script
+from cellule.cli.controls import Why
 from cellule.cli.deploy import Code, ManifestFile
 from cellule.cli.errors import usage
 from cellule.cli.output import counted, harmless
-from cellule.cli.session import Session, in_session
+from cellule.cli.session import Session, in_session, operator
 from cellule.host.branches.difference import CellDifference, EffectDifference, WorldDifference
 from cellule.host.branches.fork import parse_point
 from cellule.host.branches.what_if import WhatIf
@@ -65,6 +66,32 @@ async def what_if(
                 advance=timedelta(seconds=advance_s), universe=session.universe_name, progress=step,
             )  # fmt: skip
         session.output.document(_what_if_json(found), *_what_if_lines(found))
+
+
+@in_session
+async def merge(
+    session: Session,
+    source: Annotated[str, typer.Argument(help="The world whose changes are taken: a fork.")],
+    into: Annotated[str, typer.Argument(help="The world that takes them.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be merged.")] = False,
+    why: Why = "asked for",
+) -> None:  # fmt: skip
+    """Bring the cells that a fork changed into another world, each as a step of its journal."""
+    async with session.working() as node:
+        found = await node.merge_worlds(
+            source, into, dry_run=dry_run, who=operator(), why=why, universe=session.universe_name
+        )
+        parts = {"merged": found.merged, "overlaps": found.overlaps, "left": found.left}
+        data = {
+            name: [{"module": each.module, "key": _key(each.key), "outcome": each.outcome} for each in cells]
+            for name, cells in parts.items()
+        }
+        would = "would be " if dry_run else ""
+        lines = [f"{counted(len(found.merged), 'cell')} {would}merged from {source} into {into}"]
+        lines += [harmless(f"{'-' if each.outcome == 'deleted' else '+'} {each}") for each in found.merged]
+        lines += [harmless(f"! changed in both: {each}") for each in found.overlaps]
+        lines += [harmless(f"  left out: {each}: {each.outcome}") for each in found.left]
+        session.output.document({"common": found.common, "dry_run": dry_run, **data}, *lines)
 
 
 def _event(text: str) -> tuple[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.branch import fork, from_template, live, tree
-from cellule.cli.compare import diff, what_if
+from cellule.cli.compare import diff, merge, what_if
 from cellule.cli.controls import Id, Timeout, Why, perform
 from cellule.cli.deploy import Code, ManifestFile, MaybeName, deploy
 from cellule.cli.errors import usage
@@ -54,6 +54,7 @@ app.command()(tree)
 app.command()(live)
 app.command()(diff)
 app.command("what-if")(what_if)
+app.command()(merge)
 
 
 @app.command("list")

@@ -26,6 +26,7 @@ from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference, difference_of
 from cellule.host.branches.fork import At, ForkOptions, fork_codecs, fork_world
 from cellule.host.branches.lineage import check_no_descendants
+from cellule.host.branches.merge import MergeReport, merge_worlds
 from cellule.host.branches.point import point_of
 from cellule.host.branches.what_if import WhatIf, WhatIfOptions, what_if
 from cellule.host.cas_fetch import put_blocks
@@ -203,6 +204,20 @@ class Cellule:
             for name, at in ((left, left_at), (right, right_at))
         ]
         return await difference_of(*points)
+
+    async def merge_worlds(
+        self, source: str, into: str, *, dry_run: bool = False, who: str = "cellule.merge_worlds",
+        why: str = "asked for", universe: str = DEFAULT_UNIVERSE,
+    ) -> MergeReport:  # fmt: skip
+        """Bring the cells that a fork changed into another world, unless both changed one of them."""
+        found = await self.node.universe(universe)
+        one, other = [await self.node.directory.world(found, name) for name in (source, into)]
+        handle = WorldHandle(self.node, other, await self._types(Reader(self.node, other)))
+
+        async def put(arguments: dict[str, Any]) -> None:
+            await handle.control("cell.merge", who=who, why=why, **arguments)
+
+        return await merge_worlds(self.node, one, other, put, dry_run=dry_run)
 
     async def what_if(
         self, source: str, events: Iterable[EventLike] = (), *, at: At = None, deploy: bool = False,

@@ -166,3 +166,26 @@ def test_what_would_happen_is_shown_and_nothing_is_made(shop: Cellule) -> None:
     assert shop("world", "what-if", "--replay", "--at", "0", "--json").json["difference"]["same"]
     assert shop("world", "what-if", "--event", "odd={", code=2).err
     assert shop("world", "what-if", "--deploy", code=2).err
+
+
+def test_a_fork_is_merged_cell_by_cell(shop: Cellule) -> None:
+    place(shop, "a")
+    shop("world", "fork", "try")
+    place(shop, "b", "try")
+    assert "1 cell would be merged" in shop("world", "merge", "try", "main", "--dry-run").out
+    found = shop("world", "merge", "try", "main", "--json").json
+    assert [(each["key"], each["outcome"]) for each in found["merged"]] == [("b", "merged")]
+    assert "b" in orders(shop, "main")
+    value = json.dumps({"order_id": "a", "amount": 5})
+    for world in ("main", "try"):
+        shop(
+            "event",
+            "send",
+            "shop/Paid@1",
+            value.replace("5", "4" if world == "main" else "5"),
+            "--world",
+            world,
+        )
+    error = shop("world", "merge", "try", "main", "--json", code=1).error
+    assert error["code"] == "host.merge_overlaps"
+    assert shop("check", "--json").code == 0

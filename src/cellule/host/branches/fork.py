@@ -29,12 +29,14 @@ from cellule.host.own.directory import UniverseInfo, WorldInfo, world_gone
 from cellule.host.own.origin import Origin
 from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.host.read.reader import Reader
+from cellule.kernel.journal.records import BaselineRecord, ControlRecord, Record, SnapshotRecord
 from cellule.kernel.state.branch import DROP, EFFECTS, RECORDED, SCRIPTED
 from cellule.store import keys
 from cellule.store.cas import OVERTAKEN_ROOT, Parts
 from cellule.values.cbor import decode
 from cellule.values.cid import Cid
 
+NOTES_MAX: Final = 8  # frames at the end of a journal that only note snapshots, and are passed over
 LINEAGE_MAX: Final = 1_000  # worlds that one was forked from, one from the other
 
 At = int | datetime | Cid | None
@@ -129,7 +131,7 @@ async def height_of(reader: Reader, at: At) -> int:
     """The last whole beat at or below what is meant."""
     head = await reader.journal.head()
     if at is None:
-        return head.height
+        return await _without_notes(reader, head.height)
     height = at
     if isinstance(at, datetime):
         height = await reader.journal.height_at(nanoseconds_of(at))
@@ -144,6 +146,22 @@ async def height_of(reader: Reader, at: At) -> int:
         return 0
     header = (await reader.journal.frame(height, head)).header
     return height if header.last == height else header.first - 1
+
+
+async def _without_notes(reader: Reader, height: int) -> int:
+    """The newest height that is more than a note of a snapshot: a fork of a world at rest needs no new one."""
+    for _ in range(NOTES_MAX):
+        frame = None if height == 0 else await reader.journal.frame(height)
+        if frame is None or not all(map(_is_note, frame.records)):
+            break
+        height = frame.header.first - 1
+    return height
+
+
+def _is_note(record: Record) -> bool:
+    if isinstance(record, ControlRecord):
+        return record.verb in ("snapshot", "baseline")
+    return isinstance(record, SnapshotRecord | BaselineRecord)
 
 
 async def _height_of_snapshot(reader: Reader, root: Cid) -> int:

@@ -6,12 +6,22 @@ so that replay repeats the outcome and not the search.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
 from cellule.errors import Corrupted, Rejected
-from cellule.kernel.decide import forks, heartbeat_controls, registry, removals, schedules, spills, timers
+from cellule.kernel.decide import (
+    forks,
+    heartbeat_controls,
+    merges,
+    registry,
+    removals,
+    schedules,
+    spills,
+    timers,
+)
+from cellule.kernel.decide.argument_checks import check_bytes, check_height, check_text
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import operate as operating
@@ -83,7 +93,7 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
             context.ledger.pause(is_paused=item.verb == "pause")
         case "clock.accept":
             outcome = _record(context, item, {})  # the host gives its beats another time from now on
-        case "cell.resume" | "cell.migrate" | "cell.halt" | "fork.live":
+        case "cell.resume" | "cell.migrate" | "cell.halt" | "fork.live" | "cell.merge":
             outcome = yield from _VERBS[item.verb](context, item)
         case "cell.drop" | "cell.delete" | "letter.redrive" | "letter.dismiss":
             outcome = yield from _remove(context, item)
@@ -169,10 +179,6 @@ def _halt(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admi
     return admitted
 
 
-def _go_live(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
-    return forks.go_live(context, lambda: _record(context, item, {}))
-
-
 def _done(slots: Sequence[Slot], *, is_more: bool) -> dict[str, Any]:
     cells = [[slot.cells.base, slot.key] for slot in slots]
     return {"cells": cells, "more": True} if is_more else {"cells": cells}
@@ -196,7 +202,7 @@ def _stopped(
             )
         return [slot], False
     until = item.arguments.get("until")
-    end = None if until is None else pair_key(_height(until, "until") + 1, 0)
+    end = None if until is None else pair_key(check_height(until, "until") + 1, 0)
     limit = RESUME_PER_CONTROL_MAX if limit is None else limit
     targets: list[Target] = []
     begin, room, is_more = b"", FRAME_BYTES_ADMIT - context.writer.size, False
@@ -292,27 +298,11 @@ def _note(context: BeatContext, item: ControlItem) -> Admitted:
 
 def _target(item: ControlItem) -> Target:
     """The one cell that a control names."""
-    return _text(item.arguments.get("module"), "module"), _bytes(item.arguments.get("key"), "key")
+    return check_text(item.arguments.get("module"), "module"), check_bytes(item.arguments.get("key"), "key")
 
 
-def _height(value: Any, field: str) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise Rejected("kernel.argument", "the control needs `{field}`, a height", field=field)
-    return value
-
-
-def _text(value: Any, field: str) -> str:
-    if not isinstance(value, str):
-        raise Rejected("kernel.argument", "the control needs `{field}`, a text", field=field)
-    return value
-
-
-def _bytes(value: Any, field: str) -> bytes:
-    if not isinstance(value, bytes):
-        raise Rejected("kernel.argument", "the control needs `{field}`, bytes", field=field)
-    return value
-
-
-_VERBS = {
-    "cell.resume": _resume, "cell.migrate": _migrate, "cell.halt": _halt, "fork.live": _go_live,
+_VERBS: dict[str, Callable[[BeatContext, ControlItem], Generator[Need, None, Admitted]]] = {
+    "cell.resume": _resume, "cell.migrate": _migrate, "cell.halt": _halt,
+    "cell.merge": lambda context, item: merges.merge(context, item, partial(_record, context, item)),
+    "fork.live": lambda context, item: forks.go_live(context, partial(_record, context, item, {})),
 }  # fmt: skip

@@ -62,13 +62,7 @@ from cellule.values.link import Link
 
 RETENTIONS = ("ttl", "idle", "sweep", "answer")
 _STATUSES = frozenset(int(status) for status in Status if status != DROPPED)  # of steps that ran
-_UNREADABLE = (
-    Rejected,
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-)  # a field is not what it should be
+_UNREADABLE = (Rejected, TypeError, ValueError, LookupError, AttributeError)  # a field does not fit
 
 Witness = Callable[[Frame, int, StepRecord | AgendaRecord, Slot | None], Generator[Need, None, None]]
 """Called before a step is applied, and before the first Agenda record of a frame (without a slot)."""
@@ -246,6 +240,9 @@ class Replay:
         """A person ended a message or a cell."""
         control, entry = self._frame.at(record.extras["control"]), slot.entry
         verb = control.verb if isinstance(control, ControlRecord) else ""
+        if verb == "cell.merge" and record.status == OK:
+            step_changes.put_recorded(self._ledger, slot, self._height, record)
+            return
         if entry is None or (record.prev, record.born) != (entry.last, entry.born):
             self._contradicts("the step is not of the cell as it is")
         if verb == "cell.drop" and record.status == DROPPED:
@@ -253,7 +250,7 @@ class Replay:
                 self._contradicts(f"message {record.cause} is not the first of a stopped cell")
             step_changes.drop_first(self._ledger, slot, self._height)
             self._release_dropped(slot)
-        elif verb == "cell.delete" and record.status == DELETED:
+        elif verb in ("cell.delete", "cell.merge") and record.status == DELETED:
             self._intents.asks(self._height)
             self._intents.abandons(self._ledger.intents_of(slot))
             step_changes.delete(self._ledger, slot)

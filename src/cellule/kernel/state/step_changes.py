@@ -11,12 +11,14 @@ from typing import Any
 from cellule.errors import ensure
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
+from cellule.kernel.journal.records import StepRecord
 from cellule.kernel.program import CODE_UNAVAILABLE, LogMark
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import Entry, Slot, ghost, message_value
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, StoppedRow
 from cellule.values.cid import Cid
+from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
 _STOP_FIELDS = ("status", "since", "code", "text")
@@ -131,6 +133,28 @@ def delete(ledger: Ledger, slot: Slot) -> None:
     release(ledger, slot)
     slot.entry = None
     ledger.touch(slot)
+
+
+def put(ledger: Ledger, slot: Slot, height: int, version: int, born: int, era: int, state: bytes | Link,
+    size: int,
+) -> None:  # fmt: skip
+    """A cell at rest has another state now: by a person, in the Step at `height`."""
+    is_busy = slot.queue or slot.stopped or ledger.has_intents(slot)
+    ensure(not is_busy, "kernel.put_busy", "cell {key} gets a state while it is busy", key=slot.key)
+    now_ns, old = ledger.now_ns, slot.entry
+    born_ns = now_ns if old is None else old.born_ns
+    slot.entry = Entry(state, size, version, born, born_ns, era, now_ns, height, None)
+    ledger.touch(slot)
+
+
+def put_recorded(ledger: Ledger, slot: Slot, height: int, step: StepRecord) -> None:
+    """The same as a Step record says it; raises `ValueError` where that is not of the cell as it is."""
+    old, state = slot.entry, value_of(step.state)
+    expected = (height, 1, 0) if old is None else (old.born, old.version + 1, old.last)
+    if (step.born, step.version, step.prev) != expected or step.era != len(ledger.eras) - 1:
+        raise ValueError("the merged state is not of the cell as it is")
+    size = len(state) if isinstance(state, bytes) else step.extras["size"]
+    put(ledger, slot, height, step.version, step.born, step.era, state, size)
 
 
 def migrate(ledger: Ledger, slot: Slot, era: int, state: bytes) -> None:

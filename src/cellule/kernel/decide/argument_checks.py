@@ -1,0 +1,28 @@
+"""Arguments of controls, proven as they are read: `Rejected` names the one that is missing or wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cellule.errors import Rejected
+
+
+def check_height(value: Any, field: str) -> int:
+    """A height among the arguments of a control."""
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise Rejected("kernel.argument", "the control needs `{field}`, a height", field=field)
+    return value
+
+
+def check_text(value: Any, field: str) -> str:
+    """A text among the arguments of a control."""
+    if not isinstance(value, str):
+        raise Rejected("kernel.argument", "the control needs `{field}`, a text", field=field)
+    return value
+
+
+def check_bytes(value: Any, field: str) -> bytes:
+    """Bytes among the arguments of a control."""
+    if not isinstance(value, bytes):
+        raise Rejected("kernel.argument", "the control needs `{field}`, bytes", field=field)
+    return value
