@@ -36,7 +36,7 @@ from cellule.store.cas import OVERTAKEN_ROOT, Parts
 from cellule.values.cbor import decode
 from cellule.values.cid import Cid
 
-NOTES_MAX: Final = 8  # frames at the end of a journal that only note snapshots, and are passed over
+NOTES_MAX: Final = 8  # frames, and records of one, that only note snapshots and are passed over
 LINEAGE_MAX: Final = 1_000  # worlds that one was forked from, one from the other
 
 At = int | datetime | Cid | None
@@ -149,10 +149,12 @@ async def height_of(reader: Reader, at: At) -> int:
 
 
 async def _without_notes(reader: Reader, height: int) -> int:
-    """The newest height that is more than a note of a snapshot: a fork of a world at rest needs no new one."""
+    """The newest height that is no note of a snapshot: a fork of a world at rest needs no new one."""
     for _ in range(NOTES_MAX):
         frame = None if height == 0 else await reader.journal.frame(height)
-        if frame is None or not all(map(_is_note, frame.records)):
+        if frame is None or frame.header.last - frame.header.first >= NOTES_MAX:
+            break
+        if not all(map(_is_note, frame.records)):
             break
         height = frame.header.first - 1
     return height
