@@ -22,7 +22,7 @@ from cellule.errors import Rejected, Unavailable
 from cellule.host.branches.answers import AnswerRows, Script, recorded_answers, scripted_answers
 from cellule.host.cas_fetch import drive, put_blocks
 from cellule.host.codecs import StoredCodecs, WorldCodecs
-from cellule.host.journal import Journal, Progress
+from cellule.host.journal import Head, Journal, Progress
 from cellule.host.limits import ATTEMPTS_MAX
 from cellule.host.node import Node
 from cellule.host.own.directory import UniverseInfo, WorldInfo, world_gone
@@ -131,7 +131,7 @@ async def height_of(reader: Reader, at: At) -> int:
     """The last whole beat at or below what is meant."""
     head = await reader.journal.head()
     if at is None:
-        return await _without_notes(reader, head.height)
+        return await _without_notes(reader, head)
     height = at
     if isinstance(at, datetime):
         height = await reader.journal.height_at(nanoseconds_of(at))
@@ -148,15 +148,16 @@ async def height_of(reader: Reader, at: At) -> int:
     return height if header.last == height else header.first - 1
 
 
-async def _without_notes(reader: Reader, height: int) -> int:
+async def _without_notes(reader: Reader, head: Head) -> int:
     """The newest height that is no note of a snapshot: a fork of a world at rest needs no new one."""
+    height = head.height
     for _ in range(NOTES_MAX):
-        frame = None if height == 0 else await reader.journal.frame(height)
-        if frame is None or frame.header.last - frame.header.first >= NOTES_MAX:
+        first = 0 if height == 0 else await reader.journal.first_of(height, head)
+        if height == 0 or height - first >= NOTES_MAX:
             break
-        if not all(map(_is_note, frame.records)):
+        if not all(map(_is_note, (await reader.journal.frame(height, head)).records)):
             break
-        height = frame.header.first - 1
+        height = first - 1
     return height
 
 

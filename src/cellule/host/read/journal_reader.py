@@ -14,7 +14,7 @@ from cellule.errors import Rejected
 from cellule.host.journal import Head, Journal
 from cellule.host.limits import FRAMES_KEPT
 from cellule.host.own.directory import WorldInfo, read_head
-from cellule.kernel.journal.frame import Frame, decode_frame
+from cellule.kernel.journal.frame import Frame, decode_frame, first_height
 from cellule.store.cas import Cas
 from cellule.store.engine import Engine
 from cellule.values.cid import Cid
@@ -58,6 +58,12 @@ class JournalReader:
         if len(self._kept) > FRAMES_KEPT:
             self._kept.popitem(last=False)
         return frame
+
+    async def first_of(self, height: int, head: Head) -> int:
+        """The first height of the frame that holds a height; the frame is not decoded for it."""
+        _, data = await self._journal.frame_at(height, head.height)
+        found = first_height(data)
+        return (await self.frame(height, head)).header.first if found is None else found
 
     async def backwards(self, last: int) -> AsyncIterator[tuple[int, bytes]]:
         """The frames that begin at or below a height, newest first, as bytes, each with its last height."""
