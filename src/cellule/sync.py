@@ -312,11 +312,7 @@ class SyncCellule(Facade[Cellule]):
         universe: str = DEFAULT_UNIVERSE,
         progress: Progress | None = None,
     ) -> WhatIf:
-        """What would happen with these events, this app (`deploy`) or manifest, these answers: in memory.
-
-        With `replay` the world's own events from `at` on are sent again, and the difference is to what
-        became of them; else it is to the world at that point.
-        """
+        """What would happen with these events, this app (`deploy`) or manifest, these answers: in memory."""
         events = list(events)  # in this thread: its code may call in here
         return self._thread.call(
             lambda: self._inner.what_if(
@@ -360,10 +356,7 @@ class SyncCellule(Facade[Cellule]):
         return self._thread.call(lambda: self._inner.worlds(universe))
 
     def delete_world(self, name: str, *, force: bool = False, universe: str = DEFAULT_UNIVERSE) -> None:
-        """Remove a world and everything it wrote; with `force`, also one that others were forked from.
-
-        Those lose their history below the fork, and go on.
-        """
+        """Remove a world and everything it wrote; with `force`, also one that others were forked from."""
         return self._thread.call(lambda: self._inner.delete_world(name, force=force, universe=universe))
 
     def universes(self) -> list[UniverseInfo]:

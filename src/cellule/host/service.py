@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -190,8 +191,7 @@ class Cellule:
         info = await self.node.directory.world(await self.node.universe(universe), source)
         types = await self._types(Reader(self.node, info))
         made = await fork_world(self.node, info, types, name, at, options, progress)
-        reader = Reader(self.node, made)
-        return WorldHandle(self.node, made, await fork_codecs(reader, types), reader)
+        return WorldHandle(self.node, made, await fork_codecs(Reader(self.node, made), types))
 
     async def diff_worlds(
         self, left: str, right: str, *, left_at: At = None, right_at: At = None,
@@ -213,10 +213,7 @@ class Cellule:
         found = await self.node.universe(universe)
         one, other = [await self.node.directory.world(found, name) for name in (source, into)]
         handle = WorldHandle(self.node, other, await self._types(Reader(self.node, other)))
-
-        async def put(arguments: dict[str, Any]) -> None:
-            await handle.control("cell.merge", who=who, why=why, **arguments)
-
+        put = partial(handle.control, "cell.merge", who=who, why=why)
         return await merge_worlds(self.node, one, other, put, dry_run=dry_run)
 
     async def what_if(
@@ -225,24 +222,18 @@ class Cellule:
         script: Script | None = None, replay: bool = False, advance: timedelta | None = None,
         universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
     ) -> WhatIf:  # fmt: skip
-        """What would happen with these events, this app (`deploy`) or manifest, these answers: in memory.
-
-        With `replay` the world's own events from `at` on are sent again, and the difference is to what
-        became of them; else it is to the world at that point.
-        """
+        """What would happen with these events, this app (`deploy`) or manifest, these answers: in memory."""
         info = await self.node.directory.world(await self.node.universe(universe), source)
         types = await self._types(Reader(self.node, info))
         loaded: Manifest | None = None
         blocks: dict[Cid, bytes] = {}
         if deploy or manifest is not None:
             loaded, blocks = await self._loaded(manifest, code, info.universe)
-            same_app = self._built is not None and self._built.manifest.cid == loaded.cid
-            types = AppCodecs(self._built) if same_app and self._built is not None else StoredCodecs(loaded)
-        options = WhatIfOptions(
-            loaded, blocks, [types.event(event) for event in events],
-            ForkOptions(effects, script=script, who="what-if", why="tried out"), replay,
-            0 if advance is None else advance // timedelta(microseconds=1) * 1_000,
-        )  # fmt: skip
+            built = None if manifest is not None else self._built
+            types = StoredCodecs(loaded) if built is None else AppCodecs(built)
+        fork = ForkOptions(effects, script=script, who="what-if", why="tried out")
+        encoded = [types.event(event) for event in events]
+        options = WhatIfOptions(loaded, blocks, encoded, fork, replay, advance or timedelta())
         return await what_if(self.node, info, types, at, options, progress)
 
     async def refs(self, universe: str = DEFAULT_UNIVERSE) -> list[Ref]:
@@ -265,18 +256,15 @@ class Cellule:
 
     async def delete_ref(self, name: str, *, universe: str = DEFAULT_UNIVERSE) -> Ref:
         """Remove a name; the world it pointed to stays."""
-        found = await self.node.universe(universe)
-        return await delete_ref(self.node.engine, self.node.directory, found, name)
+        node = self.node
+        return await delete_ref(node.engine, node.directory, await node.universe(universe), name)
 
     async def worlds(self, universe: str = DEFAULT_UNIVERSE) -> list[WorldInfo]:
         """All worlds of a universe."""
         return await self.node.directory.worlds((await self.node.universe(universe)).id)
 
     async def delete_world(self, name: str, *, force: bool = False, universe: str = DEFAULT_UNIVERSE) -> None:
-        """Remove a world and everything it wrote; with `force`, also one that others were forked from.
-
-        Those lose their history below the fork, and go on.
-        """
+        """Remove a world and everything it wrote; with `force`, also one that others were forked from."""
         found = await self.node.universe(universe)
         info = await self.node.directory.leaving(found, name) or await self.node.directory.world(found, name)
         if not force:

@@ -195,10 +195,12 @@ async def test_snapshots_are_found_through_the_lineage(store):
     await snapshot(PARENT, 24)  # above the fork: not of this history
     own = await snapshot(WORLD, 20)
     journal = store.journal(Ancestor(PARENT, 20))
-    assert [await journal.snapshot_at(height) for height in (0, 9, 10, 19, 20, 40)] == [
-        first, first, older, older, own, own,
-    ]  # fmt: skip
-    assert await journal.start() == own
+    found = [await journal.snapshot_at(height) for height in (0, 9, 10, 19, 20, 40)]
+    assert [each[:2] for each in found] == [first, first, older, older, own, own]
+    assert found[0].row == keys.snapshot(UNIVERSE, PARENT, 0)
+    assert (await journal.start())[:2] == own
+    assert [await journal.snapshot_height(each[1]) for each in (first, older, own)] == [0, 10, 20]
+    assert await journal.snapshot_height(cid_of(bytes((24,)))) is None
 
 
 def test_a_first_height_is_read_from_the_header_alone():

@@ -30,7 +30,7 @@ from cellule.values.link import Link
 TOGETHER: Final = 100  # controls that are on their way at once
 NAMED_MAX: Final = 20  # overlapping cells that a refusal names
 
-Put = Callable[[dict[str, Any]], Awaitable[None]]
+Put = Callable[..., Awaitable[Any]]
 """Does the control `cell.merge` with these arguments."""
 
 
@@ -95,7 +95,7 @@ async def merge_worlds(
 
 async def _put(put: Put, plan: _Plan) -> MergedCell | None:
     try:
-        await put(plan.arguments)
+        await put(**plan.arguments)
     except Rejected as error:
         return MergedCell(plan.cell.module, plan.cell.key, str(error))
     return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
 from cellule.host.branches.answers import AnswerRows, recorded_answers, scripted_answers
@@ -51,7 +52,7 @@ class WhatIfOptions:
     events: Sequence[tuple[str, bytes]] = ()
     fork: ForkOptions = field(default_factory=ForkOptions)
     replay: bool = False
-    advance_ns: int = 0
+    advance: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ async def what_if(
         await run.replay(height, progress)
     for schema, value in options.events:
         await run.beat([EventItem(schema, value)])
-    await run.settle(run.world.ledger.now_ns + options.advance_ns)
+    await run.settle(run.world.ledger.now_ns + options.advance // timedelta(microseconds=1) * 1_000)
     end = await run.point(info)
     start = await point_of(node, info, None if options.replay else height)
     found = await difference_of(start, end)
