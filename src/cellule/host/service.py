@@ -496,6 +496,5 @@ class Cellule:
 
 
 def _say_deployed(world: str, change: ManifestChange) -> None:
-    told = "; ".join(str(each) for each in change.changes) or "code only"
-    level = logging.WARNING if change.removed else logging.INFO
-    _log.log(level, "deployed the app to world %s, which ran another version: %s", world, told)
+    level, told = logging.WARNING if change.removed else logging.INFO, "; ".join(map(str, change.changes))
+    _log.log(level, "deployed the app to world %s, of another version: %s", world, told or "code only")
