@@ -55,6 +55,7 @@ from cellule.host.read.migration_preview import MigrationPreview
 from cellule.host.read.operations import OperationPage, OperationView
 from cellule.host.read.shadow import ShadowReport
 from cellule.host.read.spill_report import SpillReport
+from cellule.host.read.tree_changes import TreeChange
 from cellule.host.service import DEFAULT_WORLD, Cellule, Deploy
 from cellule.host.storage.collection_state import CollectionState
 from cellule.host.storage.collector import CollectProgress
@@ -1093,6 +1094,10 @@ class SyncHeartbeat(Facade[Heartbeat]):
     def list(self, path: str = "/", *, after: str | None = None, limit: int = 100) -> list[str]:
         """The names right below a path, in byte order; go on with `after`, the last of a page."""
         return self._thread.call(lambda: self._inner.list(path, after=after, limit=limit))
+
+    def watch(self, path: str = "/", *, after: int | None = None) -> Generator[TreeChange, None, None]:
+        """Changes at a path and below it, from behind height `after` (default: from now on); never ends."""
+        return self._thread.iterate(self._inner.watch(path, after=after))
 
     def write(
         self, path: str, value: Any = None, *, who: str = "client", why: str = "asked for"

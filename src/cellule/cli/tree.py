@@ -8,7 +8,7 @@ import typer
 
 from cellule.cli.controls import Timeout, Why, parsed_value, perform
 from cellule.cli.output import json_text
-from cellule.cli.session import Session, in_session
+from cellule.cli.session import Session, in_session, until_interrupted
 from cellule.errors import Rejected
 from cellule.host.read.heartbeat import PAGE_MAX
 from cellule.values.json_view import to_json
@@ -49,6 +49,31 @@ async def read(session: Session, path: Path) -> None:
         session.output.document(
             {"world": world.name, "path": path, "value": value}, json_text(value, indent=2)
         )
+
+
+@app.command()
+@until_interrupted
+async def watch(
+    session: Session,
+    path: Path = "/",
+    after: Annotated[int | None, typer.Option(help="Begin behind this height.", min=0)] = None,
+    count: Annotated[int | None, typer.Option(help="Stop after so many changes.", min=1)] = None,
+) -> None:
+    """Show changes at a path and below it as they come."""
+    async with session.reading() as node:
+        world = await session.world(node)
+        left = count
+        async for change in world.heartbeat.watch(path, after=after):
+            value = to_json(change.value)
+            data = {
+                "path": change.path, "value": value, "exists": change.exists, "height": change.height,
+                "beat": change.beat,
+            }  # fmt: skip
+            text = json_text(value) if change.exists else "is gone"
+            session.output.line(data, f"{change.height}  {change.path}  {text}")
+            left = None if left is None else left - 1
+            if left == 0:
+                return
 
 
 @app.command()

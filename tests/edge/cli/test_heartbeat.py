@@ -89,6 +89,11 @@ def test_the_tree_is_listed_written_and_deleted(photos: Cellule) -> None:
     assert photos("tree", "list", "/env/fs", "--after", "a", "--json").json["names"] == ["b"]
     assert photos("tree", "list", "/rt", "--json").json["names"] == ["analytics", "beat", "ops"]
     assert photos("tree", "read", "/rt/beat/1/stage", "--json").json["value"]["promoted"] == 0
+    seen = photos("tree", "watch", "/env", "--after", "0", "--count", "4", "--json").lines
+    assert [(each["path"], each["value"]) for each in seen] == [
+        ("/env", None), ("/env/fs", None), ("/env/fs/b", [1, 2]), ("/env/fs/a", None),
+    ]  # fmt: skip
+    assert "/env/fs/b  [1, 2]" in photos("tree", "watch", "/env", "--after", "0", "--count", "3").out
     photos("tree", "delete", "/env")
     assert "nothing below" in photos("tree", "list", "/env").out
 

@@ -166,6 +166,31 @@ async def test_the_runtime_tree_shows_what_is_recorded(opened):
 
 
 @in_virtual_time
+async def test_changes_below_a_path_are_watched(opened):
+    async with opened(app=app) as owner, opened(app=app, owner=False) as guest:
+        world, heart = await filled(owner)
+        begin = (await world.head()).height
+        long = "/p/" + "n" * 600
+        await heart.signal("/photos/add", "/p/a")
+        await heart.write(long, "x" * 50_000)
+        await heart.write("/q", 1)
+        await heart.delete(long)
+        await heart.delete("/p/a")
+        await world.wait_idle()
+        seen = []
+        async for change in (await guest.world("w")).heartbeat.watch("/p", after=begin):
+            seen.append(change)
+            if len(seen) == 5:
+                break
+        told = [(each.path, each.exists) for each in seen]
+        assert sorted(told) == sorted([
+            ("/p/a/small", True), (long, True), (long, False), ("/p/a", False), ("/p/a/small", False),
+        ])  # fmt: skip
+        assert next(each.value for each in seen if each.path == "/p/a/small") == {"width": 5}
+        assert [each.height for each in seen] == sorted(each.height for each in seen)
+
+
+@in_virtual_time
 async def test_pages_of_names_go_on_behind_the_last(opened):
     async with opened(app=app) as node:
         heart = (await node.world("w")).heartbeat

@@ -86,7 +86,7 @@ class WorldHandle:
     @property
     def heartbeat(self) -> Heartbeat:
         """Signals, the enzymes that they run, the tree, and the beats."""
-        return Heartbeat(self._node, self.info, self._remote, self._controlled, self.reader)
+        return Heartbeat(self._node, self.info, self._remote, self._controlled, self.reader, self.tail)
 
     @property
     def follower(self) -> Follower:

@@ -6,7 +6,7 @@ impulse runs in the beat after that. What was refused changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from cellule.host.inbox.sends import Sent
@@ -22,6 +22,8 @@ from cellule.host.read.beat_view import BeatView, beat_view, entries_in
 from cellule.host.read.heartbeat import EnzymeView, Resolved, check_page
 from cellule.host.read.reader import Reader
 from cellule.host.read.runtime_tree import RuntimeTree, is_runtime
+from cellule.host.read.tree_changes import TreeChange, changes_in
+from cellule.kernel.heartbeat.paths import parse_path
 from cellule.kernel.items import SignalItem, Verb
 from cellule.kernel.journal.frame import Frame
 from cellule.values.cbor import encode
@@ -30,12 +32,16 @@ from cellule.values.cbor import encode
 class Heartbeat:
     """The heartbeat of one world: `world.heartbeat`."""
 
-    def __init__(self, node: Node, info: WorldInfo, remote: Remote, control: Control, reader: Reader) -> None:
+    def __init__(
+        self, node: Node, info: WorldInfo, remote: Remote, control: Control, reader: Reader,
+        tail: Callable[[int | None], AsyncIterator[Frame]],
+    ) -> None:  # fmt: skip
         self._node = node
         self._info = info
         self._remote = remote
         self._control = control
         self._reader = reader
+        self._tail = tail
 
     # Signals and beats
 
@@ -166,6 +172,13 @@ class Heartbeat:
         if is_runtime(path):
             return await RuntimeTree(self._reader).names(path, after, limit)
         return await self._reader.ask(lambda world: questions.names_below(world.ledger, path, after, limit))
+
+    async def watch(self, path: str = "/", *, after: int | None = None) -> AsyncIterator[TreeChange]:
+        """Changes at a path and below it, from behind height `after` (default: from now on); never ends."""
+        place = parse_path(path)
+        async for frame in self._tail(after):
+            for change in await changes_in(self._reader, frame, place):
+                yield change
 
     async def write(
         self, path: str, value: Any = None, *, who: str = "client", why: str = "asked for"
