@@ -145,7 +145,6 @@ CASES = {
     "a lying length": (lambda data, _: _longer(data), "kernel.frame_damaged"),
     "no format": (lambda data, _: data.replace(b"fformat\x00", b"fformat\x20"), "kernel.frame_format"),
     "an unknown kind": (lambda data, _: with_row(data, 0, [99, 0, None]), "kernel.record_kind"),
-    "a reserved kind": (lambda data, _: with_row(data, 0, [15, 0, None]), "kernel.record_kind"),
     "a short record": (lambda data, _: with_row(data, 0, [1, 0, None]), "kernel.frame_damaged"),
     "a cause in the future": (lambda data, _: _field(data, 1, "cause", 10_000), "kernel.frame_damaged"),
     "a step out of turn": (lambda data, _: _field(data, 1, "key", b"other"), "kernel.journal_contradicts"),

@@ -218,7 +218,7 @@ def test_a_map_is_written_in_the_form_of_its_schema_whatever_its_keys_are(key, v
         "modules": {"shop/Order@1": {**DOCUMENT["modules"]["shop/Order@1"], "key": key}},
     }
     manifest = load_manifest(document)
-    form = WholeMap(manifest, manifest.modules["shop/Order"])
+    form = WholeMap.of(manifest, manifest.modules["shop/Order"])
     entries = [[value, {"total": 1}] for value in values if value]
     wire: Any = sorted(entries, key=lambda pair: encode(pair[0]))
     data = encode(dict(wire) if key == {"enum": ["a", "bb"]} else wire)
