@@ -22,7 +22,7 @@ from cellule.kernel.heartbeat.cell_paths import cell_of, is_cell_path
 from cellule.kernel.heartbeat.entries import Entry
 from cellule.kernel.heartbeat.paths import is_below
 from cellule.kernel.journal.writer import RECORD_BYTES
-from cellule.kernel.limits import AGENDA_BYTES_MAX, OUTPUT_BYTES_MAX
+from cellule.kernel.limits import AGENDA_BYTES_MAX, OUTPUT_BYTES_MAX, PARAMS_INLINE_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
 from cellule.kernel.state.heartbeat import Heartbeat
@@ -90,6 +90,7 @@ class Agenda:
     def _handle(self, beat: int, height: int, impulse: Impulse) -> Generator[Need, None, Handled]:
         self._size += RECORD_BYTES + len(impulse.signal or "") + len(impulse.target or "")
         if impulse.target is not None and is_cell_path(impulse.target):
+            self._size += PARAMS_INLINE_MAX
             return Handled(beat, height, impulse, cell=cell_of(impulse.target))
         resolved = yield from self._resolver.resolve(impulse)
         lines: list[Line] = []

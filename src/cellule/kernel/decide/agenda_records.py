@@ -149,8 +149,9 @@ def _deliver(context: BeatContext, height: int, handled: Handled) -> Generator[N
         yield from _warn(context, height, handled, "heartbeat.cell_refuses", text)
         return
     extras: Any = {"depth": impulse.depth} if impulse.depth else {}
-    stored = context.writer.value(value)
-    at = context.writer.add(EventRecord(height, None, SIGNAL, stored, [(base, key)], extras), len(value))
+    stored = context.hold_value(value)  # a long one is a block: many of them must not fill the frame
+    size = len(value) if isinstance(stored, list) else 0
+    at = context.writer.add(EventRecord(height, None, SIGNAL, stored, [(base, key)], extras), size)
     message = Message(at, EVENT_MESSAGE, SIGNAL, value_of(stored), impulse.depth, None)
     context.ledger.deliver(slot, message)
 
@@ -255,7 +256,11 @@ class _Applied:
 
     def register(self, _: Line, action: Mapping[str, Any]) -> Generator[Need, None, None]:
         """Register an entry."""
-        yield from add_entry(self._context, self._height, parse_entry(0, action["entry"]))
+        try:
+            yield from add_entry(self._context, self._height, parse_entry(0, action["entry"]))
+        except Rejected as error:
+            about: dict[str, Any] = {"code": error.code, "text": str(error)}
+            yield from impulses.warn(self._context, self._height, about, self._impulse.depth + 1)
 
     def _effect(self, line: Line, action: Mapping[str, Any], asked: Any) -> Generator[Need, None, None]:
         context, depth = self._context, self._impulse.depth

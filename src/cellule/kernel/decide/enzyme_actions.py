@@ -18,8 +18,10 @@ from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.requests import EffectRequest, check
 from cellule.kernel.heartbeat.entries import Entry, name_of, parse_entry
 from cellule.kernel.heartbeat.impulses import check_impulse
-from cellule.kernel.heartbeat.paths import is_below, parse_path
+from cellule.kernel.heartbeat.paths import ancestors_of, is_below, parse_path
+from cellule.kernel.journal.writer import RECORD_BYTES
 from cellule.kernel.limits import ERROR_TEXT_MAX, OUTPUT_BYTES_MAX, RUN_ACTIONS_MAX
+from cellule.kernel.manifest.limits import KEY_BYTES_MAX
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.need import Need
 from cellule.kernel.program import Request, StepFault
@@ -30,6 +32,7 @@ from cellule.values.cbor import encode
 RESERVED: Final = ("/rt", "/cells")
 """Subtrees that show what is kept elsewhere; nobody writes there."""
 SEVERITIES: Final = ("debug", "info", "warn", "error", "fatal")
+EFFECT_BYTES: Final = 1_000  # of the records of a request that is denied, about
 NODE_BYTES: Final = 100  # of the record of a deleted node, about
 
 
@@ -57,12 +60,13 @@ def check_actions(ledger: Ledger, who: Author, actions: object) -> Generator[Nee
         raise StepFault("heartbeat.actions", f"a run does at most {RUN_ACTIONS_MAX} things, not {count}")
     try:
         data = encode([dict(each) for each in actions])
-        asked, size = [], len(data)
+        asked, size, places = [], len(data), set[str]()
         for action in actions:
             check_one = _CHECKS.get(action.get("do"))
             if check_one is None:
                 raise Rejected("heartbeat.action", "nothing is known of {what}", what=repr(action)[:200])
             check_one(who, action, ledger.beat)
+            size += _record_bytes(action, places)
             if action["do"] == "delete":
                 size += NODE_BYTES * (yield from tree.check_delete(ledger, parse_path(action["path"])))
             if action["do"] == "effect":
@@ -80,6 +84,18 @@ def check_actions(ledger: Ledger, who: Author, actions: object) -> Generator[Nee
             "kernel.output_size", f"what the run did has {size} bytes; at most {OUTPUT_BYTES_MAX}"
         )
     return Staged(actions, check(who.era, who.module, asked) if asked else (), data, size)
+
+
+def _record_bytes(action: Mapping[str, Any], places: set[str]) -> int:
+    """What the records of an action take beside its own bytes; `places` are nodes that it may make."""
+    size = RECORD_BYTES
+    if action["do"] == "effect":
+        return EFFECT_BYTES
+    if action["do"] in ("write", "bind", "unbind"):
+        made = [each for each in ancestors_of(parse_path(action["path"])) if each not in places]
+        places.update(made)
+        size += sum(RECORD_BYTES + min(len(each), KEY_BYTES_MAX) for each in made)
+    return size
 
 
 def check_writable(path: str) -> str:

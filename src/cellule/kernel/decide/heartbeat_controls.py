@@ -51,6 +51,7 @@ def _beat(context: BeatContext, _: ControlItem, recorded: Record) -> Generator[N
 def _register(context: BeatContext, item: ControlItem, recorded: Record) -> Generator[Need, None, Admitted]:
     entry = parse_entry(0, item.arguments.get("entry"))
     check_entry(context.eras.current, entry)
+    registry.check_room(context)
     admitted = recorded({})
     yield from registry.add_entry(context, admitted.height, entry)
     return admitted

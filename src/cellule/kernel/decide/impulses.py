@@ -24,7 +24,7 @@ from cellule.kernel.journal.heartbeat_records import (
 from cellule.kernel.journal.records import (
     RefusedRecord,
 )
-from cellule.kernel.limits import DEPTH_MAX, IMPULSES_PER_BEAT_MAX, IMPULSES_QUEUED_MAX
+from cellule.kernel.limits import DEPTH_MAX, EVENT_BYTES_MAX, IMPULSES_PER_BEAT_MAX, IMPULSES_QUEUED_MAX
 from cellule.kernel.manifest.system import SIGNAL
 from cellule.kernel.need import Need
 from cellule.kernel.state.dedupe import dedupe_key
@@ -138,6 +138,12 @@ def admit(context: BeatContext, item: SignalItem) -> Generator[Need, None, Outco
     given = record_id(item.id)
     try:
         signal, target, beat = check_impulse(item.signal, item.target, item.beat, ledger.beat)
+        if item.payload is not None and len(item.payload) > EVENT_BYTES_MAX:
+            raise Rejected(
+                "kernel.event_size", "the payload of {schema} has {size} bytes; at most {most}",
+                schema=signal or target, size=len(item.payload), most=EVENT_BYTES_MAX,
+                hint="Put large data into a blob and send its link.",
+            )  # fmt: skip
         key = dedupe_key(item.id) if item.explicit and item.id is not None else None
         check = impulse_check(signal, target, None if item.payload is None else cid_of(item.payload).digest)
         if key is not None:

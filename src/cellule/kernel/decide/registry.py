@@ -30,15 +30,21 @@ def add_entry(context: BeatContext, cause: int, entry: Entry) -> Generator[Need,
     """Register an entry; returns its number."""
     yield from ()
     heartbeat = context.ledger.open_heartbeat()
+    check_room(context)
     number = heartbeat.numbers
-    if number >= REGISTRY_MAX:
-        raise Rejected(
-            "heartbeat.registry_full", "{most} enzymes were registered in this world", most=REGISTRY_MAX
-        )
     data = entry.as_data()
     context.writer.add(EnzymeRecord(cause, number, data), 2 * len(entry.name) + len(entry.query.path))
     heartbeat.register(number, entry._replace(number=number))
     return number
+
+
+def check_room(context: BeatContext) -> None:
+    """Refuse an entry of a world that has given all its numbers."""
+    heartbeat = context.ledger.heartbeat
+    if heartbeat is not None and heartbeat.numbers >= REGISTRY_MAX:
+        raise Rejected(
+            "heartbeat.registry_full", "{most} enzymes were registered in this world", most=REGISTRY_MAX
+        )
 
 
 def remove_entry(context: BeatContext, cause: int, entry: Entry) -> None:

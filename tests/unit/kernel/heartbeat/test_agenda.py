@@ -542,3 +542,54 @@ def test_an_action_that_changed_is_found_by_verify():
     found = world.verify()
     assert found is not None
     assert (found.field, found.computed) == ("actions", [write("/x", 2)])
+
+
+def test_deep_paths_cannot_fill_the_frame_by_the_nodes_above_them(made):
+    """Each leaf makes up to 127 nodes: their records count as what the run did."""
+
+    def deep(call, tree):
+        return OK, [write(f"/{number}" + "/x" * 120, 1) for number in range(500)]
+
+    world = made({"deep": deep})
+    world.register("deep")
+    world.signal("/s")
+    world.tick()
+    world.tick()
+    ((_, found, _),) = world.records(AgendaRecord)[0].extras["failed"]
+    assert found == "kernel.output_size"
+
+
+def test_a_registry_without_room_refuses_and_warns(made, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.registry.REGISTRY_MAX", 1)
+    entry = {"name": "more", "query": "/s", "module": "t/more"}
+    world = made({"more": lambda call, tree: (OK, [{"do": "register", "entry": entry}])})
+    world.register("more")
+    world.register("more")
+    outcomes = world.tick().outcomes
+    assert outcomes[1].error.code == "heartbeat.registry_full"
+    world.signal("/s")
+    world.tick()
+    world.tick()
+    assert world.queued()[0][0] == "/sig_cei/warn"
+
+
+def test_a_payload_that_is_too_long_is_refused(made):
+    world = made({})
+    world.signal("/s", payload="x" * 1_000_001)
+    assert world.tick().outcomes[0].error.code == "kernel.event_size"
+
+
+def test_a_long_payload_for_a_cell_is_a_block(made):
+    listener = {"kind": "pure", "state": "sys/Value@1", "event": ["sys/Signal@1"]}
+    seen = []
+
+    def hear(state, schema, event, ctx):
+        seen.append(len(event["payload"]))
+        return len(event["payload"])
+
+    world = made({}, document={"modules": {"t/Ear@1": listener}}, steps={"t/Ear": hear})
+    world.signal(None, "/cells/t/Ear", payload="y" * 100_000)
+    world.tick()
+    world.tick()
+    assert seen[:1] == [100_000]
+    assert len(world.frames[-1]) < 10_000
