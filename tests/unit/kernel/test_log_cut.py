@@ -142,3 +142,19 @@ def test_a_mark_names_one_log_only():
     long, chunk = advanced(first, encode(["y" * LOG_CHUNK_BYTES]))
     assert chunk is not None
     assert (len(long.chunks), long.tail) == (1, b"\x80")
+
+
+def test_verifying_sees_a_step_that_no_longer_cuts(make_world, shop):
+    cuts = [True]
+
+    def cutting(state, schema, value, ctx):
+        return Did([1], cut=cuts[0])
+
+    world = make_world(shop(Order={"state": "log"}), FunctionPrograms({"shop/Order": cutting}))
+    paid(world)
+    assert world.verify() is None
+    cuts[0] = False
+    difference = world.verify()
+    assert difference is not None
+    assert (difference.field, difference.recorded, difference.computed) == ("cut", True, False)
+    cuts[0] = True
