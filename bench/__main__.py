@@ -16,7 +16,7 @@ from bench.report import Row, as_line, as_markdown, show_table
 
 BENCHES = (
     "values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth", "history",
-    "worlds", "styles", "heartbeat", "branches",
+    "worlds", "storage", "styles", "heartbeat", "branches",
 )  # fmt: skip
 
 

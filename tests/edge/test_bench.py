@@ -14,7 +14,7 @@ from tests.support.servers.postgres import missing_reason
 ROOT = Path(__file__).parents[2]
 BENCHES = (
     "values", "engines", "cas", "kernel", "ingest", "ingest_postgres", "effects", "growth", "history",
-    "worlds", "styles",
+    "worlds", "storage", "styles",
 )  # fmt: skip
 ON_A_SERVER = ("engines", "ingest_postgres")
 KEYS = ["bench", "case", "metric", "value", "unit", "target", "ok"]
