@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 import half_price
-from shop import Charge, Charged, Ordered, app
+from shop import Charge, Charged, Ordered, app, customer
 
 import cellule
 from cellule.effects.adapter import adapter
@@ -70,8 +70,9 @@ def take_over(folder: str) -> tuple[int, int]:
         trial.send(Ordered("bob", "in the trial", 700))
         assert "in the trial" not in charged  # held: a fork asks nobody
         node.move_ref("main", "trial", expected=main.id)
-        after = node.world("main").cell("customer", "bob").state()
-        before = main.cell("customer", "bob").state()
+        after, before = (each.cell(customer, "bob").state() for each in (node.world("main"), main))
+        assert after is not None
+        assert before is not None
         return before.orders, after.orders
 
 

@@ -1,4 +1,4 @@
-"""`cellule cell export` and `cellule test-from`: history out of production, for people and for tests."""
+"""`cellule cell archive` and `cellule test-from`: history out of production, for people and for tests."""
 
 from __future__ import annotations
 

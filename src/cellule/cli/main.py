@@ -101,7 +101,7 @@ app = typer.Typer(
 app.add_typer(universe.app, name="universe")
 app.add_typer(world.app, name="world")
 app.add_typer(ref.app, name="ref")
-cell.app.command("export")(archive.export_cell)
+cell.app.command("archive")(archive.export_cell)
 app.command("test-from")(archive.make_test)
 universe.app.command("quota")(universe_quota.quota)
 for verb, command in world_storage.COMMANDS.items():

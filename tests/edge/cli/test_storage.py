@@ -90,14 +90,14 @@ def test_a_world_moves_through_a_file(shop: Cellule, tmp_path: Path) -> None:
 
 def test_a_cell_is_exported_without_what_nobody_shall_see(shop: Cellule, tmp_path: Path) -> None:
     file = tmp_path / "o1.car"
-    done = shop("cell", "export", "order", "o1", str(file), "--redact", "total", "--json").json
+    done = shop("cell", "archive", "order", "o1", str(file), "--redact", "total", "--json").json
     assert done["frames"] >= 2
     data = file.read_bytes()
     size = data[0]
     root = decode(data[1 + size :][2 + 36 :][: ((data[1 + size] & 0x7F) | data[2 + size] << 7) - 36])
     assert (root["kind"], root["redacted"]) == ("cellule/cell", ["total"])
     assert b"shipped" in data
-    error = shop("cell", "export", "order", "nobody", str(tmp_path / "x.car"), "--json", code=1).error
+    error = shop("cell", "archive", "order", "nobody", str(tmp_path / "x.car"), "--json", code=1).error
     assert error["code"] == "archive.no_cell"
 
 
