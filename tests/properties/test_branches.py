@@ -89,9 +89,9 @@ class Family:
     async def sent(self, node, name, account, amount, given) -> None:
         world = await node.world(name)
         await world.send(TALLY.Add(account, amount), id=given)
-        model = self.models[name]
+        height, model = (await world.head()).height, self.models[name]  # killed here, it is sent once more
         model.sums[account] = model.sums.get(account, 0) + amount
-        model.past[(await world.head()).height] = dict(model.sums)
+        model.past[height] = dict(model.sums)
 
     async def fork(self, node) -> None:
         if len(self.models) >= WORLDS_MAX:

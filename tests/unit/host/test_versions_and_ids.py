@@ -243,7 +243,7 @@ async def test_an_attempt_issued_before_the_oldest_remembered_id_is_too_old(
     opened, tally, place, monkeypatch
 ):
     """Ids that leave early were applied again: the time of the first attempt was not asked for."""
-    for name, value in (("BUCKET_IDS", 2), ("IDS_MAX", 2), ("IDS_MIN", 1)):
+    for name, value in (("BUCKET_IDS", 2), ("IDS_MAX", 2), ("IDS_MIN", 1), ("KEPT_NS", 0)):
         monkeypatch.setattr(dedupe, f"DEDUPE_{name}", value)
     async with opened() as node, opened(owner=False) as other:
         await node.world("w")
@@ -264,7 +264,7 @@ async def test_an_attempt_issued_before_the_oldest_remembered_id_is_too_old(
 
 def test_too_old_begins_right_before_the_floor(tally, monkeypatch):
     """The id that left last was issued one microsecond before the floor, which is still remembered."""
-    for name, value in (("BUCKET_IDS", 1), ("IDS_MAX", 1), ("IDS_MIN", 1)):
+    for name, value in (("BUCKET_IDS", 1), ("IDS_MAX", 1), ("IDS_MIN", 1), ("KEPT_NS", -1)):
         monkeypatch.setattr(dedupe, f"DEDUPE_{name}", value)
     world = World(tally.app)
     left = world.now
