@@ -48,7 +48,10 @@ def actions(draw):
         case "register":
             return Action(do, max(call, 1), enzyme=draw(st.integers(0, ENZYMES - 1)))
         case _:
-            return Action(do, call, path=draw(targets), name=draw(names), propagate=draw(st.booleans()))
+            path = draw(
+                st.sampled_from(cells)
+            )  # a binding elsewhere makes the node, which the model cannot say
+            return Action(do, call, path=path, name=draw(names), propagate=draw(st.booleans()))
 
 
 @st.composite
