@@ -177,6 +177,8 @@ class ModelWorld:
     def _event(self, item: EventItem) -> tuple[str, Any]:
         assert isinstance(item.value, bytes)
         value = decode(item.value)
+        if not item.system and item.schema.startswith("sys/"):
+            raise Refusal("kernel.event_reserved")
         targets = self.eras[-1].targets(item.schema, value, item.key)
         if not targets and not item.system:
             raise Refusal("routing.no_subscriber")
