@@ -112,19 +112,13 @@ async def bill(ctx: Workflow, new: Subscribed) -> None:
                 pause = next(pauses, None)
                 status = "past due" if pause else "suspended"
                 ctx.publish(Account(status, tuple(charges), failed.text))
-                card = await card_after(ctx, pause, card)
+                changed = await ctx.event(CardChanged, timeout=pause, default=None)
+                card = changed.card if changed else card
         ctx.publish(Account("active", tuple(charges)))
         with suppress(TimeoutError):
             async with ctx.deadline(MONTH):
                 while True:
                     card = (await ctx.event(CardChanged)).card
-
-
-async def card_after(ctx: Workflow, pause: timedelta | None, card: str) -> str:
-    try:
-        return (await ctx.event(CardChanged, timeout=pause)).card
-    except TimeoutError:
-        return card
 
 
 async def give_back(ctx: Workflow) -> None:

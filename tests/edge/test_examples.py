@@ -30,3 +30,20 @@ def test_the_tests_of_an_example_pass(example):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_has_tests(example):
     assert list(example.glob("test_*.py"))
+
+
+LINES_MAX = 35  # of the subscriptions as a workflow, blank ones and its helpers included
+
+
+def test_the_billing_workflow_takes_no_more_lines_than_it_may_and_the_guide_shows_both_forms():
+    guide = (EXAMPLES[0].parents[1] / "docs" / "guides" / "workflows.md").read_text()
+    workflow = (
+        (EXAMPLES[0].parent / "10-workflow" / "billing.py").read_text().partition("# The workflow\n")[2]
+    )
+    reducer = (EXAMPLES[0].parent / "03-billing" / "billing.py").read_text()
+    reducer = reducer.partition("# What a customer's account does\n")[2]
+    assert 0 < len(workflow.strip().splitlines()) <= LINES_MAX < len(reducer.strip().splitlines()) / 2
+    shown = re.search(r"```py\n(def charged\(.+?)\n```", guide, re.DOTALL)
+    assert shown is not None
+    assert shown[1] in reducer
+    assert f"```py\n{workflow.strip()}\n```" in guide

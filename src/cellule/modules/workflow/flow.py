@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar, overload
 
 from cellule.modules.python.context import EPOCH, KeyReader, Moment
 from cellule.modules.workflow.failure import EffectFailed, GoesOn
@@ -33,6 +33,9 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 R = TypeVar("R")
+
+NO_DEFAULT: Final = object()
+"""Says that a timeout raises."""
 
 Span = timedelta | float
 """A length of time; a number is of seconds."""
@@ -61,8 +64,9 @@ class _Commanded(Protocol):
     def sleep_until(self, when: datetime) -> Pending[None]: ...
 
     def event(
-        self, kinds: tuple[Any, ...], where: Callable[[Any], object] | None, timeout: timedelta | None
-    ) -> Pending[Any]: ...
+        self, kinds: tuple[Any, ...], where: Callable[[Any], object] | None, timeout: timedelta | None,
+        default: Any = NO_DEFAULT,
+    ) -> Pending[Any]: ...  # fmt: skip
 
     def emit(self, event: Any, key: object) -> None: ...
 
@@ -119,14 +123,21 @@ class Workflow(Moment[RunOrigin]):
         self, *kinds: type[A], timeout: Span | None = None, where: Callable[[A], object] | None = None
     ) -> Pending[A]: ...
 
+    @overload
     def event(
-        self, *kinds: type[Any], timeout: Span | None = None, where: Callable[[Any], object] | None = None
-    ) -> Pending[Any]:
+        self, *kinds: type[A], timeout: Span | None, default: B, where: Callable[[A], object] | None = None
+    ) -> Pending[A | B]: ...
+
+    def event(
+        self, *kinds: type[Any], timeout: Span | None = None, default: Any = NO_DEFAULT,
+        where: Callable[[Any], object] | None = None,
+    ) -> Pending[Any]:  # fmt: skip
         """Wait for an event of these classes, of which `where` is true.
 
-        Raises `TimeoutError` after `timeout`. Events that came before are kept in order, and taken first.
+        After `timeout` it gives `default`; without one it raises `TimeoutError`. Events that came before are
+        kept in order, and taken first.
         """
-        return self._run.event(kinds, where, None if timeout is None else _span(timeout))
+        return self._run.event(kinds, where, None if timeout is None else _span(timeout), default)
 
     def emit(self, event: RecordLike, *, key: object = None) -> None:
         """Send an event; `key` only where the route cannot take it from the event."""

@@ -18,7 +18,7 @@ from cellule.modules.workflow import history
 from cellule.modules.workflow.code import WorkflowCode
 from cellule.modules.workflow.commands import Commands
 from cellule.modules.workflow.failure import EffectFailed, failure_of
-from cellule.modules.workflow.flow import Workflow, nanoseconds, span_text, time_ns
+from cellule.modules.workflow.flow import NO_DEFAULT, Workflow, nanoseconds, span_text, time_ns
 from cellule.modules.workflow.limits import EVENTS_KEPT_MAX
 from cellule.modules.workflow.loop import Loop
 from cellule.modules.workflow.start import Start, StartOrigin, key_of
@@ -168,8 +168,9 @@ class Run:
         return self.commands.timer(f"sleep until {when.isoformat()}", time_ns(when))
 
     def event(
-        self, kinds: tuple[Any, ...], where: Callable[[Any], object] | None, timeout: timedelta | None
-    ) -> Pending[Any]:
+        self, kinds: tuple[Any, ...], where: Callable[[Any], object] | None, timeout: timedelta | None,
+        default: Any = NO_DEFAULT,
+    ) -> Pending[Any]:  # fmt: skip
         """See `Workflow.event`."""
         self.loop.check_alive()
         names = [self.check_awaits(kind) for kind in kinds]
@@ -183,17 +184,19 @@ class Run:
         self._waiters[number] = _Waiter(number, kinds, where, pending)
         pending.when_done(lambda _: self._forget(number))
         if timeout is not None:
-            self._limit(pending, timeout)
+            self._limit(pending, timeout, default)
         return pending
 
     def _forget(self, number: int) -> None:
         self._waiters.pop(number, None)
 
-    def _limit(self, pending: Command[Any], timeout: timedelta) -> None:
+    def _limit(self, pending: Command[Any], timeout: timedelta, default: Any) -> None:
         timer = self.timer(f"timeout {span_text(timeout)}", timeout, shown=False)
 
         def fired(_: Pending[Any]) -> None:
-            if timer.error is None:
+            if timer.error is None and default is not NO_DEFAULT:
+                pending.give(default)
+            elif timer.error is None:
                 pending.end(TimeoutError(f"no such event within {span_text(timeout)}"))
             elif isinstance(timer.error, EffectFailed):
                 pending.end(timer.error)

@@ -88,6 +88,20 @@ def test_an_event_that_does_not_come_in_time_raises_a_timeout(shop_of):
     assert shop.run().result == "late"
 
 
+def test_an_event_that_does_not_come_in_time_gives_the_default(shop_of):
+    async def order(ctx: Workflow, new: Placed) -> str:
+        paid = await ctx.event(Paid, timeout=timedelta(days=3), default=None)
+        stopped = await ctx.event(Stopped, timeout=timedelta(days=3), default=None)
+        return f"{paid and paid.cents} {stopped and stopped.why}"
+
+    shop = shop_of(order)
+    shop.send(Placed("o1"))
+    shop.send(Paid("o1", 9))
+    shop.world.restart()
+    shop.world.advance(days=4)
+    assert shop.run().result == "9 None"
+
+
 def test_a_timeout_that_nobody_catches_fails_the_run_and_not_its_cell(shop_of):
     async def order(ctx: Workflow, new: Placed) -> None:
         await ctx.event(Paid, timeout=60)
