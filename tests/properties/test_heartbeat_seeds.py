@@ -28,11 +28,10 @@ def noted(self, items=()):
 
 
 worlds.MemoryHost.beat = noted
-document = read(Path(sys.argv[1]))
-for case in document.agenda[::2]:
-    agenda(case)
-for case in document.ops[::2]:
-    ops(case)
+perform = {"agenda": agenda, "ops": ops}
+for number, entry in enumerate(read(Path(sys.argv[1]))):
+    if number % 2 and entry.section in perform:
+        perform[entry.section](entry.case)
 print(written.hexdigest(), {"a", "b", "c", "d"})
 """
 

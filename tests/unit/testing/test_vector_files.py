@@ -24,41 +24,51 @@ def write(tmp_path):
 
 
 def test_a_file_without_a_section_has_no_cases_of_it(write):
-    document = read(write({"meta": {"format": 1}, "ops": [{"id": "o", "script": []}]}))
-    assert [case.id for case in document.ops] == ["o"]
-    assert document.agenda == []
+    entries = read(write({"meta": {"format": 1}, "ops": [{"id": "o", "script": []}]}))
+    assert [(entry.section, entry.id, entry.problem) for entry in entries] == [("ops", "o", "")]
 
 
 @pytest.mark.parametrize(
-    ("document", "place"),
-    [
-        ([], "got `array`"),
-        ({"agenda": 5}, "$.agenda"),
-        ({"agenda": [{"id": "x"}]}, "`$.agenda[0]`"),
-        ({"odd": []}, "no section 'odd'"),
-        ({"meta": {"format": 2}}, "`meta.format` is 2"),
-        ({"ops": [{"id": "o", "script": [{"do": "jump"}]}]}, "`$.ops[0].script[0].do`"),
-        ({"ops": [{"id": "o", "script": [{"do": "start"}]}]}, "`$.ops[0].script[0]`"),
-        ({"wallclock": [{"id": "w", "script": [{"do": "select"}]}]}, "`$.wallclock[0].script[0].do`"),
-        ({"ttl": [{"id": "t", "context": {"issued_beat": "1"}, "expect": {}}]}, "context.issued_beat"),
-        ({"agenda": [{**AGENDA, "register": [3]}]}, "`$.agenda[0].register`"),
-        ({"agenda": [{**AGENDA, "beats": [{"register": [3]}], "expect": [{}]}]}, "beats[0].register"),
-        ({"agenda": [{**AGENDA, "expect": [{}]}]}, "1 expectations for 0 beats"),
-        (
-            {"agenda": [{**AGENDA, "enzymes": [{"id": 0, "name": "a", "query": "/", "match": "some"}]}]},
-            "`$.agenda[0].enzymes[0].match`",
-        ),
-        (
-            {"agenda": [{**AGENDA, "enzymes": [{"id": 0, "name": "a", "query": "/", "match": "exact"}] * 2}]},
-            "two enzymes have one id",
-        ),
-    ],
-)  # fmt: skip
-def test_a_malformed_file_is_refused_with_the_place(write, document, place):
+    ("document", "reason"),
+    [([], "got `array`"), ({"meta": 5}, "got `int`"), ({"meta": {"format": 2}}, "`meta.format` is 2")],
+)
+def test_a_malformed_file_is_refused(write, document, reason):
     with pytest.raises(Rejected) as refused:
         read(write(document))
     assert refused.value.code == "testing.vectors_malformed"
-    assert place in str(refused.value)
+    assert reason in str(refused.value)
+
+
+ENZYME = {"id": 0, "name": "a", "query": "/"}
+
+
+@pytest.mark.parametrize(
+    ("document", "named", "place"),
+    [
+        ({"agenda": 5}, "agenda/*", "the section is no list"),
+        ({"odd": []}, "odd/*", "there is no such section"),
+        ({"agenda": [{"id": "x"}]}, "agenda/x", "missing required field `beats`"),
+        ({"agenda": [5]}, "agenda/agenda[0]", "got `int`"),
+        ({"ops": [{"script": []}]}, "ops/ops[0]", "missing required field `id`"),
+        ({"ops": [{"id": "o", "script": [{"do": "jump"}]}]}, "ops/o", "`$.script[0].do`"),
+        ({"ops": [{"id": "o", "script": [{"do": "start"}]}]}, "ops/o", "`$.script[0]`"),
+        ({"wallclock": [{"id": "w", "script": [{"do": "select"}]}]}, "wallclock/w", "`$.script[0].do`"),
+        ({"ttl": [{"id": "t", "context": {"issued_beat": "1"}, "expect": {}}]}, "ttl/t", "issued_beat"),
+        ({"agenda": [{**AGENDA, "register": [3]}]}, "agenda/a", "`$.register`"),
+        ({"agenda": [{**AGENDA, "beats": [{"register": [3]}], "expect": [{}]}]}, "agenda/a", "beats[0].regi"),
+        ({"agenda": [{**AGENDA, "expect": [{}]}]}, "agenda/a", "1 expectations for 0 beats"),
+        ({"agenda": [{**AGENDA, "enzymes": [{**ENZYME, "match": "some"}]}]}, "agenda/a", "enzymes[0].match"),
+        ({"agenda": [{**AGENDA, "enzymes": [ENZYME] * 2}]}, "agenda/a", "two enzymes have one id"),
+    ],
+)  # fmt: skip
+def test_what_is_no_case_has_failed_with_the_place_and_the_others_run(write, document, named, place):
+    good = {"wallclock": [{"id": "good", "script": []}]}
+    merged = {**document, "wallclock": [*document.get("wallclock", []), *good["wallclock"]]}
+    results = list(run(read(write(merged)), {"wallclock": lambda _: []}))
+    failed = [each for each in results if each.failures]
+    assert [f"{each.section}/{each.id}" for each in failed] == [named]
+    assert place in failed[0].failures[0]
+    assert [each.id for each in results if not each.failures] == ["good"]
 
 
 @pytest.mark.parametrize(
@@ -70,11 +80,21 @@ def test_a_malformed_file_is_refused_with_the_place(write, document, place):
         {"do": "unbind", "call": 1, "name": "a"},
     ],
 )
-def test_a_malformed_action_is_refused_with_the_place(write, action):
-    enzyme = {"id": 0, "name": "a", "query": "/", "match": "exact", "actions": [action]}
-    with pytest.raises(Rejected) as refused:
-        read(write({"agenda": [{**AGENDA, "enzymes": [enzyme]}]}))
-    assert "`$.agenda[0].enzymes[0].actions[0]`" in str(refused.value)
+def test_a_malformed_action_is_told_with_the_place(write, action):
+    (entry,) = read(write({"agenda": [{**AGENDA, "enzymes": [{**ENZYME, "actions": [action]}]}]}))
+    assert entry.case is None
+    assert "`$.enzymes[0].actions[0]`" in entry.problem
+
+
+def test_null_stands_for_what_is_left_out_but_not_where_it_is_expected(write):
+    enzyme = {**ENZYME, "match": None, "before": None, "flags": None, "rc": None, "actions": None}
+    beats = [{"enqueue": [{"signal": "/s", "target": None}], "register": None}]
+    agenda = {"id": "a", "enzymes": [enzyme], "cells": None, "beats": beats, "expect": [{"ok": None}]}
+    clock = {"id": "w", "script": [{"do": "lookup", "beat": 1, "expect": None}]}
+    first, second = read(write({"agenda": [agenda], "wallclock": [clock]}))
+    assert first.case.enzymes[0].match == "exact"
+    assert first.case.expect == [{"ok": None}]
+    assert second.case.script[0].expect is None
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b'{"agenda": [}', b"[" * 100_000])
@@ -112,7 +132,7 @@ def test_what_counts_as_expected(expected, actual, same):
 
 def test_each_place_that_is_not_as_expected_is_told_and_the_next_case_still_runs(write):
     script = [{"do": "lookup", "beat": 1, "expect": number} for number in range(7)]
-    document = read(
+    entries = read(
         write({"wallclock": [{"id": "one", "script": script}, {"id": "two", "script": script[:1]}]})
     )
 
@@ -121,7 +141,7 @@ def test_each_place_that_is_not_as_expected_is_told_and_the_next_case_still_runs
             raise ValueError("broken")
         return [0] * 7
 
-    one, two = run(document, {"wallclock": perform})
+    one, two = run(entries, {"wallclock": perform})
     assert one.failures[0] == "line 1 (lookup): expected 1, actual 0"
     assert one.failures[-1] == "and 1 more places"
-    assert two.failures == ["it ended with ValueError: broken"]
+    assert two.failures == ["expected 1 results, actual: it ended with ValueError: broken"]

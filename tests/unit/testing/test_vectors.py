@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cellule.testing.vectors.__main__ import main
-from cellule.testing.vectors.document import read
+from cellule.testing.vectors.document import SECTIONS, read
 from cellule.testing.vectors.real import REAL
-from cellule.testing.vectors.report import SECTIONS, run
+from cellule.testing.vectors.report import run
 
 CASES = Path(__file__).parents[2] / "fixtures" / "heartbeat.json"
 

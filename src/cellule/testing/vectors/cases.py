@@ -22,7 +22,7 @@ class Action(Part):
     """What an enzyme does in its call number `call`, or in every call for 0."""
 
     do: str
-    call: int
+    call: int = 0
     signal: str | None = None
     target: str | None = None
     enzyme: int | None = None
@@ -37,10 +37,10 @@ class Enzyme(Part):
     id: int
     name: str
     query: str
-    match: str
+    match: str = "exact"
     before: list[str] = []
     after: list[str] = []
-    flags: list[str] = []
+    flags: Any = None
     rc: list[int] = []
     actions: list[Action] = []
 
@@ -72,8 +72,8 @@ class Case(Part, kw_only=True):
 class AgendaCase(Case, kw_only=True):
     """Enzymes, bindings and impulses of some beats; an expectation for each step."""
 
-    enzymes: list[Enzyme]
-    register: list[int]
+    enzymes: list[Enzyme] = []
+    register: list[int] = []
     cells: list[str] = []
     bindings: list[Bound] = []
     beats: list[Input]
@@ -96,7 +96,7 @@ class OpsAction(Part):
     cont: str = ""
     status: str = ""
     summary: str | None = None
-    payload: str | None = None
+    payload: Any = None
     expect: Any = msgspec.UNSET
 
 
@@ -160,7 +160,7 @@ class TtlCase(Case, kw_only=True):
     message: Spec | None = None
     mailbox: Spec | None = None
     topology: Spec | None = None
-    context: Context
+    context: Context = msgspec.field(default_factory=Context)
     published: list[tuple[int, int]] = []
     settings: Settings = msgspec.field(default_factory=Settings)
     expect: dict[str, Any]
@@ -204,18 +204,6 @@ class RetentionCase(Case, kw_only=True):
     """Records of one message, and what is due at some moments; `buckets` is what there is at the end."""
 
     message: str
-    records: list[Recorded]
-    plans: list[PlanQuestion]
+    records: list[Recorded] = []
+    plans: list[PlanQuestion] = []
     buckets: dict[str, Any] = {}
-
-
-class Document(Part):
-    """All of a file."""
-
-    meta: dict[str, Any] = {}
-    agenda: list[AgendaCase] = []
-    ops: list[OpsCase] = []
-    wallclock: list[ClockCase] = []
-    ttl: list[TtlCase] = []
-    message_ids: list[MessageCase] = []
-    retention: list[RetentionCase] = []

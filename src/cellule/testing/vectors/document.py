@@ -2,32 +2,59 @@
 
     {"meta": {}, "agenda": [], "ops": [], "wallclock": [], "ttl": [], "message_ids": [], "retention": []}
 
-A section may be missing. Everything is checked before the first case runs: a damaged file runs none.
+A section may be missing. Each case is checked by itself, before any runs: one that is none is told as failed,
+with the place of what is wrong in it, and the others run. Null stands for what is left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from cellule.errors import Rejected
-from cellule.testing.vectors.cases import Action, AgendaCase, Document
+from cellule.testing.vectors.cases import (
+    Action,
+    AgendaCase,
+    Case,
+    ClockCase,
+    MessageCase,
+    OpsCase,
+    RetentionCase,
+    TtlCase,
+)
 
 FORMAT: Final = 1
 FILE_BYTES_MAX: Final = 256_000_000
 
+SECTIONS: Final[dict[str, type[Case]]] = {
+    "agenda": AgendaCase, "ops": OpsCase, "wallclock": ClockCase, "ttl": TtlCase,
+    "message_ids": MessageCase, "retention": RetentionCase,
+}  # fmt: skip
 DOING: Final = {
     "ops": {"start", "state", "await", "close", "snapshot", "step"},
     "wallclock": {"publish", "lookup", "set_window", "spacing"},
     "message_ids": {"select"},
 }
 ACTIONS: Final = {"enqueue", "register", "bind", "unbind"}
+_COMPARED: Final = {"expect", "buckets"}  # here null is a value
 
 
-def read(path: Path) -> Document:
-    """Read a file of cases."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One case of a file; or why it is none."""
+
+    section: str
+    id: str
+    case: Case | None
+    problem: str = ""
+
+
+def read(path: Path) -> list[Entry]:
+    """Read a file of cases, in the order of the sections."""
     try:
         size = path.stat().st_size
         if size > FILE_BYTES_MAX:
@@ -42,18 +69,47 @@ def read(path: Path) -> Document:
             hint="Name a file of cases in JSON.",
         ) from error  # fmt: skip
     try:
-        document = msgspec.json.decode(data, type=Document)
-        names = set(msgspec.json.decode(data, type=dict[str, msgspec.Raw]))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        document: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        meta = msgspec.convert(document.pop("meta", {}), dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise _malformed(str(path), str(error)) from error
-    found = document.meta.get("format", FORMAT)
+    found = meta.get("format", FORMAT)
     if found != FORMAT:
         raise _malformed(str(path), f"`meta.format` is {found!r}, and this reads {FORMAT}")
-    for name in sorted(names - set(Document.__struct_fields__)):
-        raise _malformed(str(path), f"there is no section {name!r}")
-    for place, problem in _problems(document):
-        raise _malformed(str(path), f"{problem} - at `{place}`")
-    return document
+    order = [*SECTIONS, *sorted(set(document) - set(SECTIONS))]
+    return [entry for name in order if name in document for entry in _section(name, document[name])]
+
+
+def _section(name: str, given: object) -> Iterable[Entry]:
+    if name not in SECTIONS:
+        return [Entry(name, "*", None, "there is no such section")]
+    if not isinstance(given, list):
+        return [Entry(name, "*", None, "the section is no list")]
+    return [_entry(name, number, each) for number, each in enumerate(given)]
+
+
+def _entry(section: str, number: int, given: object) -> Entry:
+    """A case as its type, or what is wrong with it; one without an id has its place for one."""
+    id = given.get("id") if isinstance(given, dict) else None
+    shown = id if isinstance(id, str) and id else f"{section}[{number}]"
+    try:
+        case = msgspec.convert(_without_nulls(given), SECTIONS[section])
+    except (msgspec.ValidationError, RecursionError) as error:
+        return Entry(section, shown, None, str(error))
+    problem = next((f"{problem} - at `${place}`" for place, problem in _problems(section, case)), "")
+    return Entry(section, shown, None if problem else case, problem)
+
+
+def _without_nulls(given: Any) -> Any:
+    if isinstance(given, list):
+        return [_without_nulls(each) for each in given]
+    if not isinstance(given, dict):
+        return given
+    return {
+        name: value if name in _COMPARED else _without_nulls(value)
+        for name, value in given.items()
+        if value is not None or name in _COMPARED
+    }
 
 
 def _malformed(path: str, reason: str) -> Rejected:
@@ -63,22 +119,20 @@ def _malformed(path: str, reason: str) -> Rejected:
     )  # fmt: skip
 
 
-def _problems(document: Document) -> list[tuple[str, str]]:
+def _problems(section: str, case: Any) -> list[tuple[str, str]]:
     """What the types cannot say."""
-    found = []
-    for section, doing in DOING.items():
-        for number, case in enumerate(getattr(document, section)):
-            for line, action in enumerate(case.script):
-                if action.do not in doing:
-                    found.append(
-                        (f"$.{section}[{number}].script[{line}].do", f"{action.do!r} is no action here")
-                    )
-    for number, agenda_case in enumerate(document.agenda):
-        found += [(f"$.agenda[{number}]{place}", problem) for place, problem in _agenda_problems(agenda_case)]
-    for number, ops_case in enumerate(document.ops):
+    if section == "agenda":
+        return _agenda_problems(case)
+    script = getattr(case, "script", ())
+    found = [
+        (f".script[{line}].do", f"{action.do!r} is no action here")
+        for line, action in enumerate(script)
+        if action.do not in DOING[section]
+    ]
+    if section == "ops":
         found += [
-            (f"$.ops[{number}].script[{line}]", f"{action.do!r} needs `op`")
-            for line, action in enumerate(ops_case.script)
+            (f".script[{line}]", f"{action.do!r} needs `op`")
+            for line, action in enumerate(script)
             if action.do != "step" and action.op is None
         ]
     return found

@@ -18,7 +18,8 @@ from cellule.kernel.journal.heartbeat_records import SignalRecord, WriteRecord
 from cellule.kernel.state.heartbeat_rows import CONTINUATION, WARNING
 from cellule.kernel.state.operations import MODULE
 from cellule.testing.vectors.cases import OpsAction, OpsCase
-from cellule.testing.vectors.worlds import Beaten, CaseWorld, control, is_done
+from cellule.testing.vectors.worlds import Beaten, CaseWorld, control, is_done, no_code
+from cellule.values.cbor import encode
 
 NO_OPERATION = "0-0"
 
@@ -40,7 +41,7 @@ class _Script:
     """One script: its world, and the ids of its operations."""
 
     def __init__(self) -> None:
-        self._world = CaseWorld((), _no_code)
+        self._world = CaseWorld((), no_code)
         self._keys: dict[int, bytes] = {}
         self._known: dict[bytes, Operation] = {}
         self._beat = 0
@@ -77,15 +78,16 @@ class _Script:
     def _item(self, line: OpsAction) -> ControlItem:
         match line.do:
             case "start":
-                return control("op.start", verb=line.verb, target=line.target, mode=line.mode, ttl=line.ttl)
+                return control("op.start", **_start(line))
             case "state":
                 return control(
                     "op.state", operation=self._id(line), state=line.state, code=line.code, note=line.note
                 )
             case "await":
                 return control(
-                    "op.await", operation=self._id(line), want=line.want, ttl=line.ttl, cont=line.cont
-                )
+                    "op.await", operation=self._id(line), want=line.want, ttl=line.ttl, cont=line.cont,
+                    payload=_payload(line),
+                )  # fmt: skip
             case _:
                 return control("op.close", operation=self._id(line), status=line.status, summary=line.summary)
 
@@ -137,13 +139,19 @@ class _Script:
 
 
 def _starts(line: OpsAction) -> bool:
-    action = {"do": "start", "verb": line.verb, "target": line.target, "mode": line.mode, "ttl": line.ttl}
     try:
-        check(action)
+        check({**_start(line), "do": "start"})
     except Rejected:
         return False
     return True
 
 
-def _no_code(*_: Any) -> Any:
-    raise AssertionError("a case of operations has no enzymes")
+def _start(line: OpsAction) -> dict[str, Any]:
+    return {
+        "verb": line.verb, "target": line.target, "mode": line.mode, "ttl": line.ttl,
+        "payload": _payload(line),
+    }  # fmt: skip
+
+
+def _payload(line: OpsAction) -> bytes | None:
+    return None if line.payload is None else encode(line.payload)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from typing import Any, Final
 
 from cellule.heartbeat.mailboxes import expiry, message_ids, ttl
 from cellule.heartbeat.mailboxes.message_ids import Taken
 from cellule.heartbeat.mailboxes.ttl import TtlContext, TtlSettings, TtlSpec
-from cellule.kernel.heartbeat.spacing import Spacing, may_publish
+from cellule.kernel.heartbeat.spacing import Spacing
+from cellule.kernel.items import Item
+from cellule.kernel.need import Need
+from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.wall_clock import WallClock
 from cellule.testing.vectors.agenda import agenda
 from cellule.testing.vectors.cases import (
     ClockAction,
@@ -23,6 +28,7 @@ from cellule.testing.vectors.cases import (
 )
 from cellule.testing.vectors.ops import ops
 from cellule.testing.vectors.report import Perform
+from cellule.testing.vectors.worlds import CaseWorld, control, is_done, no_code
 from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
 
@@ -30,28 +36,38 @@ _DIGEST_LABEL: Final = re.compile(r"digest\(([^)]*)\)")
 
 
 def wallclock(case: ClockCase) -> list[Any]:
-    """Tell beats their times, and read the intervals."""
-    spacing, told = Spacing(), dict[int, int]()
-    return [_clock(action, spacing, told) for action in case.script]
+    """Tell beats of a world their times, and read the intervals: each line is a beat."""
+    world = CaseWorld((), no_code)
+    world.step(())
+    return [_clock(action, world) for action in case.script]
 
 
-def _clock(action: ClockAction, spacing: Spacing, published: dict[int, int]) -> Any:
+def _clock(action: ClockAction, world: CaseWorld) -> Any:
     match action.do:
         case "publish":
-            known = published.get(action.beat)
-            if not may_publish(known, action.ns):
-                return False
-            if known is None:
-                published[action.beat] = action.ns
-                spacing.add(action.beat, action.ns)
-            return True
+            return _is_taken(world, control("heartbeat.publish", beat=action.beat, ns=action.ns))
         case "lookup":
-            return published.get(action.beat)
+            return world.ask(lambda ledger: _clock_of(ledger).find(action.beat))
         case "set_window":
-            ok = spacing.set_window(action.window)
-            return {"ok": ok, "window": spacing.window}
+            ok = _is_taken(world, control("heartbeat.window", window=action.window))
+            return {"ok": ok, "window": world.ask(_spacing).window}
         case _:
-            return [list(each) for each in spacing.intervals]
+            return [list(each) for each in world.ask(_spacing).intervals]
+
+
+def _is_taken(world: CaseWorld, item: Item) -> bool:
+    (outcome,) = world.step([item]).outcomes
+    return is_done(outcome)
+
+
+def _clock_of(ledger: Ledger) -> WallClock:
+    assert ledger.heartbeat is not None
+    return ledger.heartbeat.wall_clock
+
+
+def _spacing(ledger: Ledger) -> Generator[Need, None, Spacing]:
+    yield from ()
+    return _clock_of(ledger).spacing
 
 
 def ttl_of(case: TtlCase) -> list[Any]:
@@ -82,7 +98,9 @@ def _settings(given: Settings) -> TtlSettings:
 
 def message_id(case: MessageCase) -> list[Any]:
     """Select ids in one mailbox."""
-    labels = {_label_id(action.envelope): action.envelope for action in case.script if action.envelope}
+    labels = {
+        _label_id(action.envelope): action.envelope for action in case.script if action.envelope is not None
+    }
     taken: dict[str, Taken] = {}
     counter = 1
     found: list[Any] = []
@@ -109,15 +127,15 @@ def _explicit(action: MessageAction) -> str | None:
 
 
 def _digest(action: MessageAction) -> bytes | None:
-    return _label_digest(action.envelope) if action.envelope and action.sealed else None
+    return _label_digest(action.envelope) if action.envelope is not None and action.sealed else None
 
 
 def _label_digest(label: str) -> bytes:
     return cid_of(encode({"body": label})).digest
 
 
-def _label_id(label: str | None) -> str:
-    return f"msg-{_label_digest(label or '')[: message_ids.DIGEST_BYTES].hex()}"
+def _label_id(label: str) -> str:
+    return f"msg-{_label_digest(label)[: message_ids.DIGEST_BYTES].hex()}"
 
 
 def retention(case: RetentionCase) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -12,15 +12,14 @@ from cellule.errors import CelluleError
 from cellule.testing.vectors.cases import (
     AgendaCase,
     Case,
-    Document,
     RetentionCase,
     TtlCase,
 )
+from cellule.testing.vectors.document import Entry
 
 Perform = Callable[[Any], list[Any]]
 """Runs a case; returns a value for each of its expectations, in their order."""
 
-SECTIONS: Final = ("agenda", "ops", "wallclock", "ttl", "message_ids", "retention")
 _NAMES: Final = {"signal", "target", "cont"}
 FAILURES_SHOWN: Final = 5
 
@@ -33,23 +32,24 @@ class CaseResult(NamedTuple):
     failures: list[str]
 
 
-def run(document: Document, implementation: Mapping[str, Perform]) -> Iterator[CaseResult]:
-    """Run all cases, in the order of the file."""
-    for section in SECTIONS:
-        for case in getattr(document, section):
-            yield CaseResult(section, case.id, _failures(case, implementation[section]))
+def run(entries: Iterable[Entry], implementation: Mapping[str, Perform]) -> Iterator[CaseResult]:
+    """Run all cases, in their order; one that is none has failed."""
+    for section, id, case, problem in ((each.section, each.id, each.case, each.problem) for each in entries):
+        failures = [f"expected a case, actual {problem}"]
+        yield CaseResult(section, id, failures if case is None else _failures(case, implementation[section]))
 
 
 def _failures(case: Case, perform: Perform) -> list[str]:
     expected = expectations(case)
+    wanted = f"expected {len(expected)} results"
     try:
         actual = perform(case)
     except CelluleError as error:
-        return [f"it ended with {error.code}: {error}"]
+        return [f"{wanted}, actual: it ended with {error.code}: {error}"]
     except Exception as error:  # noqa: BLE001  a case that breaks is one failure; the others still run
-        return [f"it ended with {type(error).__name__}: {error}"]
+        return [f"{wanted}, actual: it ended with {type(error).__name__}: {error}"]
     if len(actual) != len(expected):
-        return [f"expected {len(expected)} results, actual {len(actual)}"]
+        return [f"{wanted}, actual {len(actual)}"]
     found = []
     for (place, value), result in zip(expected, actual, strict=True):
         if value is not msgspec.UNSET and not is_as_expected(value, result):

@@ -17,6 +17,7 @@ from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.program import EnzymeCall, EnzymeOutput, TreeView
+from cellule.kernel.state.ledger import Ledger
 from cellule.testing.memory_host import MemoryHost
 from cellule.values.cid import Cid
 from cellule.values.envelope import value_of
@@ -78,6 +79,10 @@ class CaseWorld:
         self._host.beat_lost([*items, control("heartbeat.beat")])
         self._host.now_ns -= BEAT_NS
 
+    def ask(self, walk: Callable[[Ledger], Generator[Need, None, Any]]) -> Any:
+        """Read what the world holds."""
+        return self._host.ask(walk)
+
     def check(self) -> None:
         """Raise unless the journal restores to the same bytes, and the code gives the same again."""
         self._host.check_replays()
@@ -96,6 +101,11 @@ def control(verb: Verb, /, **arguments: Any) -> ControlItem:
 def is_done(outcome: Outcome) -> bool:
     """Tell whether an item was admitted."""
     return isinstance(outcome, Admitted)
+
+
+def no_code(*_: Any) -> Any:
+    """The code of a world without enzymes."""
+    raise AssertionError("a case without enzymes runs none")
 
 
 class _Programs:
