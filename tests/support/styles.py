@@ -54,6 +54,8 @@ def view_of(state: Any) -> View | None:
         return view_of(json.loads(shown[-1])) if shown else None
     if not isinstance(state, dict):
         return state.status, state.reference, state.parcel
+    if "commands" in state:  # a workflow's run as JSON
+        return view_of(state.get("result", state.get("published")))
     if "at" not in state:  # a machine, or an order as JSON
         return state.get("state", state.get("status")), state.get("reference", ""), state.get("parcel", "")
     charged = state["step"].get("charged") or {}
