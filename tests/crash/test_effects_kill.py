@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -15,6 +13,7 @@ from cellule.effects.adapter import AdapterLimits
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from cellule.host.outbox.rows import rows_range
 from cellule.kernel.journal.records import IntentRecord, ReceiptRecord
+from tests.support.kills import run_and_kill
 from tests.support.nodes import load_app, records_of
 from tests.support.places import FOLDER, POSTGRES_AND_S3
 from tests.support.servers.bank import Bank
@@ -29,27 +28,11 @@ PAYMENTS = load_app(Path(__file__).parents[1] / "node_apps" / "payments.py")
 LIMITS = AdapterLimits(timeout_s=5, backoff_s=0.005, backoff_max_s=0.05, needs_grant=True)
 
 
-def run_and_kill(place, life, url, moments):
+def acknowledged_before_kill(place, life, url, moments):
     """Let a child place orders until it acknowledged so many, kill it, return those it acknowledged."""
-    command = [sys.executable, str(CHILD), place.words(), str(life), url]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wanted = moments.choice((0, 1, 2, 5, moments.randrange(60)))
-    lines = []
-    try:
-        for line in child.stdout:
-            lines.append(line)
-            if len(lines) > wanted:
-                break
-    finally:
-        child.kill()
-        lines += child.stdout.readlines()
-        complaint = child.stderr.read()
-        child.stdout.close()
-        child.stderr.close()
-        child.wait()
-    assert child.returncode == -9, complaint.decode()
-    words = [line.split() for line in lines if line.endswith(b"\n")]
-    return [word[1].decode() for word in words if word[0] == b"ack"]
+    words = run_and_kill(CHILD, place.words(), str(life), url, lines_before=wanted)
+    return [word[1] for word in words if word[0] == "ack"]
 
 
 async def finish(place, orders):
@@ -89,7 +72,7 @@ async def test_a_killed_node_charges_with_one_key_and_applies_one_receipt(place,
     with Bank(seed=seed, trouble=0.2) as bank:
         acknowledged = []
         for life in range(KILLS):
-            acknowledged += await asyncio.to_thread(run_and_kill, place, life, bank.url, moments)
+            acknowledged += await asyncio.to_thread(acknowledged_before_kill, place, life, bank.url, moments)
         states = await finish(place, acknowledged)
         for name, state in states.items():
             calls = bank.calls[f"/charge/{name}"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.support.kills import run_and_kill
 from tests.support.nodes import events_of
 from tests.support.places import FOLDER, FOLDER_AND_OBJECTS, POSTGRES_AND_S3
 
@@ -24,27 +23,11 @@ TASKS = 16
 CHILD = Path(__file__).with_name("node_child.py")
 
 
-def run_and_kill(place, life, moments):
+def acknowledged_before_kill(place, life, moments):
     """Let a child work until it acknowledged so many events, kill it, return all that it acknowledged."""
-    command = [sys.executable, str(CHILD), place.words(), str(life), str(TASKS)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wanted = moments.choice((0, 1, 3, 40, moments.randrange(400)))
-    lines = []
-    try:
-        for line in child.stdout:
-            lines.append(line)
-            if len(lines) > wanted:
-                break
-    finally:
-        child.kill()
-        lines += child.stdout.readlines()
-        complaint = child.stderr.read()
-        child.stdout.close()
-        child.stderr.close()
-        child.wait()
-    assert child.returncode == -9, complaint.decode()
-    words = [line.split() for line in lines if line.endswith(b"\n")]
-    return [(name.decode(), given.decode()) for _, name, given in (w for w in words if w[0] == b"ack")]
+    words = run_and_kill(CHILD, place.words(), str(life), str(TASKS), lines_before=wanted)
+    return [(name, given) for _, name, given in (word for word in words if word[0] == "ack")]
 
 
 async def check_place(place, acknowledged):
@@ -77,7 +60,7 @@ async def test_a_killed_node_keeps_every_promise(place, seed):
     moments = Random(seed)
     acknowledged = []
     for life in range(KILLS):
-        acknowledged += await asyncio.to_thread(run_and_kill, place, life, moments)
+        acknowledged += await asyncio.to_thread(acknowledged_before_kill, place, life, moments)
         if not FULL or life % 5 == 4 or life == KILLS - 1:
             await check_place(place, acknowledged)
     assert acknowledged or KILLS < 3

@@ -2,7 +2,7 @@
 
 Old code writes the parcel of the event into the letter, new code the text "new"; so a letter tells which code
 took the step that asked for it. New code also counts another measure of the aggregate, which always follows.
-`testing.World`, a node that is opened again and the command line must say the same of every cell of every style.
+`testing.World`, a node that is opened again and the command line must say the same of every cell.
 Plans are pinned in both; a workflow that follows goes on with new code behind its old history.
 """
 
@@ -63,11 +63,11 @@ def edition(folder: Path, name: str, upgrade: str, *, new: bool) -> ModuleType:
         (place / file).write_text(text)
     if new:
         (place / "order.wasm").write_bytes(built(place / "order.c"))
-    text = (place / "orders.py").read_text().replace(
-        "@app.reducer(", f'@app.reducer(upgrade="{upgrade}", '
-    ).replace("@app.workflow(", f'@app.workflow(upgrade="{upgrade}", ').replace('name="in_fsm"', f'name="in_fsm", upgrade="{upgrade}"').replace(
-        "fuel=1_000_000", f'fuel=1_000_000, upgrade="{upgrade}"'
-    )  # fmt: skip
+    text = (place / "orders.py").read_text()
+    for before in ("@app.reducer(", "@app.workflow(", 'app.fsm("order.fsm.yaml", ', "state=Order, "):
+        assert before in text, before
+        at = text.index(before) + len(before)
+        text = f'{text[:at]}upgrade="{upgrade}", {text[at:]}'
     (place / f"orders_{name}.py").write_text(text + HELD)
     return load_app(place / f"orders_{name}.py")
 

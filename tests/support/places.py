@@ -17,7 +17,7 @@ import cellule
 from cellule import App, Options
 from cellule.host.own.directory import WorldInfo
 from cellule.host.service import Cellule, Deploy
-from cellule.modules.python import PythonPrograms
+from cellule.modules.kinds import CodeKinds
 from cellule.store.address import StoreAddress, parse_address
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import Store, StoreOptions, open_store
@@ -67,7 +67,7 @@ class Place:
 
     async def prove(self) -> list[WorldInfo]:
         """Check and verify every world, and restore it from each of its snapshots to the same bytes."""
-        programs = PythonPrograms()
+        programs = CodeKinds(limit_s=None)
         try:
             async with self.store() as store:
                 if isinstance(store.engine, SqliteEngine):
