@@ -22,6 +22,7 @@ from cellule.app import App
 from cellule.assembly import Options
 from cellule.errors import CelluleError
 from cellule.heartbeat.mailboxes.layout import Message
+from cellule.host.archive.cell_importer import ImportedCell
 from cellule.host.archive.exporter import Exported
 from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference
@@ -395,22 +396,35 @@ class SyncCellule(Facade[Cellule]):
         name: str,
         path: str | PathLike[str],
         *,
+        redact: Iterable[str] = (),
         universe: str = DEFAULT_UNIVERSE,
         progress: Progress | None = None,
     ) -> Exported:
-        """Write a world to a new CAR file: journal, snapshots, code, schemas, and all they link."""
+        """Write a world to a new CAR file: journal, snapshots, code, schemas, and all they link.
+
+        With `redact`, only its journal without fields of these names: nothing can be made of that file.
+        """
+        redact = list(redact)  # in this thread: its code may call in here
         return self._thread.call(
-            lambda: self._inner.export_world(name, path, universe=universe, progress=progress)
+            lambda: self._inner.export_world(name, path, redact=redact, universe=universe, progress=progress)
         )
 
     def import_world(
-        self, path: str | PathLike[str], *, name: str | None = None, universe: str = DEFAULT_UNIVERSE
+        self,
+        path: str | PathLike[str],
+        *,
+        name: str | None = None,
+        dry_run: bool = False,
+        universe: str = DEFAULT_UNIVERSE,
     ) -> WorldInfo:
         """Make the world of an exported file, under its name or another; refused unless it is whole.
 
-        It has the id it had, and may be in a store once. Its open effects wait for `effect repair`.
+        It has the id it had, and may be in a store once. Its open effects wait for `effect repair`. A dry run
+        proves all, and makes nothing.
         """
-        return self._thread.call(lambda: self._inner.import_world(path, name=name, universe=universe))
+        return self._thread.call(
+            lambda: self._inner.import_world(path, name=name, dry_run=dry_run, universe=universe)
+        )
 
     def collect_garbage(
         self,
@@ -1287,9 +1301,27 @@ class SyncWorldStorage(Facade[WorldStorage]):
     def export_cell(
         self, module: str, key: bytes, path: str | PathLike[str], *, redact: Iterable[str] = ()
     ) -> Exported:
-        """Write one cell with its whole history to a new CAR file; `redact` names fields that are null."""
+        """Write one cell with its whole history to a new CAR file; `redact` names fields that are null.
+
+        `import_cell` makes a cell of it again, unless something is redacted.
+        """
         redact = list(redact)  # in this thread: its code may call in here
         return self._thread.call(lambda: self._inner.export_cell(module, key, path, redact=redact))
+
+    def import_cell(
+        self,
+        path: str | PathLike[str],
+        *,
+        dry_run: bool = False,
+        who: str = "cellule",
+        why: str = "asked for",
+    ) -> ImportedCell:
+        """Make the cell of a file that `export_cell` wrote, with its state, as a step of the journal.
+
+        Refused where the cell is there, or where it does not fit the code of the world. Its open effects,
+        timers and waiting messages are not imported; its history before stays readable under the file's root.
+        """
+        return self._thread.call(lambda: self._inner.import_cell(path, dry_run=dry_run, who=who, why=why))
 
     def retention(self) -> Retention:
         """What is kept of the world."""

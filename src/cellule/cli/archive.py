@@ -1,4 +1,4 @@
-"""`cellule cell archive` and `cellule test-from`: history out of production, for people and for tests."""
+"""`cellule cell archive`, `cell import` and `cellule test-from`: history out of production, and in again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import Annotated
 
 import typer
 
+from cellule.cli.controls import Why
 from cellule.cli.errors import usage
-from cellule.cli.session import Session, cell_of, in_session, renderer_of
+from cellule.cli.lines import cell_text
+from cellule.cli.output import counted
+from cellule.cli.session import Session, cell_of, in_session, operator, renderer_of
 from cellule.host.archive.car import CarFile
 from cellule.host.archive.document import WorldDocument
+from cellule.host.archive.redacted_world import is_redacted_world, refuse_redacted_world
 from cellule.host.ingress.world_storage import WorldStorage
 
 _TEST = '''"""World {name} up to height {height}: its history must go the same under the code of today."""
@@ -47,8 +51,36 @@ async def export_cell(
         base, chosen = cell_of(await renderer_of(world).manifest(), module, key)
         done = await WorldStorage(node.node, world.info).export_cell(base, chosen, file, redact=redact or ())
         data = {**asdict(done), "path": str(done.path), "root": str(done.root)}
-        shown = f"{done.frames:,} steps of {base} {key} in {done.path}: {done.bytes / 1e6:,.1f} MB"
+        shown = f"{counted(done.frames, 'step')} of {base} {key} in {done.path}: {done.bytes / 1e6:,.1f} MB"
         session.output.document(data, f"{shown}, root {done.root}")
+
+
+@in_session
+async def import_cell(
+    session: Session,
+    file: Annotated[Path, typer.Argument(help="What `cell archive` wrote.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be imported.")] = False,
+    why: Why = "asked for",
+) -> None:
+    """Make a cell of a file, with the state it has there; its history stays with it."""
+    async with session.working() as node:
+        world = await session.world(node)
+        done = await WorldStorage(node.node, world.info).import_cell(
+            file, dry_run=dry_run, who=operator(), why=why
+        )
+        key = await renderer_of(world).key(done.module, done.key)
+        data = {
+            **asdict(done), "key": key, "root": str(done.root), "state": str(done.state), "dry_run": dry_run,
+            "world": world.name,
+        }  # fmt: skip
+        where = f"{cell_text(data)} {'would be' if dry_run else 'is'} in world {world.name}"
+        steps = counted(done.steps, "step")
+        come = f"as it was in {done.from_world} at height {done.from_height}, after {steps}"
+        lines = [f"{where}, {come}, root {done.root}"]
+        if done.effects or done.messages:
+            open_, waiting = counted(done.effects, "open effect"), counted(done.messages, "waiting message")
+            lines.append(f"not imported: {open_} and {waiting}")
+        session.output.document(data, *lines)
 
 
 @in_session
@@ -61,6 +93,8 @@ async def make_test(
 ) -> None:
     """Write a test that runs an exported world again under the app of --app (app.py:app by default)."""
     with CarFile(export) as car:
+        if is_redacted_world(car.read(car.root)):
+            raise refuse_redacted_world(car)
         document = WorldDocument.of_block(car.read(car.root))
     slug = re.sub(r"\W+", "_", document.name).strip("_").lower() or "world"
     target = out or export.with_name(f"test_{slug}_history.py")

@@ -102,6 +102,7 @@ app.add_typer(universe.app, name="universe")
 app.add_typer(world.app, name="world")
 app.add_typer(ref.app, name="ref")
 cell.app.command("archive")(archive.export_cell)
+cell.app.command("import")(archive.import_cell)
 app.command("test-from")(archive.make_test)
 universe.app.command("quota")(universe_quota.quota)
 for verb, command in world_storage.COMMANDS.items():

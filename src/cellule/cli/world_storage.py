@@ -125,15 +125,24 @@ async def export(
     session: Session,
     name: Annotated[str, typer.Argument(help="The world's name.")],
     file: Annotated[Path, typer.Argument(help="The new file; by custom it ends with .car.")],
+    redact: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A field to leave null; several times. The file is for reading then, and no world."
+        ),
+    ] = None,
 ) -> None:
     """Write a world to one file, for other stores and IPLD tools: journal, snapshots, code, schemas."""
     async with session.reading() as node:
         with session.output.progress("frames") as step:
-            done = await node.export_world(name, file, universe=session.universe_name, progress=step)
-        data = {**asdict(done), "path": str(done.path), "root": str(done.root)}
+            done = await node.export_world(
+                name, file, redact=redact or (), universe=session.universe_name, progress=step
+            )
+        data = {**asdict(done), "path": str(done.path), "root": str(done.root), "redacted": redact or []}
         size = f"{done.blocks:,} blocks, {done.bytes / 1e6:,.1f} MB"
+        left = f" without {', '.join(redact)}, for reading only" if redact else ""
         session.output.document(
-            data, f"{name} to height {done.height} in {done.path}: {size}, root {done.root}"
+            data, f"{name} to height {done.height}{left} in {done.path}: {size}, root {done.root}"
         )
 
 
@@ -142,11 +151,17 @@ async def import_(
     session: Session,
     file: Annotated[Path, typer.Argument(help="What `world export` wrote.")],
     name: Annotated[str | None, typer.Option(help="Another name than the one in the file.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only prove that the file is whole.")] = False,
 ) -> None:
     """Make the world of an exported file; it brings code, so take files only from those you trust."""
     async with session.working(create=True) as node:
-        made = await node.import_world(file, name=name, universe=session.universe_name)
-        data = {"name": made.name, "id": str(made.id), "universe": session.universe_name}
+        made = await node.import_world(file, name=name, dry_run=dry_run, universe=session.universe_name)
+        data = {"name": made.name, "id": str(made.id), "universe": session.universe_name, "dry_run": dry_run}
+        if dry_run:
+            here = any(each.id == made.id for each in await node.worlds(session.universe_name))
+            would = "the world is here already" if here else f"it would be world {made.name}"
+            session.output.document({**data, "here": here}, f"{file} is whole: {would}, id {made.id}")
+            return
         shown = f"world {made.name} is here. Effects that were open wait: cellule effect repair {made.name}"
         session.output.document(data, shown)
 

@@ -120,6 +120,7 @@ CAR_BLOB_BYTES_MAX = 4_000_000_000  # one raw block of it; nodes are values, whi
 CAR_PIECE_BYTES = 1_000_000  # read or written at once
 EXPORT_READ = 64  # blocks read at once by an export
 EXPORT_PIN_S = 86_400.0  # an export keeps what it copies for so long
+EXPORT_FRAME_BYTES = 4_000_000  # of a redacted frame; records beyond are blocks of their own
 EXPORT_VERSIONS_MAX = 100_000  # steps of an exported cell
 QUOTA_MAX = 1 << 62  # a quota's number
 QUOTA_BURST_S = 2  # seconds of events that a universe may send at once

@@ -21,8 +21,8 @@ from weakref import WeakValueDictionary
 
 from cellule.app.built_app import Built
 from cellule.errors import Rejected
-from cellule.host.archive.exporter import Exported, Exporter
-from cellule.host.archive.importer import Importer
+from cellule.host.archive.exporter import Exported
+from cellule.host.archive.files import export_world, import_world
 from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference, difference_of
 from cellule.host.branches.fork import At, ForkOptions, fork_codecs, fork_world
@@ -302,29 +302,27 @@ class Cellule:
         return WorldStorage(self.node, await self.node.directory.world(found, name))
 
     async def export_world(
-        self, name: str, path: str | PathLike[str], *, universe: str = DEFAULT_UNIVERSE,
-        progress: Progress | None = None,
+        self, name: str, path: str | PathLike[str], *, redact: Iterable[str] = (),
+        universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
     ) -> Exported:  # fmt: skip
-        """Write a world to a new CAR file: journal, snapshots, code, schemas, and all they link."""
+        """Write a world to a new CAR file: journal, snapshots, code, schemas, and all they link.
+
+        With `redact`, only its journal without fields of these names: nothing can be made of that file.
+        """
         info = await self.node.directory.world(await self.node.universe(universe), name)
-        pins = self.node.storage.pins(info.universe)
-        exporter = Exporter(self.node.engine, self.node.cas(info.universe), pins, self.node.clock)
-        return await exporter.export(info, Path(path), progress)
+        return await export_world(self.node, info, Path(path), redact, progress)
 
     async def import_world(
-        self, path: str | PathLike[str], *, name: str | None = None, universe: str = DEFAULT_UNIVERSE
-    ) -> WorldInfo:
+        self, path: str | PathLike[str], *, name: str | None = None, dry_run: bool = False,
+        universe: str = DEFAULT_UNIVERSE,
+    ) -> WorldInfo:  # fmt: skip
         """Make the world of an exported file, under its name or another; refused unless it is whole.
 
-        It has the id it had, and may be in a store once. Its open effects wait for `effect repair`.
+        It has the id it had, and may be in a store once. Its open effects wait for `effect repair`. A dry run
+        proves all, and makes nothing.
         """
-        await self.node.check_owner()
-        node, found = self.node, await self.node.universe(universe)
-        await node.storage.check_new_world(found.id)
-        importer = Importer(
-            node.engine, node.cas(found.id), node.directory, found, node.loader.programs, node.loader.budget
-        )
-        return await importer.import_file(Path(path), name)
+        found = await self.node.universe(universe)
+        return await import_world(self.node, found, Path(path), name, dry_run=dry_run)
 
     async def collect_garbage(
         self, *, universe: str = DEFAULT_UNIVERSE, grace_s: float = COLLECT_GRACE_S, dry_run: bool = False,

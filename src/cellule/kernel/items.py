@@ -37,7 +37,7 @@ Verb = Literal[
     "effect.approve", "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
     "schedule.trigger", "schedule.backfill",
     "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
-    "cell.spill", "clock.accept", "fork.live", "cell.merge",
+    "cell.spill", "clock.accept", "fork.live", "cell.merge", "cell.import",
     "heartbeat.beat", "heartbeat.pause", "heartbeat.resume",
     "op.start", "op.state", "op.await", "op.close", "heartbeat.publish", "heartbeat.window",
     "enzyme.register", "enzyme.unregister", "enzyme.bind", "enzyme.unbind", "tree.write", "tree.delete",

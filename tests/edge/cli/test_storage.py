@@ -101,6 +101,30 @@ def test_a_cell_is_exported_without_what_nobody_shall_see(shop: Cellule, tmp_pat
     assert error["code"] == "archive.no_cell"
 
 
+def test_a_cell_moves_through_a_file(shop: Cellule, tmp_path: Path) -> None:
+    file = str(tmp_path / "o1.car")
+    root = shop("cell", "archive", "order", "o1", file, "--json").json["root"]
+    assert shop("cell", "import", file, "--json", code=1).error["code"] == "archive.cell_lives"
+    shop("world", "create", "b", "--app", f"{SHOP}:app")
+    assert "would be in world b" in shop("--world", "b", "cell", "import", file, "--dry-run").out
+    done = shop("--world", "b", "cell", "import", file, "--why", "it was lost", "--json").json
+    assert (done["module"], done["key"], done["root"], done["dry_run"]) == ("shop/order", "o1", root, False)
+    assert shop("--world", "b", "cell", "show", "order", "o1", "--json").json["state"]["status"] == "shipped"
+    shop("verify")
+    shop("check")
+
+
+def test_a_world_is_exported_without_what_nobody_shall_see(shop: Cellule, tmp_path: Path) -> None:
+    file = str(tmp_path / "main.car")
+    done = shop("world", "export", "main", file, "--redact", "total", "--json").json
+    assert done["redacted"] == ["total"]
+    for command in (("world", "import", file, "--dry-run"), ("test-from", file)):
+        assert shop(*command, "--json", code=1).error["code"] == "archive.redacted"
+    whole = str(tmp_path / "whole.car")
+    shop("world", "export", "main", whole)
+    assert shop("world", "import", whole, "--dry-run", "--json").json["here"] is True
+
+
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_history_from_production_is_a_test(shop: Cellule, tmp_path: Path, is_changed: bool) -> None:
     shop("world", "export", "main", str(tmp_path / "main.car"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import Rejected
+from cellule.host.archive.fields import bytes_of, count_of, text_of, wrong
 from cellule.host.journal import Head
 from cellule.host.limits import SNAPSHOTS_KEPT_MAX
 from cellule.host.own.origin import Origin
@@ -76,22 +76,22 @@ class WorldDocument:
         """Read the root block of a file; `Rejected` with the field that does not fit."""
         value: Any = decode(data)
         if not isinstance(value, dict) or value.get("kind") != KIND:
-            raise _wrong("kind", f"it is not {KIND}")
+            raise wrong("kind", f"it is not {KIND}")
         if value.get("format") != FORMAT:
-            raise _wrong("format", f"it is {value.get('format')!r}; this Cellule reads {FORMAT}")
+            raise wrong("format", f"it is {value.get('format')!r}; this Cellule reads {FORMAT}")
         if set(value) != _FIELDS:
-            raise _wrong("fields", f"they are {', '.join(sorted(map(str, value)))}")
+            raise wrong("fields", f"they are {', '.join(sorted(map(str, value)))}")
         head = value["head"]
         if not isinstance(head, dict) or set(head) != {"beat", "frame", "height", "wake"}:
-            raise _wrong("head", "it has other fields")
+            raise wrong("head", "it has other fields")
         found = cls(
-            _text(value, "name"), UUID(bytes=_bytes(value, "world", 16)), _count(value, "created_ns"),
-            _origin(value["from"]), _count(value, "made_ns"), _count(value, "first"),
-            _count(value, "baseline"),
+            text_of(value, "name"), UUID(bytes=bytes_of(value, "world", 16)), count_of(value, "created_ns"),
+            _origin(value["from"]), count_of(value, "made_ns"), count_of(value, "first"),
+            count_of(value, "baseline"),
             Head(
-                _count(head, "height"), _count(head, "beat"),
-                None if head["frame"] is None else _bytes(head, "frame", 32),
-                None if head["wake"] is None else _count(head, "wake"),
+                count_of(head, "height"), count_of(head, "beat"),
+                None if head["frame"] is None else bytes_of(head, "frame", 32),
+                None if head["wake"] is None else count_of(head, "wake"),
             ),
             _places(value, "snapshots"), _places(value, "pages"),
         )  # fmt: skip
@@ -101,12 +101,12 @@ class WorldDocument:
     def _check(self) -> None:
         heights = [height for height, _ in self.snapshots]
         if not 1 <= len(heights) <= 2 * SNAPSHOTS_KEPT_MAX or self.baseline not in heights:
-            raise _wrong("snapshots", "the baseline is not one of them, or they are too many")
+            raise wrong("snapshots", "the baseline is not one of them, or they are too many")
         if max(heights) > self.head.height:
-            raise _wrong("snapshots", "one is of a height above the head")
+            raise wrong("snapshots", "one is of a height above the head")
         start = 0 if self.origin is None else self.origin.height
         if not start < self.first <= self.baseline + 1:
-            raise _wrong("first", "the frames do not reach from the baseline to the head")
+            raise wrong("first", "the frames do not reach from the baseline to the head")
 
 
 def page_block(frames: list[tuple[int, Cid]]) -> bytes:
@@ -131,10 +131,10 @@ def _places(value: dict[str, Any], field: str) -> tuple[tuple[int, Cid], ...]:
             case [int(height), Link() as link] if height >= 0 and type(height) is int:
                 found.append((height, link.cid))
             case _:
-                raise _wrong(field, "it is no list of heights and links")
+                raise wrong(field, "it is no list of heights and links")
     heights = [height for height, _ in found]
     if heights != sorted(set(heights)):
-        raise _wrong(field, "its heights do not ascend")
+        raise wrong(field, "its heights do not ascend")
     return tuple(found)
 
 
@@ -144,32 +144,4 @@ def _origin(row: Any) -> Origin | None:
     try:
         return Origin.of_row(row)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong("from", f"it cannot be read: {error}") from error
-
-
-def _count(value: dict[str, Any], field: str) -> int:
-    found = value[field]
-    if type(found) is not int or not 0 <= found < 1 << 63:
-        raise _wrong(field, "it is no number from 0")
-    return found
-
-
-def _text(value: dict[str, Any], field: str) -> str:
-    found = value[field]
-    if not isinstance(found, str):
-        raise _wrong(field, "it is no text")
-    return found
-
-
-def _bytes(value: dict[str, Any], field: str, size: int) -> bytes:
-    found = value[field]
-    if not isinstance(found, bytes) or len(found) != size:
-        raise _wrong(field, f"it is not {size} bytes")
-    return found
-
-
-def _wrong(field: str, why: str) -> Rejected:
-    return Rejected(
-        "archive.document", "the file is no exported world: {field}: {why}", field=field, why=why,
-        hint="Nothing was changed. Worlds are exported with `cellule world export`.",
-    )  # fmt: skip
+        raise wrong("from", f"it cannot be read: {error}") from error

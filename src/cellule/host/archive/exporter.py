@@ -6,23 +6,19 @@ whole. A pin keeps the snapshots meanwhile, whatever the world drops; frames com
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from cellule.errors import Corrupted, Gone, Rejected
-from cellule.host.archive.car import block_head, header_bytes
+from cellule.errors import Gone
+from cellule.host.archive.car_writer import CarWriter, write_linked
 from cellule.host.archive.document import PAGE_FRAMES, WorldDocument, page_block
 from cellule.host.journal import Head, Journal, Progress
-from cellule.host.limits import CAR_BLOCKS_MAX, CAR_PIECE_BYTES, EXPORT_PIN_S, EXPORT_READ
+from cellule.host.limits import EXPORT_PIN_S
 from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.host.storage.pins import Pins
 from cellule.host.storage.snapshot_list import KeptSnapshot, kept_snapshots
 from cellule.kernel.journal.frame import first_height
-from cellule.kernel.journal.links import Links, links_of_block, links_of_frame
+from cellule.kernel.journal.links import Links, links_of_frame
 from cellule.sources import Clock
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -41,63 +37,6 @@ class Exported:
     frames: int
     blocks: int
     bytes: int
-
-
-class CarWriter:
-    """Writes a CAR file beside its name; the name is its own once `finish` was called."""
-
-    def __init__(self, path: Path) -> None:
-        if path.exists():
-            raise Rejected(
-                "archive.exists", "{path} exists already", path=str(path), hint="Name another file."
-            )
-        self.path = path
-        self._draft = path.with_name(f".{path.name}.part")
-        try:
-            self._file: IO[bytes] = self._draft.open("wb")
-        except OSError as error:
-            raise Rejected(
-                "archive.file", "{path} cannot be written: {why}", path=str(path), why=error.strerror or error
-            ) from error
-        self.seen: set[Cid] = set()
-        self.size = 0
-
-    async def begin(self, root: Cid) -> None:
-        """Write the header."""
-        await self._write(header_bytes(root))
-
-    async def add(self, cid: Cid, data: bytes) -> None:
-        """Write a block, once."""
-        if cid not in self.seen:
-            self.seen.add(cid)
-            await self._write(block_head(cid, len(data)) + data)
-
-    async def add_stream(self, cid: Cid, size: int, pieces: AsyncIterator[bytes]) -> None:
-        """Write a long block, once."""
-        if cid in self.seen:
-            return
-        self.seen.add(cid)
-        await self._write(block_head(cid, size))
-        async for piece in pieces:
-            await self._write(piece)
-
-    def finish(self) -> None:
-        """Make the file durable under its name."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._draft.rename(self.path)
-
-    def drop(self) -> None:
-        """Remove what was written, unless it was finished."""
-        self._file.close()
-        self._draft.unlink(missing_ok=True)
-
-    async def _write(self, data: bytes) -> None:
-        self._file.write(data)
-        if (self.size + len(data)) // CAR_PIECE_BYTES > self.size // CAR_PIECE_BYTES:
-            await asyncio.sleep(0)  # others get their turn
-        self.size += len(data)
 
 
 @dataclass(slots=True)
@@ -156,7 +95,7 @@ class Exporter:
             found.users.update(links.users)
             if progress is not None:
                 progress(last, head.height)
-        await self._walk(writer, found)
+        await write_linked(writer, self.cas, found)
         writer.finish()
         return Exported(writer.path, cid_of(root), head.height, first, count, len(writer.seen), writer.size)
 
@@ -166,54 +105,3 @@ class Exporter:
         if head is None or baseline is None:
             raise Gone("host.world_gone", "world {world} was deleted", world=info.name)
         return Head.of_row(head), baseline_of(baseline)[0]
-
-    async def _walk(self, writer: CarWriter, found: Links) -> None:
-        """Write everything that is linked; what only a user's value links may be absent."""
-        needed = set(found.ours)
-        waiting = [*found.ours, *found.users]
-        seen = set(waiting)
-        while waiting:
-            page, waiting = waiting[-EXPORT_READ:], waiting[:-EXPORT_READ]
-            there = set(await self.cas.present(page))
-            lost = [cid for cid in page if cid not in there and cid in needed]
-            if lost:
-                raise _lost(lost[0])
-            nodes = await self.cas.get_many([cid for cid in there if cid.codec == "dag-cbor"])
-            for cid in page:
-                if cid in nodes:
-                    await writer.add(cid, nodes[cid])
-                    links = links_of_block(nodes[cid])
-                    needed |= links.ours
-                    waiting += _new(seen, (*links.ours, *links.users))
-                elif cid in there:
-                    await self._blob(writer, cid)
-            if len(seen) > CAR_BLOCKS_MAX:
-                raise Rejected(
-                    "archive.blocks_max", "an export has at most {most} blocks", most=CAR_BLOCKS_MAX,
-                    hint="Use `cellule backup`, which copies whole stores.",
-                )  # fmt: skip
-
-    async def _blob(self, writer: CarWriter, cid: Cid) -> None:
-        entry = await self.cas.entry(cid)
-        if entry is None:
-            raise _lost(cid)
-        async with self.cas.open_verified(cid) as file:
-
-            async def pieces() -> AsyncIterator[bytes]:
-                while piece := file.read(CAR_PIECE_BYTES):
-                    yield piece
-
-            await writer.add_stream(cid, entry.size, pieces())
-
-
-def _new(seen: set[Cid], cids: Iterable[Cid]) -> list[Cid]:
-    fresh = [cid for cid in cids if cid not in seen]
-    seen.update(fresh)
-    return fresh
-
-
-def _lost(cid: Cid) -> Corrupted:
-    return Corrupted(
-        "archive.block_lost", "the block {cid} is linked and not stored", cid=str(cid),
-        hint="Run `cellule check`, and restore a backup. Nothing was written.",
-    )  # fmt: skip

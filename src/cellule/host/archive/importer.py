@@ -10,7 +10,7 @@ effects wait: `cellule effect repair` lets them go, which is right where the ori
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,7 @@ from uuid import UUID
 from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
 from cellule.host.archive.car import CarFile
 from cellule.host.archive.document import WorldDocument, read_page
+from cellule.host.archive.redacted_world import is_redacted_world, refuse_redacted_world
 from cellule.host.cas_fetch import drive
 from cellule.host.limits import ATTEMPTS_MAX, SEGMENT_BYTES
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo, baseline_row, id_of
@@ -59,16 +60,23 @@ class Importer:
     programs: Programs
     budget: Budget
 
-    async def import_file(self, path: Path, name: str | None = None) -> WorldInfo:
-        """Make the world of a file; `Rejected` where it is damaged, or where the world is here already."""
+    async def import_file(self, path: Path, name: str | None = None, *, dry_run: bool = False) -> WorldInfo:
+        """Make the world of a file; `Rejected` where it is damaged, or where the world is here already.
+
+        A dry run proves the whole file, and makes nothing; the world may be here.
+        """
         with CarFile(path) as car:
+            if is_redacted_world(car.read(car.root)):
+                raise refuse_redacted_world(car)
             document = WorldDocument.of_block(car.read(car.root))
             chosen = name or document.name
-            await self._check_new(document.world, chosen)
+            if not dry_run:
+                await self._check_new(document.world, chosen)
             proven = await self._proven(car, document)
-            for _ in range(ATTEMPTS_MAX):
+            made = WorldInfo(document.world, self.universe.id, chosen, document.created_ns, document.origin)
+            for _ in range(0 if dry_run else ATTEMPTS_MAX):
                 since = await self.cas.generation()
-                await self._put(proven)
+                await put_all(self.cas, proven.car, proven.blocks)
                 segments = await self._segments(proven)
                 try:
                     parts = await self.cas.witness(since)
@@ -80,9 +88,9 @@ class Importer:
                     if error.code != OVERTAKEN_ROOT:
                         raise
                     continue  # two collections began: all is put again
-                return WorldInfo(
-                    document.world, self.universe.id, chosen, document.created_ns, document.origin
-                )
+                return made
+        if dry_run:
+            return made
         raise Unavailable("archive.contended", "collections begin again and again during the import")
 
     async def _check_new(self, world: UUID, name: str) -> None:
@@ -146,19 +154,6 @@ class Importer:
                 "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",
                 world=document.name, height=world.ledger.height, head=head.height,
             )  # fmt: skip
-
-    async def _put(self, proven: _Proven) -> None:
-        """Put all blocks; long ones as streams."""
-        group: list[bytes] = []
-        for cid in proven.blocks:
-            if cid.codec == "raw":
-                await self.cas.put_stream(_pieces(proven.car, cid), expected=cid)
-                continue
-            group.append(proven.car.read(cid))
-            if sum(map(len, group)) > SEGMENT_BYTES:
-                await self.cas.put_many(group)
-                group = []
-        await self.cas.put_many(group)
 
     async def _segments(self, proven: _Proven) -> list[Segment]:
         """Put the frames as segments."""
@@ -265,6 +260,20 @@ async def _reached(car: CarFile, document: WorldDocument, found: Links) -> list[
             seen.update(fresh)
             waiting += fresh
     return reached
+
+
+async def put_all(cas: Cas, car: CarFile, cids: Sequence[Cid]) -> None:
+    """Put blocks of a file; long ones as streams."""
+    group: list[bytes] = []
+    for cid in cids:
+        if cid.codec == "raw":
+            await cas.put_stream(_pieces(car, cid), expected=cid)
+            continue
+        group.append(car.read(cid))
+        if sum(map(len, group)) > SEGMENT_BYTES:
+            await cas.put_many(group)
+            group = []
+    await cas.put_many(group)
 
 
 async def _pieces(car: CarFile, cid: Cid) -> AsyncIterator[bytes]:

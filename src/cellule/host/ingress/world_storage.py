@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from cellule.errors import Conflict, Rejected, Unavailable
 from cellule.host.archive.cell_exporter import CellExporter
+from cellule.host.archive.cell_importer import CellImporter, ImportedCell
 from cellule.host.archive.exporter import Exported
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.arguments import check_who_and_why
@@ -80,11 +82,32 @@ class WorldStorage:
     async def export_cell(
         self, module: str, key: bytes, path: str | PathLike[str], *, redact: Iterable[str] = ()
     ) -> Exported:
-        """Write one cell with its whole history to a new CAR file; `redact` names fields that are null."""
+        """Write one cell with its whole history to a new CAR file; `redact` names fields that are null.
+
+        `import_cell` makes a cell of it again, unless something is redacted.
+        """
         reader = Reader(self._node, self._info)
         types = StoredCodecs(await reader.manifest())
         exporter = CellExporter(reader, types, self._info, self._node.clock)
         return await exporter.export(types.module(module), key, Path(path), redact)
+
+    async def import_cell(
+        self, path: str | PathLike[str], *, dry_run: bool = False, who: str = "cellule",
+        why: str = "asked for",
+    ) -> ImportedCell:  # fmt: skip
+        """Make the cell of a file that `export_cell` wrote, with its state, as a step of the journal.
+
+        Refused where the cell is there, or where it does not fit the code of the world. Its open effects,
+        timers and waiting messages are not imported; its history before stays readable under the file's root.
+        """
+        who, why = check_who_and_why(who, why)
+        node, info = self._node, self._info
+        await node.storage.check_more_cells(info.universe)
+        reader = Reader(node, info)
+        types = StoredCodecs(await reader.manifest())
+        put = partial(WorldHandle(node, info, types).control, "cell.import", who=who, why=why)
+        importer = CellImporter(reader, types, info, node.storage.pins(info.universe))
+        return await importer.import_file(Path(path), put, dry_run=dry_run)
 
     async def retention(self) -> Retention:
         """What is kept of the world."""

@@ -130,6 +130,14 @@ class Storage:
         if self.gates and universe in self.gates:
             self.gates[universe].check(count)
 
+    async def check_more_cells(self, universe: UUID) -> None:
+        """Refuse a cell from elsewhere where cells or bytes are at their quota; from any process."""
+        quotas = await self.quotas(universe)
+        if quotas == Quotas():
+            return
+        usage = await self.usage(universe, with_bytes=quotas.stored_bytes is not None)
+        Gate(await self._name(universe), quotas, usage, self._clock).check(0)
+
     async def quotas(self, universe: UUID) -> Quotas:
         """The quotas of a universe."""
         return await read_quotas(self._engine, universe)

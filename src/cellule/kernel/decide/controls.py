@@ -93,7 +93,7 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
             context.ledger.pause(is_paused=item.verb == "pause")
         case "clock.accept":
             outcome = _record(context, item, {})  # the host gives its beats another time from now on
-        case "cell.resume" | "cell.migrate" | "cell.halt" | "fork.live" | "cell.merge":
+        case "cell.resume" | "cell.migrate" | "cell.halt" | "fork.live" | "cell.merge" | "cell.import":
             outcome = yield from _VERBS[item.verb](context, item)
         case "cell.drop" | "cell.delete" | "letter.redrive" | "letter.dismiss":
             outcome = yield from _remove(context, item)
@@ -304,5 +304,6 @@ def _target(item: ControlItem) -> Target:
 _VERBS: dict[str, Callable[[BeatContext, ControlItem], Generator[Need, None, Admitted]]] = {
     "cell.resume": _resume, "cell.migrate": _migrate, "cell.halt": _halt,
     "cell.merge": lambda context, item: merges.merge(context, item, partial(_record, context, item)),
+    "cell.import": lambda context, item: merges.merge(context, item, partial(_record, context, item)),
     "fork.live": lambda context, item: forks.go_live(context, partial(_record, context, item, {})),
 }  # fmt: skip

@@ -1,8 +1,9 @@
 """A cell takes over the state that another world gave it: by a person's word, as a step of the journal.
 
-The state comes from a fork that was merged (`host/branches/merge.py`). It is taken only by a cell that is
-what the merge looked at, and at rest: no messages, no open effects, not stopped. No code runs, so `verify`
-passes over the Step, as over all that people do to cells.
+The state comes from a fork that was merged (`host/branches/merge.py`), or from the file of an exported cell
+(`host/archive/cell_importer.py`), which needs a cell that is not there. It is taken only by a cell that is
+what was looked at, and at rest: no messages, no open effects, not stopped. No code runs, so `verify` passes
+over the Step, as over all that people do to cells.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def merge(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     slot = yield from context.slot(base, key)
     _check(context, slot, (arguments.get("version"), arguments.get("born")))
     given = arguments.get("state")
+    if given is None and item.verb == "cell.import":
+        raise Rejected("kernel.argument", "`{name}` is missing", name="state")
     if given is None:
         return (yield from removals.delete(context, slot, record))
     state = yield from context.value_of(given)
@@ -68,6 +71,6 @@ def _check(context: BeatContext, slot: Slot, expected: tuple[Any, Any]) -> None:
     found = (0, 0) if entry is None else (entry.version, entry.born)
     if found != expected or slot.queue or slot.stopped or context.ledger.intents_of(slot):
         raise Rejected(
-            "kernel.merge_moved", "cell {module}/{key} is not what the merge looked at, or is busy",
-            module=base, key=slot.key, hint="Merge again.",
+            "kernel.merge_moved", "cell {module}/{key} is not what was looked at, or is busy",
+            module=base, key=slot.key, hint="Look again: it changed meanwhile.",
         )  # fmt: skip

@@ -240,7 +240,7 @@ class Replay:
         """A person ended a message or a cell."""
         control, entry = self._frame.at(record.extras["control"]), slot.entry
         verb = control.verb if isinstance(control, ControlRecord) else ""
-        if verb == "cell.merge" and record.status == OK:
+        if verb in ("cell.merge", "cell.import") and record.status == OK:
             step_changes.put_recorded(self._ledger, slot, self._height, record)
             return
         if entry is None or (record.prev, record.born) != (entry.last, entry.born):

@@ -13,8 +13,9 @@ from cellule.host.archive.document import WorldDocument, read_page
 from cellule.kernel.journal.frame import decode_frame
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.values.cbor import decode, encode
-from cellule.values.cid import Cid, cid_of
+from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from tests.support.car_blocks import plain_blocks
 from tests.support.nodes import check_store
 from tests.support.virtual_tests import in_virtual_time
 
@@ -85,30 +86,6 @@ async def test_any_ipld_tool_can_read_the_file(node, tally, tmp_path):
     cids = [cid for _, page in document.pages for _, cid in read_page(blocks[page])]
     assert cids == [frame.cid async for frame in world.frames()]
     assert all(decode_frame(blocks[cid]).header for cid in cids)
-
-
-def plain_blocks(data):
-    """What a plain reading of the CAR specification finds."""
-
-    def number(at):
-        found = shift = 0
-        while True:
-            found |= (data[at] & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if data[at - 1] < 0x80:
-                return found, at
-
-    size, at = number(0)
-    assert decode(data[at : at + size])["version"] == 1
-    at += size
-    found = {}
-    while at < len(data):
-        size, at = number(at)
-        cid = Cid.of_bytes(data[at : at + 36])
-        found[cid] = data[at + 36 : at + size]
-        assert cid_of(found[cid], codec=cid.codec) == cid
-        at += size
-    return found
 
 
 @in_virtual_time

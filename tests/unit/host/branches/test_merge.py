@@ -110,7 +110,7 @@ async def test_a_cell_that_moved_on_meanwhile_or_is_stopped_is_left_out(node):
     assert [(each.key, each.outcome) for each in found.left] == [(b"a", "it is stopped")]
     assert names(found.merged) == {"b"}
     state = (await fork.cell(TALLY.account, "b").view()).version
-    with pytest.raises(Rejected, match="is not what the merge looked at"):
+    with pytest.raises(Rejected, match="is not what was looked at"):
         await world.control(
             "cell.merge", who="ann", why="", module="tally/account", key=b"b", version=state + 9, born=1
         )
