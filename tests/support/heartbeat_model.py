@@ -19,6 +19,15 @@ def parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
+def is_path(path: str | None) -> bool:
+    """A name without a leading slash means that path; no segment is empty."""
+    return path is None or path == "/" or all(path.removeprefix("/").split("/"))
+
+
+def as_path(path: str | None) -> str | None:
+    return path if path is None or path.startswith("/") else f"/{path}"
+
+
 def ancestors(path: str) -> list[str]:
     """The root first, the path itself last."""
     segments = parts(path)
@@ -146,6 +155,9 @@ class Model:
     def enqueue(self, impulse: Impulse, beat: int | None = None) -> bool:
         if impulse.signal is None and impulse.target is None:
             return False
+        if not (is_path(impulse.signal) and is_path(impulse.target)):
+            return False
+        impulse = replace(impulse, signal=as_path(impulse.signal), target=as_path(impulse.target))
         beat = self.beat + 1 if beat is None else beat
         if beat <= self.beat:
             return False
@@ -197,6 +209,7 @@ class Model:
         later: list[tuple[Any, ...]], quiet: bool,
     ) -> None:  # fmt: skip
         where = {"signal": impulse.signal, "target": impulse.target}
+        tries = dict(impulse.tries)  # of each entry; all who send the impulse again send these along
         if not entries and not quiet:
             told.agenda.append({"no_match": True, **where})
         for entry in entries:
@@ -208,26 +221,20 @@ class Model:
             if ran and run.rc != -2:
                 later += run.actions
             if ran and run.rc == -1:
-                later.append(self._retry(entry, impulse))
+                tries[entry.number] = tries.get(entry.number, 0) + 1
+                later.append(("retry", entry, impulse, tries))
             if run.rc == -2:
                 return
 
-    def _retry(self, entry: Entry, impulse: Impulse) -> tuple[Any, ...]:
-        tries = dict(impulse.tries)
-        tries[entry.number] = tries.get(entry.number, 0) + 1
-        if tries[entry.number] > entry.limit:
-            return ("warn", ("retries", entry.name, impulse.signal, impulse.target))
-        again = replace(impulse, kind="retry", tries=tuple(sorted(tries.items())))
-        return ("queue", again, self.beat + 1 + entry.backoff)
-
     def _apply(self, action: tuple[Any, ...]) -> None:
         match action:
-            case ("enqueue", signal, target):
-                self.enqueue(Impulse(signal, target))
-            case ("enqueue_at", signal, target, payload, beat):
+            case ("enqueue", signal, target, payload, beat):
                 self.enqueue(Impulse(signal, target, payload), beat)
-            case ("queue", impulse, beat):
-                self.queue.setdefault(beat, []).append(impulse)
+            case ("retry", entry, impulse, tries) if tries[entry.number] > entry.limit:
+                self._apply(("warn", ("retries", entry.name, impulse.signal, impulse.target)))
+            case ("retry", entry, impulse, tries):
+                again = replace(impulse, kind="retry", tries=tuple(sorted(tries.items())))
+                self.queue.setdefault(self.beat + 1 + entry.backoff, []).append(again)
             case ("register", entry):
                 entry = replace(entry, number=self.registered)
                 self.registered += 1
@@ -339,7 +346,7 @@ class Operation:
 
     @staticmethod
     def may_start(verb: str, target: str, mode: str) -> bool:
-        return bool(verb) and bool(target) and mode in ("opm:direct", "opm:states")
+        return bool(verb) and bool(target) and is_path(target) and mode in ("opm:direct", "opm:states")
 
     def set(self, beat: int, state: str, code: int, note: str | None) -> bool:
         if self.closed is not None or not state:

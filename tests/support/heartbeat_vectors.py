@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -15,8 +16,12 @@ from cellule.testing.vectors.cases import (
     RetentionCase,
     TtlCase,
 )
-from tests.support.heartbeat_model import Entry, Impulse, Model, Run
+from tests.support.heartbeat_model import RETRY_LIMIT, Entry, Impulse, Model, Run
 from tests.support.heartbeat_model_mail import Clock, Mailbox, resolve_ttl
+
+
+def payload_of(given: Any) -> str | None:
+    return None if given.payload is None else json.dumps(given.payload, sort_keys=True)
 
 
 class AgendaCalls:
@@ -28,7 +33,11 @@ class AgendaCalls:
 
     def entry(self, number: int) -> Entry:
         each = self.enzymes[number]
-        return Entry(0, each.id, each.name, each.query, each.match, tuple(each.before), tuple(each.after))
+        limit = RETRY_LIMIT if each.retry_limit is None else each.retry_limit
+        return Entry(
+            0, each.id, each.name, each.query, each.match, tuple(each.before), tuple(each.after),
+            each.backoff, limit,
+        )  # fmt: skip
 
     def call(self, found: Entry, _: Impulse) -> Run:
         each = self.enzymes[found.id]
@@ -40,7 +49,7 @@ class AgendaCalls:
     def action(self, action: Action) -> tuple[Any, ...]:
         match action.do:
             case "enqueue":
-                return ("enqueue", action.signal, action.target)
+                return ("enqueue", action.signal, action.target, payload_of(action), action.beat)
             case "register":
                 return ("register", self.entry(action.enzyme))
             case "bind":
@@ -64,7 +73,7 @@ def agenda(case: AgendaCase) -> list[Any]:
         for number in beat.register:
             model.register(code.entry(number))
         for impulse in beat.enqueue:
-            model.enqueue(Impulse(impulse.signal, impulse.target))
+            model.enqueue(Impulse(impulse.signal, impulse.target, payload_of(impulse)), impulse.beat)
         found.append({"ok": True, **vars(model.step())})
     return found
 

@@ -10,12 +10,14 @@ from cellule.testing.vectors.document import read
 from cellule.testing.vectors.report import run
 from tests.support.heartbeat_vectors import MODEL
 
-CASES = Path(__file__).parents[1] / "fixtures" / "heartbeat.json"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CASES = FIXTURES / "heartbeat.json"
 
 
-def test_the_model_passes_every_case():
-    results = list(run(read(CASES), MODEL))
-    assert len(results) == 92
+@pytest.mark.parametrize(("name", "count"), [("heartbeat.json", 92), ("heartbeat_by_hand.json", 239)])
+def test_the_model_passes_every_case(name, count):
+    results = list(run(read(FIXTURES / name), MODEL))
+    assert len(results) == count
     assert [each for each in results if each.failures] == []
 
 

@@ -14,12 +14,14 @@ from cellule.testing.vectors.document import SECTIONS, read
 from cellule.testing.vectors.real import REAL
 from cellule.testing.vectors.report import run
 
-CASES = Path(__file__).parents[2] / "fixtures" / "heartbeat.json"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+CASES = FIXTURES / "heartbeat.json"
 
 
+@pytest.mark.parametrize("name", ["heartbeat.json", "heartbeat_by_hand.json"])
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_real_implementation_passes_every_case_of_a_section(section):
-    results = [each for each in run(read(CASES), REAL) if each.section == section]
+def test_the_real_implementation_passes_every_case_of_a_section(section, name):
+    results = list(run([each for each in read(FIXTURES / name) if each.section == section], REAL))
     assert results
     assert [each for each in results if each.failures] == []
 

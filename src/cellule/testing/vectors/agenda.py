@@ -9,14 +9,16 @@ from cellule.kernel.items import Item, SignalItem
 from cellule.kernel.journal.heartbeat_records import AgendaRecord, EnzymeRecord, StageRecord
 from cellule.kernel.program import EnzymeCall, EnzymeOutput
 from cellule.kernel.state.heartbeat_rows import is_logged, is_promoted
-from cellule.testing.vectors.cases import Action, AgendaCase, Enzyme
+from cellule.testing.vectors.cases import Action, AgendaCase, Enzyme, Impulse
 from cellule.testing.vectors.worlds import Beaten, CaseWorld, control, enzyme_of, module_of
+from cellule.values.cbor import encode
 
 
 def agenda(case: AgendaCase) -> list[Any]:
     """What each step of a case records."""
     code = CaseCode(case.enzymes)
     world = CaseWorld(code.enzymes, code.run)
+    code.first = world.next_beat
     entries: dict[int, int] = {}  # the enzyme of each entry of the registry
     items: list[Item] = [control("tree.write", path=path) for path in case.cells]
     items += [register_item(code.enzymes[number]) for number in case.register]
@@ -28,7 +30,9 @@ def agenda(case: AgendaCase) -> list[Any]:
     found = []
     for number, beat in enumerate(case.beats):
         items += [register_item(code.enzymes[enzyme]) for enzyme in beat.register]
-        items += [SignalItem(each.signal, each.target) for each in beat.enqueue]
+        items += [
+            SignalItem(each.signal, each.target, _payload(each), code.beat_of(each)) for each in beat.enqueue
+        ]
         beaten = world.step(items)
         note_entries(beaten, entries)
         found.append({"beat": number, "ok": True, **told(beaten, entries)})
@@ -48,10 +52,15 @@ def register_item(enzyme: Enzyme) -> Item:
 
 
 def _entry(enzyme: Enzyme) -> dict[str, Any]:
+    limit = {} if enzyme.retry_limit is None else {"retry_limit": enzyme.retry_limit}
     return {
         "name": enzyme.name, "module": module_of(enzyme.id), "query": enzyme.query, "match": enzyme.match,
-        "before": enzyme.before, "after": enzyme.after,
+        "before": enzyme.before, "after": enzyme.after, "backoff": enzyme.backoff, **limit,
     }  # fmt: skip
+
+
+def _payload(given: Impulse) -> bytes | None:
+    return None if given.payload is None else encode(given.payload)
 
 
 def told(beaten: Beaten, entries: dict[int, int]) -> dict[str, Any]:
@@ -76,6 +85,7 @@ class CaseCode:
 
     def __init__(self, enzymes: Sequence[Enzyme]) -> None:
         self.enzymes = {each.id: each for each in enzymes}
+        self.first = 0  # the beat of the first step
         self._calls: dict[int, list[tuple[Any, ...]]] = {each.id: [] for each in enzymes}
 
     def run(self, enzyme: int, call: EnzymeCall) -> EnzymeOutput:
@@ -90,10 +100,15 @@ class CaseCode:
             code, [self._action(each) for each in described.actions if each.call in (0, number)]
         )  # fmt: skip
 
+    def beat_of(self, given: Impulse | Action) -> int | None:
+        """The beat of the world that a case names by the number of its step."""
+        return None if given.beat is None else self.first + given.beat
+
     def _action(self, action: Action) -> dict[str, Any]:
         match action.do:
             case "enqueue":
-                return {"do": "signal", "signal": action.signal, "target": action.target}
+                given = {"signal": action.signal, "target": action.target, "payload": action.payload}
+                return {"do": "signal", **given, "beat": self.beat_of(action)}
             case "register":
                 assert action.enzyme is not None
                 return {"do": "register", "entry": _entry(self.enzymes[action.enzyme])}

@@ -12,10 +12,12 @@ class Part(msgspec.Struct):
 
 
 class Impulse(Part):
-    """A signal, a target, or both."""
+    """A signal, a target, or both; `beat` is a later one than the next."""
 
     signal: str | None = None
     target: str | None = None
+    payload: Any = None
+    beat: int | None = None
 
 
 class Action(Part):
@@ -29,6 +31,8 @@ class Action(Part):
     path: str | None = None
     name: str | None = None
     propagate: bool = False
+    payload: Any = None
+    beat: int | None = None
 
 
 class Enzyme(Part):
@@ -43,6 +47,8 @@ class Enzyme(Part):
     flags: Any = None
     rc: list[int] = []
     actions: list[Action] = []
+    retry_limit: int | None = None
+    backoff: int = 0
 
 
 class Bound(Part):
