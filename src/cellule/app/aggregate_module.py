@@ -13,13 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from cellule.app.declarations import bad_option, duration_ns
 from cellule.app.effects_config import Listed
-from cellule.app.styles import BuildScope, ModuleHandle, StyleDescription
-from cellule.errors import Rejected
+from cellule.app.modules import check_events
+from cellule.app.styles import BuildScope, DeclaredStyle, StyleDescription
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import AGGREGATE, TIMER_FIRED
 from cellule.modules.aggregate.spec import read_spec
-from cellule.values.names import Name
-from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.registry import NO_SCHEMAS
 
 _DECLARING: Final = "app.aggregate"
@@ -52,11 +50,9 @@ class AggregateTimes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeclaredAggregate:
+class DeclaredAggregate(DeclaredStyle):
     """See `DeclaredModule`."""
 
-    handle: ModuleHandle[Any]
-    full: Name
     events: tuple[type, ...]
     measures: Mapping[str, str]
     by: str | None
@@ -64,11 +60,6 @@ class DeclaredAggregate:
     closes: tuple[type, ...]
     fails: tuple[type, ...]
     limits: Mapping[str, Any]
-
-    @property
-    def local(self) -> str:
-        """See `DeclaredModule`."""
-        return self.full.local
 
     @property
     def where(self) -> str:
@@ -89,7 +80,8 @@ class DeclaredAggregate:
         """See `DeclaredModule`."""
         name = str(self.full)
         taken = (*self.events, *self.closes, *self.fails)
-        names = {event: self._event_name(scope, event) for event in taken}
+        check_events(scope.app, self.where, taken, "takes", system=())
+        names = {event: scope.app.events[event].name for event in taken}
         spec = read_spec(self._code(names), name)
         timers = spec.sets_timers
         schemas = NO_SCHEMAS
@@ -118,16 +110,6 @@ class DeclaredAggregate:
             "kind": "aggregate", "measures": dict(self.measures), **self.times.document(), **self.limits,
             **ends,
         }  # fmt: skip
-
-    def _event_name(self, scope: BuildScope, event: type) -> str:
-        declared = scope.app.events.get(event)
-        if declared is None:
-            raise Rejected(
-                "app.event_unknown", "{function} {verb} {event}, which is no event of {app}.",
-                function=self.where, verb="takes", event=shown_type(event), app=scope.app,
-                hint="Put @app.event above the class.",
-            )  # fmt: skip
-        return declared.name
 
     def _key(self, scope: BuildScope, event: type) -> dict[str, Any]:
         key = self.by or scope.app.events[event].key

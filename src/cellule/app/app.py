@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from cellule.app import builder as building
 from cellule.app.aggregate_module import AggregateTimes, DeclaredAggregate
@@ -31,13 +31,9 @@ from cellule.app.declarations import (
     DeclaredReducer,
     KeyChoice,
     bad_option,
-    check_cell_mode,
-    check_choice,
     check_frozen,
     check_function,
-    check_open_max,
     check_record,
-    check_retention,
     duration_ns,
     is_path,
     is_redefined,
@@ -56,6 +52,7 @@ from cellule.app.effects_config import (
 )
 from cellule.app.enzyme_module import EnzymeOptions, declare_enzyme, with_entries
 from cellule.app.fsm_module import DeclaredFsm, module_name
+from cellule.app.modules import checked_options
 from cellule.app.own_enzymes import add_mailboxes, add_operations
 from cellule.app.plan_module import DeclaredPlan
 from cellule.app.rules import Default, Part
@@ -68,7 +65,7 @@ from cellule.effects.adapter import adapter as make_adapter
 from cellule.effects.adapter_limits import LimitOptions
 from cellule.effects.request_limits import RequestOptions, request_limits
 from cellule.kernel.manifest.model import CatchUp, Failure, Overlap, Upgrade
-from cellule.modules.python import ModuleOptions, Retention
+from cellule.modules.python import Retention
 from cellule.modules.python import reducer as declare_reducer
 from cellule.modules.python.signature import shown_function
 from cellule.modules.workflow.view import WorkflowRun
@@ -83,9 +80,6 @@ P = TypeVar("P")
 R = TypeVar("R")
 S = TypeVar("S")
 F = TypeVar("F", bound=Callable[..., Any])
-
-_FAILURES: Final = ("halt", "skip")
-_UPGRADES: Final = ("follow", "pin")
 
 
 class App:
@@ -210,16 +204,11 @@ class App:
         intents its events wait. `cell_mode=False` keeps the states of all keys as one map in one cell; the
         function stays the same.
         """
-        check_choice("failure", failure, _FAILURES)
-        check_choice("upgrade", upgrade, _UPGRADES)
-        check_retention(retention)
         listed = check_listed("@app.reducer", effects)
-        check_open_max(open_max)
-        options = ModuleOptions(
-            failure=failure, upgrade=upgrade, retention=retention or Retention(),
-            cap_slots=check_grants(grants), open_max=open_max, cell_mode=cell_mode,
-        )  # fmt: skip
-        check_cell_mode(options, keyed=keyed)
+        options = checked_options("@app.reducer", {
+            "failure": failure, "upgrade": upgrade, "retention": retention, "grants": grants, "keyed": keyed,
+            "open_max": open_max, "cell_mode": cell_mode,
+        })  # fmt: skip
 
         def declare(given: F) -> F:
             check_function(given, "@app.reducer")
@@ -289,13 +278,10 @@ class App:
         """
         path = beside_caller(file)
         full = Name(self.namespace, name or module_name(path), self.version if version is None else version)
-        check_choice("upgrade", upgrade, _UPGRADES)
-        check_choice("failure", failure, _FAILURES)
+        given = {"upgrade": upgrade, "failure": failure}
+        slots = checked_options("app.fsm", {**given, "grants": grants}).cap_slots
         handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
-        options = {"upgrade": upgrade, "failure": failure}
-        self.add_module(
-            DeclaredFsm(handle, full, path, check_grants(grants), options, self._effect_declarations.effects)
-        )
+        self.add_module(DeclaredFsm(handle, full, path, slots, given, self._effect_declarations.effects))
         return handle
 
     @overload

@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from cellule.errors import Rejected
-from cellule.modules.python import ModuleOptions, Retention
+from cellule.modules.python import ModuleOptions
 from cellule.modules.python.signature import shown_function
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_named_tuple, is_record_class
@@ -188,35 +188,6 @@ def check_function(function: object, decorator: str) -> None:
             decorator=decorator, value=shown_value(function),
             hint=f"Put {decorator} right above a `def`; options go by name.",
         )  # fmt: skip
-
-
-def check_choice(option: str, given: object, choices: tuple[str, ...], where: str = "@app.reducer") -> None:
-    """Refuse an option that is none of a few texts."""
-    if given not in choices:
-        raise bad_option(where, option, given, " or ".join(map(repr, choices)))
-
-
-def check_retention(given: object, where: str = "@app.reducer") -> None:
-    """Refuse a retention that is none."""
-    if given is not None and not isinstance(given, Retention):
-        form = "Retention(ttl=timedelta(...), idle=timedelta(...))"
-        raise bad_option(where, "retention", given, form)
-
-
-def check_open_max(given: object, where: str = "@app.reducer") -> None:
-    """Refuse a limit of open intents that is no count."""
-    if given is not None and (type(given) is not int or given < 1):
-        raise bad_option(where, "open_max", given, "a number above zero")
-
-
-def check_cell_mode(options: ModuleOptions, *, keyed: bool, where: str = "@app.reducer") -> None:
-    """Refuse a cell mode that is none, or one cell for all keys where it means nothing."""
-    if not isinstance(options.cell_mode, bool):
-        raise bad_option(where, "cell_mode", options.cell_mode, "True or False")
-    if not options.cell_mode and not keyed:
-        raise bad_option(where, "cell_mode", False, "only one of `cell_mode=False` and `keyed=False`")
-    if not options.cell_mode and options.retention != Retention():
-        raise bad_option(where, "cell_mode", False, "no `retention` with it: it removes cells, not entries")
 
 
 def field_names(python: type) -> list[str]:

@@ -13,20 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict
 
-from cellule.app.declarations import check_function, check_open_max
-from cellule.app.effects_config import Grants, Listed, check_grants, check_listed
-from cellule.app.modules import for_authors, with_names_of_bundle
-from cellule.app.styles import BuildScope
-from cellule.errors import Rejected
+from cellule.app.declarations import check_function
+from cellule.app.effects_config import Grants, Listed, check_listed
+from cellule.app.modules import authored_code, checked_options, with_names_of_bundle
+from cellule.app.styles import BuildScope, DeclaredFunction
 from cellule.kernel.heartbeat.entries import parse_entry
 from cellule.kernel.heartbeat.paths import parse_path
 from cellule.kernel.manifest.system import VALUE
 from cellule.modules.enzyme.program import ENZYME
 from cellule.modules.enzyme.signature import check_enzyme
-from cellule.modules.python import ModuleDescription, ModuleOptions
-from cellule.modules.python.describe import code_of
+from cellule.modules.python import ModuleDescription
 from cellule.modules.python.effects import effect_documents, effect_schemas
-from cellule.modules.python.signature import shown_function
 from cellule.values.names import Name
 
 _DECLARING: Final = "@app.enzyme"
@@ -62,39 +59,16 @@ _OF_ENTRY: Final = ("match", "access", "retry_limit", "backoff", "depth", "signa
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeclaredEnzyme:
+class DeclaredEnzyme(DeclaredFunction):
     """See `DeclaredModule`; `entries` are those of the registry."""
 
-    function: Callable[..., Any]
-    full: Name
-    options: ModuleOptions
-    effects: tuple[Listed, ...]
     writes: tuple[str, ...] | None
     entries: tuple[Mapping[str, Any], ...]
-
-    @property
-    def local(self) -> str:
-        """See `DeclaredModule`."""
-        return self.full.local
-
-    @property
-    def where(self) -> str:
-        """See `DeclaredModule`."""
-        return shown_function(self.function)
-
-    @property
-    def cap_slots(self) -> Mapping[str, str]:
-        """See `DeclaredModule`."""
-        return self.options.cap_slots
 
     def described(self, scope: BuildScope) -> EnzymeDescription:
         """See `DeclaredModule`."""
         naming = scope.naming
-        try:
-            code, stored = code_of(self.function, naming, live=scope.live)
-        except Rejected as error:
-            raise for_authors(scope.app, self.function, error) from error
-        code = replace(code, form=ENZYME)
+        code, stored = authored_code(scope, self.function, ENZYME)
         entry: dict[str, Any] = {
             "kind": "workflow", "style": "enzyme", "state": VALUE, "code": code.document(),
             "cap_slots": dict(self.options.cap_slots), "open_max": self.options.open_max,
@@ -136,8 +110,7 @@ def declare_enzyme(
         "before": _names(given.get("before", ())), "after": _names(given.get("after", ())),
     }  # fmt: skip
     parse_entry(0, entry)
-    check_open_max(given.get("open_max"), _DECLARING)
-    options = ModuleOptions(cap_slots=check_grants(given.get("grants", ())), open_max=given.get("open_max"))
+    options = checked_options(_DECLARING, given)
     writes = given.get("writes")
     subtrees = None if writes is None else tuple(parse_path(each, "writes") for each in writes)
     listed = check_listed(_DECLARING, given.get("effects", ()))

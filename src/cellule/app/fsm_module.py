@@ -15,7 +15,7 @@ from typing import Any, Final
 from cellule.app import standard_effects
 from cellule.app.effects import EffectLike
 from cellule.app.effects_config import Listed
-from cellule.app.styles import BuildScope, ModuleHandle, StyleDescription
+from cellule.app.styles import BuildScope, DeclaredStyle, StyleDescription
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.problems import near
@@ -32,21 +32,14 @@ _SUFFIXES: Final = (".yaml", ".yml", ".fsm")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeclaredFsm:
+class DeclaredFsm(DeclaredStyle):
     """See `DeclaredModule`; `options` are fields of the module's entry, `known` are the app's effects."""
 
-    handle: ModuleHandle[Any]
-    full: Name
     path: Path
     cap_slots: Mapping[str, str]
     options: Mapping[str, Any]
     known: Mapping[str, EffectLike]
     _read: list[Contract] = field(default_factory=list)
-
-    @property
-    def local(self) -> str:
-        """See `DeclaredModule`."""
-        return self.full.local
 
     @property
     def where(self) -> str:

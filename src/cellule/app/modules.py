@@ -6,19 +6,23 @@ bundle get the same ones; only those of files that are in the bundle, since othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from cellule.app.declarations import DeclaredReducer, apps_of
+from cellule.app.declarations import DeclaredReducer, apps_of, bad_option
+from cellule.app.effects_config import check_grants
 from cellule.app.keys import check_entry_keys, check_paths, key_paths
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
-from cellule.modules.python.bundle import module_path
+from cellule.modules.python import ModuleOptions, Retention
+from cellule.modules.python.bundle import Bundle, module_path
+from cellule.modules.python.code import PythonCode
 from cellule.modules.python.describe import (
     Description,
     ModuleDescription,
     UpcasterDescription,
+    code_of,
     describe,
     describe_upcaster,
 )
@@ -30,11 +34,15 @@ from cellule.values.schema.annotations import shown_type
 
 if TYPE_CHECKING:
     from cellule.app.app import App
+    from cellule.app.styles import BuildScope
 
 D = TypeVar("D", bound="ModuleDescription | UpcasterDescription")
 
 SCHEMA_VERSION: Final = 1
 """The version of every schema whose class does not say another."""
+
+_CHOICES: Final = {"failure": ("halt", "skip"), "upgrade": ("follow", "pin")}
+_OPTIONS: Final = (*_CHOICES, "retention", "open_max", "cell_mode")
 
 
 def naming_of(app: App) -> Naming:
@@ -51,7 +59,7 @@ def describe_reducer(
     """Describe a reducer; raises `Rejected` naming it and what to write instead."""
     signature = read_signature(declared.function)
     check_events(app, declared.where, signature.events, "takes")
-    check_events(app, declared.where, signature.emits, "emits")
+    check_events(app, declared.where, signature.emits, "emits", system=())
     paths = key_paths(declared, signature.events, app.events)
     if not declared.cell_mode:
         check_entry_keys(declared.where, paths)
@@ -97,10 +105,52 @@ def revised(description: D, revision: int) -> D:
     return replace(description, code=code, entry={**description.entry, "code": code.document()})
 
 
-def check_events(app: App, where: str, events: Iterable[Any], verb: str) -> None:
-    """Refuse events that the app does not have."""
+def checked_options(where: str, given: Mapping[str, object]) -> ModuleOptions:
+    """The options that modules of all styles have, out of those given; `app.option` names a wrong one."""
+    options: dict[str, Any] = {name: value for name, value in given.items() if name in _OPTIONS}
+    for name, choices in _CHOICES.items():
+        if options.get(name, choices[0]) not in choices:
+            raise bad_option(where, name, options[name], " or ".join(map(repr, choices)))
+    retention = options.pop("retention", None) or Retention()
+    if not isinstance(retention, Retention):
+        form = "Retention(ttl=timedelta(...), idle=timedelta(...))"
+        raise bad_option(where, "retention", retention, form)
+    open_max = options.get("open_max")
+    if open_max is not None and (type(open_max) is not int or open_max < 1):
+        raise bad_option(where, "open_max", open_max, "a number above zero")
+    grants: Any = given.get("grants", ())
+    made = ModuleOptions(**options, retention=retention, cap_slots=check_grants(grants))
+    _check_cell_mode(made, where, keyed=given.get("keyed", True) is not False)
+    return made
+
+
+def _check_cell_mode(options: ModuleOptions, where: str, *, keyed: bool) -> None:
+    """Refuse a cell mode that is none, or one cell for all keys where it means nothing."""
+    if not isinstance(options.cell_mode, bool):
+        raise bad_option(where, "cell_mode", options.cell_mode, "True or False")
+    if not options.cell_mode and not keyed:
+        raise bad_option(where, "cell_mode", False, "only one of `cell_mode=False` and `keyed=False`")
+    if not options.cell_mode and options.retention != Retention():
+        raise bad_option(where, "cell_mode", False, "no `retention` with it: it removes cells, not entries")
+
+
+def authored_code(
+    scope: BuildScope, function: Callable[..., Any], form: str
+) -> tuple[PythonCode, Bundle | None]:
+    """A function of the app as code of this form, and its bundle unless it runs live."""
+    try:
+        code, stored = code_of(function, scope.naming, live=scope.live)
+    except Rejected as error:
+        raise for_authors(scope.app, function, error) from error
+    return replace(code, form=form), stored
+
+
+def check_events(
+    app: App, where: str, events: Iterable[Any], verb: str, system: Container[Any] = SYSTEM_NAMES
+) -> None:
+    """Refuse events that the app does not have; of Cellule's own, those in `system` are for all apps."""
     for event in events:
-        if event in app.events or (verb == "takes" and event in SYSTEM_NAMES):
+        if event in app.events or event in system:
             continue
         raise Rejected(
             "app.event_unknown", "{function} {verb} {event}, which is no event of {app}.",

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cellule.app.effects_config import Listed
-from cellule.app.styles import BuildScope, ModuleHandle, StyleDescription
+from cellule.app.modules import check_events
+from cellule.app.styles import BuildScope, DeclaredStyle, StyleDescription
 from cellule.errors import Rejected
 from cellule.kernel.manifest.effects import KIND_ALIASES
 from cellule.kernel.manifest.model import TIMER_SET, Manifest
@@ -21,26 +22,17 @@ from cellule.kernel.manifest.plans import with_plans
 from cellule.kernel.manifest.problems import Problems
 from cellule.modules.plan.compile import compile_plan
 from cellule.modules.plan.source import PlanFile
-from cellule.values.names import Name
-from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.registry import NO_SCHEMAS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeclaredPlan:
+class DeclaredPlan(DeclaredStyle):
     """See `DeclaredModule`."""
 
-    handle: ModuleHandle[Any]
-    full: Name
     source: Mapping[str, Any] | Path
     triggers: Mapping[type, str]
     cap_slots: Mapping[str, str]
     _read: list[PlanFile] = field(default_factory=list)
-
-    @property
-    def local(self) -> str:
-        """See `DeclaredModule`."""
-        return self.full.local
 
     @property
     def where(self) -> str:
@@ -61,8 +53,9 @@ class DeclaredPlan:
     def described(self, scope: BuildScope) -> StyleDescription:
         """See `DeclaredModule`."""
         name = str(self.full)
+        check_events(scope.app, self.where, self.triggers, "is started by", system=())
         triggers = [
-            {"event": self._event_name(scope, event), "plan": name, "correlate_by": by}
+            {"event": scope.app.events[event].name, "plan": name, "correlate_by": by}
             for event, by in self.triggers.items()
         ]
         slots = {"cap_slots": dict(self.cap_slots)} if self.cap_slots else {}
@@ -97,13 +90,3 @@ class DeclaredPlan:
         if not self._read:
             self._read.append(PlanFile(self.source))
         return self._read[0].document()
-
-    def _event_name(self, scope: BuildScope, event: type) -> str:
-        declared = scope.app.events.get(event)
-        if declared is None:
-            raise Rejected(
-                "app.event_unknown", "{function} {verb} {event}, which is no event of {app}.",
-                function=self.where, verb="is started by", event=shown_type(event), app=scope.app,
-                hint="Put @app.event above the class.",
-            )  # fmt: skip
-        return declared.name

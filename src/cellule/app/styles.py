@@ -10,7 +10,7 @@ style brings of its own stands in `app/<style>_module.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 
 from cellule.app.effects_config import Listed
 from cellule.kernel.manifest.model import Manifest
-from cellule.modules.python import EffectForm
+from cellule.modules.python import EffectForm, ModuleOptions
 from cellule.modules.python.module_names import Naming
+from cellule.modules.python.signature import shown_function
 from cellule.values.cid import Cid
+from cellule.values.names import Name
 from cellule.values.schema.registry import Schemas
 
 if TYPE_CHECKING:
@@ -72,6 +74,44 @@ class DeclaredModule(Protocol):
 
     def described(self, scope: BuildScope) -> DescribedModule:
         """The module as the manifest needs it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeclaredStyle:
+    """A `DeclaredModule` that is no function: what callers name it by, and its full name."""
+
+    handle: ModuleHandle[Any]
+    full: Name
+
+    @property
+    def local(self) -> str:
+        """See `DeclaredModule`."""
+        return self.full.local
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeclaredFunction:
+    """A `DeclaredModule` that is a function of the app."""
+
+    function: Callable[..., Any]
+    full: Name
+    options: ModuleOptions
+    effects: tuple[Listed, ...]
+
+    @property
+    def local(self) -> str:
+        """See `DeclaredModule`."""
+        return self.full.local
+
+    @property
+    def where(self) -> str:
+        """See `DeclaredModule`."""
+        return shown_function(self.function)
+
+    @property
+    def cap_slots(self) -> Mapping[str, str]:
+        """See `DeclaredModule`."""
+        return self.options.cap_slots
 
 
 @runtime_checkable

@@ -11,30 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from cellule.app.declarations import (
-    KeyChoice,
-    bad_option,
-    check_cell_mode,
-    check_choice,
-    check_open_max,
-    check_retention,
-)
-from cellule.app.effects_config import Grants, Listed, check_grants, check_listed
+from cellule.app.declarations import KeyChoice, bad_option
+from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.keys import check_entry_keys, check_paths, key_paths
-from cellule.app.modules import check_events
-from cellule.app.styles import BuildScope, ModuleHandle, StyleDescription
+from cellule.app.modules import check_events, checked_options
+from cellule.app.styles import BuildScope, DeclaredStyle, ModuleHandle, StyleDescription
 from cellule.kernel.manifest.model import TIMER_SET, Failure, Upgrade
 from cellule.kernel.manifest.system import TIMER_FIRED, receipt_event
 from cellule.modules.python import ModuleOptions, Retention
+from cellule.modules.python.describe import key_schema_of, module_subscriptions
 from cellule.modules.python.effects import effect_documents, effect_schemas
 from cellule.modules.python.map_state import map_state
 from cellule.modules.wasm.code import read_module_file
 from cellule.modules.wasm.programs import pack_module
 from cellule.values.names import Name
 from cellule.values.schema.document import to_document
-from cellule.values.schema.keys import check_key_path
-from cellule.values.schema.registry import Schemas
-from cellule.values.schema.types import Schema
 
 _DECLARING: Final = "app.wasm"
 _LIMITS: Final = ("fuel", "memory_bytes")
@@ -61,22 +52,15 @@ class WasmOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeclaredWasm:
+class DeclaredWasm(DeclaredStyle):
     """See `DeclaredModule`."""
 
-    handle: ModuleHandle[Any]
-    full: Name
     path: Path
     events: tuple[type, ...]
     state: Any
     options: ModuleOptions
     given: WasmOptions
     effects: tuple[Listed, ...]
-
-    @property
-    def local(self) -> str:
-        """See `DeclaredModule`."""
-        return self.full.local
 
     @property
     def where(self) -> str:
@@ -102,17 +86,14 @@ class DeclaredWasm:
         """See `DeclaredModule`."""
         name, naming = str(self.full), scope.naming
         check_events(scope.app, self.where, self.events, "takes")
-        check_events(scope.app, self.where, self._emits, "emits")
+        check_events(scope.app, self.where, self._emits, "emits", system=())
         paths = key_paths(self, self.events, scope.app.events)
         if not self.options.cell_mode:
             check_entry_keys(self.where, paths)
         if paths is not None:
             check_paths(self, paths, naming)
         names = {event: naming.derived(event).name or "" for event in self.events}
-        subscriptions = tuple(
-            {"event": names[event], "module": name, **({} if paths is None else _key(paths[event]))}
-            for event in names
-        )
+        subscriptions = module_subscriptions(name, names, paths)
         state = naming.derived(self.state)
         if state.name is None:
             state = naming.derived(self.state, f"{naming.namespace}/{self.local}State@{naming.version}")
@@ -120,14 +101,19 @@ class DeclaredWasm:
         for event in (*self.events, *self._emits):
             schemas = schemas.merged(naming.derived(event).schemas)
         code, blocks = self._code(name)
-        key = _key_schema(subscriptions, schemas)
+        key = key_schema_of(subscriptions, schemas)
         keys = {} if key is None else {"key": to_document(key)}
         if not self.options.cell_mode and key is not None:
             state = map_state(state, key, name)
             schemas = schemas.merged(state.schemas)
+        receipts = [
+            TIMER_FIRED if form.kind == TIMER_SET else receipt_event(form.kind) for form in scope.effects
+        ]
         entry = {
-            **self._entry(scope), "state": state.name, "code": code,
-            "event": [*names.values(), *_receipts(scope)], **keys,
+            "style": "reducer", "context": self.given.get("context", not self.options.cell_mode),
+            **self.options.document(), "state": state.name, "code": code,
+            "event": [*names.values(), *receipts], **keys,
+            "effects_emitted": sorted(form.kind for form in scope.effects),
         }  # fmt: skip
         return StyleDescription(
             self.handle, name, entry, subscriptions, schemas, effect_documents(scope.effects, naming),
@@ -142,16 +128,6 @@ class DeclaredWasm:
         limits = {option: given for option, given in self.given.items() if option in _LIMITS}
         return pack_module(read_module_file(self.path, name), limits, name)
 
-    def _entry(self, scope: BuildScope) -> dict[str, Any]:
-        options = self.options
-        return {
-            "style": "reducer", "context": self.given.get("context", not options.cell_mode),
-            "retention": options.retention.document(), "failure": options.failure,
-            "upgrade": options.upgrade, "cap_slots": dict(options.cap_slots), "open_max": options.open_max,
-            "effects_emitted": sorted(form.kind for form in scope.effects),
-            **({} if options.cell_mode else {"cell_mode": False}),
-        }  # fmt: skip
-
 
 def declare_wasm(
     full: Name, path: Path, events: tuple[type, ...], state: Any, given: WasmOptions
@@ -163,34 +139,8 @@ def declare_wasm(
             raise bad_option(_DECLARING, option, given[option], f"one of {known}")  # type: ignore[literal-required]
     if not events:
         raise bad_option(_DECLARING, "events", (), "the classes of the events that it takes, behind its file")
-    failure, upgrade = given.get("failure", "halt"), given.get("upgrade", "follow")
-    check_choice("failure", failure, ("halt", "skip"), _DECLARING)
-    check_choice("upgrade", upgrade, ("follow", "pin"), _DECLARING)
-    check_retention(given.get("retention"), _DECLARING)
-    open_max = given.get("open_max")
-    check_open_max(open_max, _DECLARING)
-    options = ModuleOptions(
-        failure=failure, upgrade=upgrade, retention=given.get("retention") or Retention(),
-        cap_slots=check_grants(given.get("grants", ())), open_max=open_max,
-        cell_mode=given.get("cell_mode", True),
-    )  # fmt: skip
-    check_cell_mode(options, keyed=given.get("keyed", True), where=_DECLARING)
+    options = checked_options(_DECLARING, given)
     listed = check_listed(_DECLARING, given.get("effects", ()))
     return DeclaredWasm(
         ModuleHandle(str(full.base)), full, path, events, state, options, given, tuple(listed)
     )
-
-
-def _key(path: str | None) -> dict[str, Any]:
-    return {"key_only": True} if path is None else {"key_field": path}
-
-
-def _key_schema(subscriptions: Iterable[Mapping[str, Any]], schemas: Schemas) -> Schema | None:
-    for each in subscriptions:
-        if "key_field" in each:
-            return check_key_path(schemas[each["event"]], schemas, each["key_field"])
-    return None
-
-
-def _receipts(scope: BuildScope) -> list[str]:
-    return [TIMER_FIRED if form.kind == TIMER_SET else receipt_event(form.kind) for form in scope.effects]

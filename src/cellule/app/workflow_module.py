@@ -6,23 +6,21 @@ go to the cell with their key. The function stays what it is: the copy in the bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict, TypeVar, cast
 
-from cellule.app.declarations import KeyChoice, check_choice, check_function, check_open_max, check_retention
+from cellule.app.declarations import KeyChoice, check_function
 from cellule.app.effects import timer
-from cellule.app.effects_config import Grants, Listed, check_grants, check_listed
+from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.keys import check_paths, key_paths
-from cellule.app.modules import check_events, for_authors, with_names_of_bundle
-from cellule.app.styles import BuildScope, ModuleHandle
-from cellule.errors import Rejected
+from cellule.app.modules import authored_code, check_events, checked_options, with_names_of_bundle
+from cellule.app.styles import BuildScope, DeclaredFunction, ModuleHandle
 from cellule.kernel.manifest.model import TIMER_SET, Failure, Upgrade
 from cellule.kernel.manifest.system import LOG, TIMER_FIRED, receipt_event
-from cellule.modules.python import ModuleDescription, ModuleOptions, Retention
-from cellule.modules.python.describe import code_of
+from cellule.modules.python import ModuleDescription, Retention
+from cellule.modules.python.describe import key_schema_of, module_subscriptions
 from cellule.modules.python.effects import effect_documents, effect_schemas
-from cellule.modules.python.signature import shown_function
 from cellule.modules.workflow.program import WORKFLOW
 from cellule.modules.workflow.signature import (
     ORDER_FORM,
@@ -36,8 +34,7 @@ from cellule.modules.workflow.view import WorkflowRun, run_of
 from cellule.values.names import Name
 from cellule.values.schema.codec import codec_for
 from cellule.values.schema.document import to_document
-from cellule.values.schema.keys import check_key_path
-from cellule.values.schema.registry import NO_SCHEMAS, Schemas
+from cellule.values.schema.registry import NO_SCHEMAS
 
 _DECLARING: Final = "@app.workflow"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,30 +64,11 @@ class Declares(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeclaredWorkflow:
+class DeclaredWorkflow(DeclaredFunction):
     """See `DeclaredModule`."""
 
-    function: Callable[..., Any]
-    full: Name
     key: KeyChoice
     keyed: bool
-    options: ModuleOptions
-    effects: tuple[Listed, ...]
-
-    @property
-    def local(self) -> str:
-        """See `DeclaredModule`."""
-        return self.full.local
-
-    @property
-    def where(self) -> str:
-        """See `DeclaredModule`."""
-        return shown_function(self.function)
-
-    @property
-    def cap_slots(self) -> Mapping[str, str]:
-        """See `DeclaredModule`."""
-        return self.options.cap_slots
 
     def described(self, scope: BuildScope) -> WorkflowDescription:
         """See `DeclaredModule`."""
@@ -100,9 +78,9 @@ class DeclaredWorkflow:
         if paths is not None:
             check_paths(self, paths, naming)
         names = {event: naming.derived(event).name or "" for event in signature.events}
-        subscriptions = tuple(
-            {"event": names[event], "module": name, **({} if paths is None else _key(paths[event]))}
-            for event in names
+        order = order_event(name)
+        subscriptions = module_subscriptions(
+            name, {**names, None: order}, None if paths is None else {**paths, None: None}
         )
         schemas = effect_schemas(scope.effects, naming).merged(NO_SCHEMAS)
         for event in signature.events:
@@ -110,32 +88,21 @@ class DeclaredWorkflow:
         for kind in (signature.result, *(kind for _, kind in signature.arguments)):
             if kind is not None:
                 naming.derived(kind)  # refused here, and not when the first run ends
-        order = order_event(name)
         schemas = schemas.merged({order: ORDER_FORM})
-        subscriptions += ({"event": order, "module": name, **({} if paths is None else _key(None))},)
-        try:
-            code, stored = code_of(self.function, naming, live=scope.live)
-        except Rejected as error:
-            raise for_authors(scope.app, self.function, error) from error
-        code = replace(code, form=WORKFLOW)
+        code, stored = authored_code(scope, self.function, WORKFLOW)
+        key = key_schema_of(subscriptions, schemas)
+        receipts = [*(receipt_event(form.kind) for form in scope.effects), TIMER_FIRED]
         entry = {
-            **self._entry(scope), "event": [*names.values(), order, *_receipts(scope)],
+            "kind": "workflow", "style": "workflow", "state": LOG, "log": True, "context": True,
+            **self.options.document(), "event": [*names.values(), order, *receipts],
+            "effects_emitted": sorted({TIMER_SET, *(form.kind for form in scope.effects)}),
             "code": code.document(),
-            **_key_schema(subscriptions, schemas),
+            **({} if key is None else {"key": to_document(key)}),
         }  # fmt: skip
         return with_names_of_bundle(WorkflowDescription(
             self.function, naming, code, schemas, stored, name, entry, subscriptions, names,
             effects=effect_documents(scope.effects, naming), signature=signature,
         ))  # fmt: skip
-
-    def _entry(self, scope: BuildScope) -> dict[str, Any]:
-        options = self.options
-        return {
-            "kind": "workflow", "style": "workflow", "state": LOG, "log": True, "context": True,
-            "retention": options.retention.document(), "failure": options.failure,
-            "upgrade": options.upgrade, "cap_slots": dict(options.cap_slots), "open_max": options.open_max,
-            "effects_emitted": sorted({TIMER_SET, *(form.kind for form in scope.effects)}),
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,39 +133,15 @@ def declare_workflow(
 ) -> DeclaredWorkflow:
     """Check what can be refused at once; raises `app.option` naming the option."""
     check_function(function, _DECLARING)
-    failure, upgrade = given.get("failure", "halt"), given.get("upgrade", "pin")
-    check_choice("failure", failure, ("halt", "skip"), _DECLARING)
-    check_choice("upgrade", upgrade, ("follow", "pin"), _DECLARING)
-    check_retention(given.get("retention"), _DECLARING)
-    check_open_max(given.get("open_max"), _DECLARING)
-    options = ModuleOptions(
-        failure=failure, upgrade=upgrade, retention=given.get("retention") or Retention(),
-        cap_slots=check_grants(given.get("grants", ())), open_max=given.get("open_max"),
-    )  # fmt: skip
+    options = checked_options(_DECLARING, {"upgrade": "pin", **given})
     listed = check_listed(_DECLARING, given.get("effects", ()))
     full = Name(namespace, given.get("name") or function.__name__, given.get("version", version))
     mark_workflow(function, WorkflowMark(tuple(given.get("events", ())), listed))
     return DeclaredWorkflow(
-        function, full, given.get("key"), given.get("keyed", True), options, (*listed, timer)
+        function, full, options, (*listed, timer), given.get("key"), given.get("keyed", True)
     )
 
 
 def handle_of(function: Callable[..., Any]) -> ModuleHandle[WorkflowRun]:
     """The function itself, as a type checker should see it."""
     return cast("ModuleHandle[WorkflowRun]", function)
-
-
-def _key(path: str | None) -> dict[str, Any]:
-    return {"key_only": True} if path is None else {"key_field": path}
-
-
-def _key_schema(subscriptions: Iterable[Mapping[str, Any]], schemas: Schemas) -> dict[str, Any]:
-    for each in subscriptions:
-        if "key_field" in each:
-            found = check_key_path(schemas[each["event"]], schemas, each["key_field"])
-            return {"key": to_document(found)}
-    return {}
-
-
-def _receipts(scope: BuildScope) -> list[str]:
-    return [*(receipt_event(form.kind) for form in scope.effects), TIMER_FIRED]

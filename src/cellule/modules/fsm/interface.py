@@ -15,6 +15,7 @@ from typing import Any, Final
 from cellule.errors import Rejected
 from cellule.kernel.manifest.system import TIMER_FIRED, receipt_event
 from cellule.modules.fsm.contract import Contract, Trigger
+from cellule.modules.python.describe import key_part
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
 from cellule.values.names import Name
@@ -90,7 +91,7 @@ def interface_of(
             schemas[found.schema] = t.record({contract.key: key_type, **(trigger.fields or {})})
             found = KnownEvent(found.schema, contract.key)
         path = trigger.key or found.key
-        routes.append({"event": found.schema, "module": name, **_key_part(path)})
+        routes.append({"event": found.schema, "module": name, **key_part(path)})
     manual = manual_event(full)
     schemas[manual] = t.record({
         contract.key: key_type, "from_state": t.Text(), "to_state": t.Text(), "trigger": _TEXT,
@@ -151,10 +152,6 @@ def _event(trigger: Trigger, namespace: str, known: Mapping[str, KnownEvent]) ->
             line=trigger.line, trigger=trigger.name, event=wanted, hint="Declare it with @app.event.",
         )  # fmt: skip
     return KnownEvent(f"{namespace}/{wanted}@1", trigger.key)
-
-
-def _key_part(path: str | None) -> dict[str, Any]:
-    return {"key_only": True} if path is None else {"key_field": path}
 
 
 def _timers(contract: Contract) -> tuple[str, ...]:

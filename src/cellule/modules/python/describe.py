@@ -122,6 +122,14 @@ class ModuleOptions:
     open_max: int | None = None
     cell_mode: bool = True
 
+    def document(self) -> dict[str, Any]:
+        """Its part of a module's entry in the manifest."""
+        return {
+            "retention": self.retention.document(), "failure": self.failure, "upgrade": self.upgrade,
+            "cap_slots": dict(self.cap_slots), "open_max": self.open_max,
+            **({} if self.cell_mode else {"cell_mode": False}),
+        }  # fmt: skip
+
 
 def describe(
     function: Callable[..., Any],
@@ -155,8 +163,9 @@ def describe(
     schemas = _merged([state, *events.values(), *(naming.derived(event) for event in signature.emits)])
     schemas = schemas.merged(effect_schemas(forms, naming))
     event_names = {event: derived.name or "" for event, derived in events.items()}
-    subscriptions = tuple(_subscription(function, full_name, event_names, each, key) for each in event_names)
-    key_schema = _key_schema(subscriptions, schemas)
+    paths = _paths(function, event_names, key)
+    subscriptions = module_subscriptions(full_name, event_names, paths)
+    key_schema = key_schema_of(subscriptions, schemas)
     if not options.cell_mode and key_schema is not None:
         state = map_state(state, key_schema, full_name)
         schemas = schemas.merged(state.schemas)
@@ -237,32 +246,44 @@ def _state(signature: Signature, naming: Naming, module: str) -> Derived[Any]:
 def _entry(signature: Signature, options: ModuleOptions, state: str, events: list[str]) -> dict[str, Any]:
     return {
         "kind": options.kind, "style": "reducer", "state": state, "event": events,
-        "context": signature.takes_context, "retention": options.retention.document(),
-        "failure": options.failure, "upgrade": options.upgrade, "log": options.log,
-        "cap_slots": dict(options.cap_slots), "open_max": options.open_max,
-        **({} if options.cell_mode else {"cell_mode": False}),
+        "context": signature.takes_context, "log": options.log, **options.document(),
     }  # fmt: skip
 
 
-def _subscription(
-    function: Callable[..., Any], module: str, names: Mapping[Any, str], event: Any, key: KeyPaths | None
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"event": names[event], "module": module}
+def _paths(
+    function: Callable[..., Any], events: Iterable[Any], key: KeyPaths | None
+) -> Mapping[Any, str | None] | None:
     if key is None:
-        return found
+        return None
     if isinstance(key, str):
-        return {**found, "key_field": key}
-    if event not in key:
-        raise Rejected(
-            "modules.key_missing", "{function}: no key is named for the event {event}.",
-            function=shown_function(function), event=shown_type(event),
-            hint="A keyed module needs one for each event: a path, or None if the sender gives it.",
-        )  # fmt: skip
-    path = key[event]
-    return {**found, "key_only": True} if path is None else {**found, "key_field": path}
+        return dict.fromkeys(events, key)
+    for event in events:
+        if event not in key:
+            raise Rejected(
+                "modules.key_missing", "{function}: no key is named for the event {event}.",
+                function=shown_function(function), event=shown_type(event),
+                hint="A keyed module needs one for each event: a path, or None if the sender gives it.",
+            )  # fmt: skip
+    return key
 
 
-def _key_schema(subscriptions: Iterable[Mapping[str, Any]], schemas: Schemas) -> t.Schema | None:
+def module_subscriptions(
+    module: str, names: Mapping[Any, str], paths: Mapping[Any, str | None] | None
+) -> tuple[dict[str, Any], ...]:
+    """The entries in `routing.subscriptions` of a module that takes these events; unkeyed without `paths`."""
+    return tuple(
+        {"event": name, "module": module, **({} if paths is None else key_part(paths[event]))}
+        for event, name in names.items()
+    )
+
+
+def key_part(path: str | None) -> dict[str, Any]:
+    """How a subscription says where the key stands; None: the sender gives it."""
+    return {"key_only": True} if path is None else {"key_field": path}
+
+
+def key_schema_of(subscriptions: Iterable[Mapping[str, Any]], schemas: Schemas) -> t.Schema | None:
+    """The type of a module's key, by the first event that holds it; None for a module without keys."""
     for subscription in subscriptions:
         if "key_field" in subscription:
             event = subscription["event"]
