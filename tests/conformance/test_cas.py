@@ -15,9 +15,9 @@ from cellule.store.cas import Cas
 from cellule.store.engines.memory import MemoryEngine
 from cellule.store.engines.sqlite import SqliteEngine, connect_sqlite3
 from cellule.store.objects.local import LocalObjects
-from cellule.store.objects.memory import MemoryObjects
 from cellule.testing.conformance.cas import CasConformance
 from cellule.testing.conformance.cas_damage import damages
+from tests.support.memory_objects import MemoryObjects
 
 
 class TestCasInMemory(CasConformance):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.store.objects.memory import MemoryObjects
 from cellule.testing.conformance.objects import ObjectStoreConformance
+from tests.support.memory_objects import MemoryObjects
 
 
 class TestMemoryObjects(ObjectStoreConformance):

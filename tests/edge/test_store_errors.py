@@ -16,10 +16,10 @@ from cellule.store import keys
 from cellule.store.binding import bind_objects
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
-from cellule.store.objects.memory import MemoryObjects
 from cellule.store.objects.options import RemoteOptions
 from cellule.store.store import StoreOptions
 from cellule.values.cbor import encode
+from tests.support.memory_objects import MemoryObjects
 from tests.support.nodes import load_app
 from tests.support.places import POSTGRES_AND_S3, folder_place, postgres_place
 

@@ -11,8 +11,8 @@ from cellule.store.cas import Cas
 from cellule.store.cas.rows import Chunked, Inline, Row, Stored, encode_generation, encode_row, object_name
 from cellule.store.engines.memory import MemoryEngine
 from cellule.store.objects.local import LocalObjects
-from cellule.store.objects.memory import MemoryObjects
 from cellule.values.cid import cid_of
+from tests.support.memory_objects import MemoryObjects
 
 UNIVERSE = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 BODY = bytes(range(16))

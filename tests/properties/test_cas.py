@@ -32,11 +32,11 @@ from cellule.store.cas.rows import (
 )
 from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
-from cellule.store.objects.memory import MemoryObjects
 from cellule.testing import SeededEntropy, Simulation, simulate
 from cellule.testing.conformance.cas_collection import stored_bodies
 from cellule.testing.conformance.object_machine import pieces_of, sample
 from cellule.values.cid import Cid, cid_of
+from tests.support.memory_objects import MemoryObjects
 
 UNIVERSE = UUID(int=1)
 WORLDS = [UUID(int=number) for number in range(2, 5)]

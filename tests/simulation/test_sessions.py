@@ -19,7 +19,6 @@ import pytest
 from cellule.errors import InvariantBroken, Parked, Rejected, Unavailable
 from cellule.host.own import lease as leasing
 from cellule.host.own import session as session_module
-from cellule.host.own.keeper import TaskKeeper
 from cellule.host.own.lease import Lease, StoreClaim
 from cellule.host.own.session import Seen, Sessions, fields_of
 from cellule.kernel.need import Nodes, drive
@@ -28,6 +27,7 @@ from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Faults, Simulation, VirtualClock, simulate
 from cellule.testing.simulation import seeds_wanted
 from tests.support.nodes import check_store, events_of, load_app, open_node
+from tests.support.task_keeper import TaskKeeper
 
 pytestmark = pytest.mark.simulation
 

@@ -26,7 +26,6 @@ from cellule.host.node import Node
 from cellule.host.outbox.pool import Pool, PoolOptions
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.directory import Directory, WorldInfo, read_head
-from cellule.host.own.keeper import TaskKeeper
 from cellule.host.own.lease import Lease
 from cellule.host.own.ownership import Alone, Ownership
 from cellule.host.read.check import check_world
@@ -48,6 +47,7 @@ from cellule.store.engine import Engine
 from cellule.store.object_store import ObjectStore
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cid import Cid
+from tests.support.task_keeper import TaskKeeper
 
 
 @dataclass(frozen=True, slots=True)

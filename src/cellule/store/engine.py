@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import NewType, Protocol, Self, runtime_checkable
+from typing import NewType, Protocol, runtime_checkable
 
 from cellule.errors import Rejected
+from cellule.store.resource import Resource
 
 KEY_BYTES_MAX = 1_000
 VALUE_BYTES_MAX = 90_000
@@ -65,7 +65,7 @@ class Page:
     more: bool
 
 
-class Engine(Protocol):
+class Engine(Resource, Protocol):
     """Ordered keys, one snapshot a read, atomic conditional batches, watches.
 
     Reads and scans see every batch acknowledged before they began, and never part of one. All methods
@@ -105,12 +105,6 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Release everything. Commits already submitted finish first; later calls raise `Unavailable`."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 @runtime_checkable

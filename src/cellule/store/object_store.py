@@ -17,10 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from cellule.errors import Rejected, Unavailable
+from cellule.store.resource import Resource
 
 NAME_BYTES_MAX = 240
 SEGMENTS_MIN = 2
@@ -49,7 +49,7 @@ class ObjectPage:
     more: bool
 
 
-class ObjectStore(Protocol):
+class ObjectStore(Resource, Protocol):
     """Whole immutable bodies by name.
 
     All methods raise `Unavailable` when the surroundings fail and `Rejected` for a bad name or limit. A
@@ -91,12 +91,6 @@ class ObjectStore(Protocol):
 
     async def close(self) -> None:
         """Release everything; later calls raise `Unavailable`."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def check_name(name: str) -> None:

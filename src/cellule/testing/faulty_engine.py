@@ -15,12 +15,12 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn
 
 from cellule.errors import CelluleError, OutcomeUnknown, Unavailable
 from cellule.store.engine import Batch, Engine, Page, Row, Stamp, check_batch
 from cellule.store.families import check_one_family
+from cellule.store.resource import Resource
 from cellule.testing.entropy import SeededEntropy
 from cellule.testing.faults import CALM, Fate, Fault, FaultPlan, Faults, Operation
 from cellule.testing.wire import Wire
@@ -29,7 +29,7 @@ RESERVED_PREFIX = b"\x02faults\x00"
 """Where rows stand for a moment while a stamp is taken early."""
 
 
-class FaultyEngine:
+class FaultyEngine(Resource):
     """See the module. Handles of the same store share a `wire`."""
 
     def __init__(
@@ -113,14 +113,6 @@ class FaultyEngine:
             await self._quiet.wait()
         await self.wire.settle()
         await self.engine.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def freeze(self) -> None:
         """Hold every call and every answer until `heal`: a partition, or a process that is not scheduled."""

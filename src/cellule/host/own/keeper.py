@@ -1,8 +1,7 @@
-"""Where a session is kept alive: on a thread with an own loop and engine, or as a task of the node's loop.
+"""Where a session is kept alive: on a thread with an own loop and engine.
 
 A node's loop may be busy for longer than a session lasts: a beat of long steps, user code that blocks. The
-thread goes on meanwhile; what stops the whole process stops it too, and that is what sessions are for. The
-task is for simulation, where there is one thread and no busy loop.
+thread goes on meanwhile; what stops the whole process stops it too, and that is what sessions are for.
 
 Rejected: connections shared by both loops. Those of asyncpg belong to the loop that made them.
 """
@@ -44,29 +43,6 @@ class Keeper(Protocol):
         """Keep until the block ends, which begins behind the first turn; gives what makes it look at once."""
 
 
-class TaskKeeper:
-    """Keeps by a task of the running loop, with this engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @asynccontextmanager
-    async def running(self, keep: Keep) -> AsyncIterator[Callable[[], None]]:
-        """See `Keeper`."""
-        began = asyncio.Event()
-        signals = Signals(began.set)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_kept(keep, self._engine, signals), name="session")
-                await began.wait()
-                try:
-                    yield signals.nudge.set
-                finally:
-                    signals.stop()
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-
-
 class ThreadKeeper:
     """Keeps on a thread, with an engine that is opened there."""
 
@@ -105,10 +81,6 @@ class ThreadKeeper:
             for theirs, signals in inside:
                 _call(theirs, signals.stop)
             await asyncio.shield(ended)
-
-
-async def _kept(keep: Keep, engine: Engine, signals: Signals) -> None:
-    await keep(engine, signals)
 
 
 def _nudge(

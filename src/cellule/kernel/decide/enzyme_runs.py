@@ -33,7 +33,6 @@ from cellule.kernel.state.operations import MODULE as OPERATIONS
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
-SUCCESS = 0
 RETRY = -1
 FATAL = -2
 CODE_MAX = 1 << 31

@@ -72,11 +72,6 @@ def path_of(segments: Sequence[str]) -> str:
     return "/" + "/".join(segments)
 
 
-def parent_of(path: str) -> str:
-    """The path one segment up; the root is its own parent."""
-    return path.rpartition("/")[0] or ROOT
-
-
 def child_of(path: str, name: str) -> str:
     """The path one segment down.
 

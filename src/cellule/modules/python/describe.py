@@ -163,8 +163,7 @@ def describe(
     schemas = _merged([state, *events.values(), *(naming.derived(event) for event in signature.emits)])
     schemas = schemas.merged(effect_schemas(forms, naming))
     event_names = {event: derived.name or "" for event, derived in events.items()}
-    paths = _paths(function, event_names, key)
-    subscriptions = module_subscriptions(full_name, event_names, paths)
+    subscriptions = module_subscriptions(full_name, event_names, _paths(function, event_names, key))
     key_schema = key_schema_of(subscriptions, schemas)
     if not options.cell_mode and key_schema is not None:
         state = map_state(state, key_schema, full_name)

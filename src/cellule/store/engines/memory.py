@@ -16,8 +16,6 @@ import asyncio
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 from cellule.errors import Conflict, Unavailable
 from cellule.store.engine import (
@@ -31,6 +29,7 @@ from cellule.store.engine import (
     check_scan,
 )
 from cellule.store.families import check_one_family
+from cellule.store.resource import Resource
 from cellule.store.rows import add_counter, open_row, seal_row
 
 ORDER_BYTES = 10
@@ -143,8 +142,8 @@ class MemoryDisk:
                     watch.woken.set_result(None)
 
 
-class MemoryEngine:
-    """One connection to a `MemoryDisk`; an `Engine`. Closing it leaves the disk to the others."""
+class MemoryEngine(Resource):
+    """One connection to a `MemoryDisk`; an `Engine`. Resource it leaves the disk to the others."""
 
     def __init__(self, disk: MemoryDisk | None = None) -> None:
         self.disk = MemoryDisk() if disk is None else disk
@@ -218,14 +217,6 @@ class MemoryEngine:
                 watch.woken.set_result(None)
         while self._commits_running:
             await _turn()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _check_open(self) -> None:
         if self._closed:

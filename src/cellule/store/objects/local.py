@@ -16,7 +16,6 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from cellule.errors import OutcomeUnknown, Rejected
@@ -45,6 +44,7 @@ from cellule.store.objects.folder import (
     reason_of,
 )
 from cellule.store.objects.reader import BodyReader
+from cellule.store.resource import Resource
 
 DRAFT_AGE_MAX_NS = 24 * 3600 * 1_000_000_000
 THREADS = 8
@@ -53,7 +53,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class LocalObjects:
+class LocalObjects(Resource):
     """An object store in a folder; made by `open`. Several processes may use one folder."""
 
     remote = False
@@ -139,14 +139,6 @@ class LocalObjects:
         """Finish what runs and refuse further calls."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _run(self, verb: str, name: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call in a thread, and map its `OSError`."""

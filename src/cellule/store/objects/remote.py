@@ -15,7 +15,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import obstore
@@ -36,6 +35,7 @@ from cellule.store.object_store import (
     too_large,
 )
 from cellule.store.objects.options import RemoteOptions
+from cellule.store.resource import Resource
 
 if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
@@ -50,7 +50,7 @@ _REFUSED = re.compile(r"\b(401 Unauthorized|403 Forbidden)\b")
 _ERROR_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
-class RemoteObjects:
+class RemoteObjects(Resource):
     """An object store behind a network; made by `open`."""
 
     remote = True
@@ -182,14 +182,6 @@ class RemoteObjects:
         """
         self._closed = True
         await asyncio.sleep(EXIT_PAUSE_S)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _request(self, name: str) -> GetResult:
         self._check_open()

@@ -571,11 +571,11 @@ def test_adapters_are_closed_with_the_pool(play):
         closed = []
         work = bench.worker()
 
-        class Closing(type(work)):
+        class Resource(type(work)):
             async def close(self):
                 closed.append(self.kind)
 
-        async with bench.pool(Closing(work.kind, work.function, work.limits)):
+        async with bench.pool(Resource(work.kind, work.function, work.limits)):
             assert closed == []
         assert closed == ["test.work"]
 

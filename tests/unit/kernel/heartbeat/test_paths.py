@@ -17,7 +17,6 @@ def test_a_name_without_a_leading_slash_means_that_path():
 def test_the_slash_alone_is_the_empty_path():
     assert paths.segments_of(paths.parse_path("/")) == ()
     assert paths.path_of(()) == "/"
-    assert paths.parent_of("/") == "/"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from types import TracebackType
 from typing import Self
 
 from cellule.errors import CelluleError, Conflict, OutcomeUnknown
@@ -34,13 +33,14 @@ from cellule.store.engines.postgres.watch import Watches, written_hashes
 from cellule.store.engines.postgres.writer import commit_arguments, stamps_of
 from cellule.store.families import check_one_family
 from cellule.store.format import check_format
+from cellule.store.resource import Resource
 from cellule.store.rows import open_row
 
 LOOK_MS = 5_000
 _TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
-class PostgresEngine:
+class PostgresEngine(Resource):
     """One node's connection to a Cellule schema; an `Engine`. Made by `open`."""
 
     def __init__(self, connections: Connections, schema: str, sender: str, look_ms: int) -> None:
@@ -174,14 +174,6 @@ class PostgresEngine:
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _draw(self, count: int) -> list[Stamp]:
         """Draw the number of a batch: larger than that of any batch acknowledged before."""

@@ -31,10 +31,10 @@ from cellule.store.engines.sqlite.watch import Watchers
 from cellule.store.engines.sqlite.writer import GROUP_BATCHES_MAX, GROUP_BYTES_MAX, Waiting, Writer
 from cellule.store.families import check_one_family
 from cellule.store.format import check_format
+from cellule.store.resource import Resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
-    from types import TracebackType
 
 BUSY_MS = 5_000
 CHECKPOINT_BYTES = 4_194_304
@@ -47,7 +47,7 @@ R = TypeVar("R", ReadRequest, ScanRequest)
 T = TypeVar("T")
 
 
-class SqliteEngine:
+class SqliteEngine(Resource):
     """An ordered key-value store in one SQLite file; `open` makes one. See `cellule.store.engine.Engine`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -174,14 +174,6 @@ class SqliteEngine:
             self._hand_over()
             self._writer.stop()
         await asyncio.shield(self._closed)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _work(self) -> None:
         """The writer thread's whole life; the reader threads live inside it."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncGenerator
-from types import TracebackType
-from typing import Self
 
 from cellule.store.object_store import (
     WHOLE_BYTES_MAX,
@@ -21,11 +19,12 @@ from cellule.store.object_store import (
     not_found,
     too_large,
 )
+from cellule.store.resource import Resource
 
 PIECE_BYTES = 65_536
 
 
-class MemoryObjects:
+class MemoryObjects(Resource):
     """An object store in memory."""
 
     remote = False
@@ -81,14 +80,6 @@ class MemoryObjects:
     async def close(self) -> None:
         """Refuse further calls."""
         self._closed = True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _body(self, name: str) -> bytes:
         check_name(name)
