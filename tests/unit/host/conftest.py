@@ -9,7 +9,7 @@ import pytest
 
 from cellule.modules.kinds import CodeKinds
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
-from cellule.testing import run
+from cellule.testing import VirtualClock, run
 from tests.support.nodes import check_store, load_app, open_node
 
 TALLY = load_app(Path(__file__).parents[2] / "node_apps" / "tally.py")
@@ -41,6 +41,9 @@ def on_node(programs):
 
             @asynccontextmanager
             async def opened(engine=None, app=TALLY.app, **options):
+                options.setdefault(
+                    "clock", VirtualClock()
+                )  # a machine's clock would make the loop wait for it
                 built = None if app is None else app.build()
                 async with open_node(engine or MemoryEngine(disk), built, programs, **options) as node:
                     yield node

@@ -16,20 +16,17 @@ from typing import NamedTuple
 from cellule.kernel.decide.enzyme_actions import Staged
 from cellule.kernel.decide.enzyme_runs import FATAL, RETRY, Runner
 from cellule.kernel.decide.eras import Eras
-from cellule.kernel.decide.impulses import DIAGNOSTICS
 from cellule.kernel.decide.resolution import Resolver
 from cellule.kernel.heartbeat.cell_paths import cell_of, is_cell_path
 from cellule.kernel.heartbeat.entries import Entry
-from cellule.kernel.heartbeat.paths import is_below
 from cellule.kernel.journal.writer import RECORD_BYTES
 from cellule.kernel.limits import AGENDA_BYTES_MAX, OUTPUT_BYTES_MAX, PARAMS_INLINE_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
 from cellule.kernel.state.heartbeat import Heartbeat
-from cellule.kernel.state.heartbeat_rows import CONTINUATION, WARNING, Impulse, payload_digest, place_of
+from cellule.kernel.state.heartbeat_rows import Impulse, passes_pause, payload_digest, place_of
 from cellule.kernel.state.ledger import Ledger, Target
 
-CONTROL = "/sig_ctl"
 _PAGE = 256
 _LINE_BYTES = 8
 Identity = tuple[str | None, str | None, bytes]
@@ -124,14 +121,6 @@ class Agenda:
 def identity_of(impulse: Impulse) -> Identity:
     """By this impulses are the same: each entry runs once for it in a beat."""
     return impulse.signal, impulse.target, payload_digest(impulse.payload)
-
-
-def passes_pause(impulse: Impulse) -> bool:
-    """Tell whether an impulse runs although the heartbeat is paused."""
-    if impulse.kind in (CONTINUATION, WARNING):
-        return True
-    signal = impulse.signal
-    return signal is not None and (is_below(signal, DIAGNOSTICS) or is_below(signal, CONTROL))
 
 
 def retries_of(handled: Handled) -> dict[int, int]:

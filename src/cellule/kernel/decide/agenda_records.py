@@ -23,7 +23,7 @@ from cellule.kernel.decide.operations import OPS_PATH
 from cellule.kernel.decide.registry import add_entry
 from cellule.kernel.decide.requests import Origin
 from cellule.kernel.heartbeat.entries import parse_entry
-from cellule.kernel.heartbeat.impulses import check_impulse
+from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse
 from cellule.kernel.heartbeat.paths import is_below, parse_path
 from cellule.kernel.journal.codes import LOCAL, PROPAGATING, TOMBSTONE
 from cellule.kernel.journal.heartbeat_records import (
@@ -180,7 +180,7 @@ def _warn(
     context: BeatContext, height: int, handled: Handled, code: str, text: str, signal: str = impulses.WARN
 ) -> Generator[Need, None, None]:
     impulse = handled.impulse
-    if impulse.signal is not None and is_below(impulse.signal, impulses.DIAGNOSTICS):
+    if impulse.signal is not None and is_below(impulse.signal, DIAGNOSTICS):
         return
     about = {"code": code, "text": recordable(text), "signal": impulse.signal, "target": impulse.target}
     yield from impulses.warn(context, height, about, impulse.depth + 1, signal)
@@ -227,7 +227,7 @@ class _Applied:
 
     def report(self, line: Line, action: Mapping[str, Any]) -> Generator[Need, None, None]:
         """Emit a diagnostic."""
-        signal = f"{impulses.DIAGNOSTICS}/{action['severity']}"
+        signal = f"{DIAGNOSTICS}/{action['severity']}"
         about: dict[str, Any] = {
             "enzyme": line.entry.name, "text": recordable(text_of(action)),
             "signal": self._impulse.signal, "target": self._impulse.target,

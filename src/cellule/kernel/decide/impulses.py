@@ -15,7 +15,7 @@ from typing import Any
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.requests import StepSignal
-from cellule.kernel.heartbeat.impulses import check_impulse
+from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse
 from cellule.kernel.items import Admitted, Duplicate, Outcome, RefusedItem, SignalItem, record_id
 from cellule.kernel.journal.heartbeat_records import (
     SignalExtras,
@@ -33,9 +33,8 @@ from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
 
-WARN = "/sig_cei/warn"
-ERROR = "/sig_cei/error"
-DIAGNOSTICS = "/sig_cei"
+WARN = f"{DIAGNOSTICS}/warn"
+ERROR = f"{DIAGNOSTICS}/error"
 
 
 def queue(

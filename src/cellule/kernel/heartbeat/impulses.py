@@ -6,9 +6,11 @@ from typing import Final
 
 from cellule.errors import Rejected
 from cellule.kernel.heartbeat.cell_paths import cell_of, is_cell_path
-from cellule.kernel.heartbeat.paths import parse_path
+from cellule.kernel.heartbeat.paths import is_below, parse_path
 
 BEAT_MAX: Final = (1 << 63) - 1
+DIAGNOSTICS: Final = "/sig_cei"
+CONTROLS: Final = "/sig_ctl"
 
 
 def check_impulse(
@@ -27,3 +29,8 @@ def check_impulse(
             beat=beat, now=now, hint="Name a later beat, or none for the next one.",
         )  # fmt: skip
     return checked, place, beat
+
+
+def is_notice(signal: str | None) -> bool:
+    """Tell whether a signal tells of trouble or steers the heartbeat: those pass a pause."""
+    return signal is not None and (is_below(signal, DIAGNOSTICS) or is_below(signal, CONTROLS))

@@ -43,6 +43,7 @@ from cellule.kernel.state.heartbeat_rows import (
     name_key,
     name_of_binding,
     number_key,
+    passes_pause,
 )
 from cellule.kernel.state.operations import OperationBook
 from cellule.kernel.state.wall_clock import WallClock
@@ -203,10 +204,17 @@ class Heartbeat:
         return (yield from self.impulses.scan(max(begin, after), end, limit))
 
     def has_due(self, beat: int) -> Generator[Need, None, bool]:
-        """Tell whether any impulse is due in a beat."""
+        """Tell whether any impulse runs in a beat; those that a pause holds back do not make one come."""
         if self.impulses.is_empty:
             return False
-        return bool((yield from self.due(beat, b"", 1)))
+        if not self.paused:
+            return bool((yield from self.due(beat, b"", 1)))
+        after = b""
+        while page := (yield from self.due(beat, after, SCAN_MAX)):
+            if any(passes_pause(impulse) for _, impulse in page):
+                return True
+            after = page[-1][0] + b"\0"
+        return False
 
     def has_later(self, beat: int) -> Generator[Need, None, bool]:
         """Tell whether an impulse waits for a later beat than this."""

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.heartbeat.entries import Entry, parse_entry
+from cellule.kernel.heartbeat.impulses import is_notice
 from cellule.kernel.heartbeat.paths import path_of, tree_key
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.state.snapshot_schema import is_count, is_held
@@ -42,6 +43,11 @@ class Impulse(NamedTuple):
     kind: str
     depth: int
     retries: Sequence[Sequence[int]]
+
+
+def passes_pause(impulse: Impulse) -> bool:
+    """Tell whether an impulse runs although the heartbeat is paused."""
+    return impulse.kind in (CONTINUATION, WARNING) or is_notice(impulse.signal)
 
 
 def is_promoted(kind: str) -> bool:

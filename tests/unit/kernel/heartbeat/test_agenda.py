@@ -464,6 +464,20 @@ def test_a_pause_parks_impulses_and_resume_delivers_them_in_order(made):
     assert [line[3] for line in world.agenda()] == ["/three"]
 
 
+def test_impulses_that_a_pause_holds_back_ask_for_no_beat(made):
+    """A paused world did beats without frames, one after another, until its beats counted by the clock."""
+    world = made({"a": nothing})
+    world.register("a", "/**")
+    world.do("heartbeat.pause")
+    world.signal("/one")
+    assert not world.tick().more
+    world.signal("/sig_ctl/stop")
+    assert world.tick(forced=False).more
+    world.tick(forced=False)
+    assert [line[3] for line in world.agenda()] == ["/sig_ctl/stop"]
+    assert not world.tick(forced=False).more
+
+
 def test_beats_count_at_an_interval_only_while_an_impulse_waits_for_a_later_one(made):
     world = made({"a": nothing})
     world.register("a")
