@@ -76,6 +76,7 @@ async def open_node(
     worlds_max: int = WORLDS_MAX, owner: bool = True, adapters: Iterable[Adapter] = (),
     key: NodeKey | None = None, pool: PoolOptions | None = None, ttl_s: float | None = None,
     lease: type[Lease] = Lease, policy: StoragePolicy | None = None, pace: Pace | None = None,
+    objects: ObjectStore | None = None,
 ) -> AsyncIterator[Cellule]:  # fmt: skip
     """A running node over an engine; it performs effects if it has the `key` that vouches for receipts.
 
@@ -90,7 +91,7 @@ async def open_node(
     ownership: Ownership = Alone(uuid7(clock.now_ns(), entropy.bytes(10)) if owner else None)
     if ttl_s is not None:
         ownership = lease(engine, TaskKeeper(engine), clock, entropy, ttl_s, contends=owner)
-    node = Node(engine, loader, clock, entropy, ownership, idle_s, worlds_max)
+    node = Node(engine, loader, clock, entropy, ownership, idle_s, worlds_max, objects=objects)
 
     @asynccontextmanager
     async def reigning() -> AsyncIterator[None]:

@@ -83,14 +83,37 @@ class Journal:
         self._kept: tuple[Cid, list[LastAndFrame]] | None = None  # the segment that was read last
 
     async def frames(self, first: int, last: int) -> AsyncIterator[LastAndFrame]:
-        """The frames whose last heights are `first` to `last`, oldest first."""
+        """The frames whose last heights are `first` to `last`, oldest first; raises where one is missing.
+
+        Where the journal ends before `last`, so do they.
+        """
         for stretch in self.lineage.stretches():
-            begin, end = max(first, stretch.first), last
+            at, end = max(first, stretch.first), last
             if stretch.last is not None:
                 end = min(last, stretch.last)
-            if begin <= end:
-                async for found in self._forward(stretch, begin, end):
-                    yield found
+            if at > end:
+                continue
+            async for found, frame in self._forward(stretch, at, end):
+                if (first_height(frame) or 0) > at:
+                    raise await self.missing(at)
+                yield found, frame
+                at = found + 1
+            if at <= end and not await self._ends_before(stretch, at, end):
+                raise await self.missing(at)
+
+    async def _ends_before(self, stretch: Stretch, at: int, end: int) -> bool:
+        """Tell whether no whole frame can hold `at`: one goes on behind `end`, or none was written yet."""
+        if end == stretch.last:
+            return False
+        begin, until = keys.journal_range(self._cas.universe, stretch.world, at)
+        page = await self._engine.scan(begin, until, limit=1)
+        if page.items:
+            key, part = page.items[0]
+            return keys.journal_height(key) > end and (first_height(part) or 0) <= at
+        if await self._segment(stretch, at) is not None:
+            return True
+        [head] = await self._engine.read([keys.world_head(self._cas.universe, stretch.world)])
+        return head is not None and Head.of_row(head).height < at
 
     async def frames_back(self, last: int) -> AsyncIterator[LastAndFrame]:
         """The frames whose last heights are at or below `last`, newest first."""
@@ -155,17 +178,18 @@ class Journal:
         return KeptSnapshot(keys.snapshot_height(key), Cid.of_bytes(value), key)
 
     async def missing(self, height: int) -> Corrupted | Gone:
-        """Why no frame holds a height: the ancestor that wrote it was deleted, or it was lost."""
+        """Why no frame holds a height: the world that wrote it was deleted, or it was lost."""
         world = self.lineage.world_at(height)
-        if world != self.lineage.world:
-            [gone] = await self._engine.read([keys.world_gone(self._cas.universe, world)])
-            if gone is not None:
-                return Gone(
-                    "host.ancestor_gone", "height {height} was written by world {parent}, which was deleted",
-                    height=height, parent=world,
-                    hint=f"World {self.lineage.world} has its history from height "
-                    f"{self.lineage.fork_height + 1} on.",
-                )  # fmt: skip
+        [gone] = await self._engine.read([keys.world_gone(self._cas.universe, world)])
+        if gone is not None and world == self.lineage.world:
+            return Gone("host.world_gone", "world {world} was deleted", world=world)
+        if gone is not None:
+            return Gone(
+                "host.ancestor_gone", "height {height} was written by world {parent}, which was deleted",
+                height=height, parent=world,
+                hint=f"World {self.lineage.world} has its history from height "
+                f"{self.lineage.fork_height + 1} on.",
+            )  # fmt: skip
         return Corrupted(
             "host.frame_missing", "world {world}: no frame holds height {height}",
             world=self.lineage.world, height=height,

@@ -27,7 +27,7 @@ from cellule.host.outbox.pool import Pool
 from cellule.host.outbox.receipts import Rows
 from cellule.host.outbox.repair import Wanted, repair
 from cellule.host.outbox.signatures import NodeKey
-from cellule.host.own.deletion import delete_universe, delete_world
+from cellule.host.own.deletion import delete_names, delete_rows, delete_universe
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.own.ownership import Claim, Ownership
 from cellule.host.own.wakes import Waker
@@ -353,8 +353,9 @@ class Node:
         place = self._places.get(info.id)
         if place is not None:
             await self._close(place)
-        await delete_world(self.engine, info, self.clock.now_ns())
+        await delete_rows(self.engine, info, self.clock.now_ns())
         await repair(self.engine, self.cas(info.universe), info.id, _none, self.clock.now_ns())
+        await delete_names(self.engine, info)
 
     async def delete_universe(self, name: str) -> None:
         """Remove an empty universe and everything in its CAS."""

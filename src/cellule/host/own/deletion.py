@@ -1,18 +1,21 @@
 """Deleting worlds and universes: in steps that may be repeated, the name last, so nothing is left nameless.
 
-A world is gone for everybody once its `gone` row is there; then its rows go, then its refs and its row in the
-list. Whoever stops in between leaves a name behind, by which the deletion is done again: deleting once more,
-or making a world of that name, ends it. The `gone` row stays: handles that outlive the world say so.
+A world is gone for everybody once its `gone` row is there; then its rows go, then its refs and its row in
+the list, together. Whoever stops in between leaves a name behind, by which the deletion is done again:
+deleting once more, or making a world of that name, ends it. The `gone` row stays: handles that outlive the
+world say so.
 
 Rejected: everything in one batch. A journal has more rows than a batch may clear on a shared store.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
-from cellule.errors import Rejected
+from cellule.errors import Conflict, Rejected, Unavailable
 from cellule.host.journal import Head
+from cellule.host.limits import ATTEMPTS_MAX
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.store import keys
 from cellule.store.cas.rows import object_folder
@@ -25,8 +28,8 @@ CLEAR_MAX = 1_000  # refs cleared at once
 OBJECTS_PAGE = 500  # objects listed at once
 
 
-async def delete_world(engine: Engine, world: WorldInfo, now_ns: int) -> None:
-    """Remove a world, its journal and its names; what it had in the CAS is left to collection."""
+async def delete_rows(engine: Engine, world: WorldInfo, now_ns: int) -> None:
+    """Remove a world and its journal; its names stay, and what it had in the CAS is left to collection."""
     shard = keys.shard_of(world.id)
     gone = keys.world_gone(world.universe, world.id)
     stored, head = await engine.read([gone, keys.world_head(world.universe, world.id)])
@@ -38,29 +41,48 @@ async def delete_world(engine: Engine, world: WorldInfo, now_ns: int) -> None:
     await engine.commit(Batch(set={gone: row}, clear=clear))
     for begin, end in world_ranges(world.universe, world.id):
         await engine.commit(Batch(clear_range=[(begin, end)]))
-    await _clear_refs(engine, world)
+
+
+async def delete_names(engine: Engine, world: WorldInfo) -> None:
+    """Remove the names of a world whose rows are gone, the last ones together with its row in the list."""
     listing = keys.universe_world(world.universe, world.id)
-    [stored] = await engine.read([listing])
-    if stored is not None:
-        await engine.commit(
-            Batch(expect={listing: stored}, clear=[listing], add={keys.world_count(world.universe): -1})
-        )
+    for _ in range(ATTEMPTS_MAX):
+        names = await _names(engine, world)
+        names.sort(key=lambda name: name == world.name)  # its own name stays longest
+        [stored] = await engine.read([listing])
+        try:
+            while len(names) > CLEAR_MAX:
+                await engine.commit(_without_names(world, names[:CLEAR_MAX]))
+                del names[:CLEAR_MAX]
+            last = _without_names(world, names)
+            if stored is not None:
+                last = replace(
+                    last, expect={**last.expect, listing: stored}, clear=[*last.clear, listing],
+                    add={keys.world_count(world.universe): -1},
+                )  # fmt: skip
+            await engine.commit(last)
+        except Conflict:
+            continue  # a name was moved meanwhile: it is another world's now
+        return
+    raise Unavailable("host.deletion_contended", "the names of world {world} keep changing", world=world.name)
 
 
-async def _clear_refs(engine: Engine, world: WorldInfo) -> None:
-    """Clear all names of a world, page by page."""
+async def _names(engine: Engine, world: WorldInfo) -> list[str]:
+    """All names of a world."""
     begin, end = keys.ref_range(world.universe)
+    found: list[str] = []
     while True:
         page = await engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
-        names = [keys.ref_name(key) for key, value in page.items if value == world.id.bytes]
-        for start in range(0, len(names), CLEAR_MAX):
-            clear: list[bytes] = []
-            for name in names[start : start + CLEAR_MAX]:
-                clear += [keys.ref(world.universe, name), keys.ref_named(world.universe, name)]
-            await engine.commit(Batch(clear=clear))
+        found += [keys.ref_name(key) for key, value in page.items if value == world.id.bytes]
         if not page.more:
-            return
+            return found
         begin = page.items[-1][0] + b"\0"
+
+
+def _without_names(world: WorldInfo, names: list[str]) -> Batch:
+    refs = [keys.ref(world.universe, name) for name in names]
+    second = [keys.ref_named(world.universe, name) for name in names]
+    return Batch(expect=dict.fromkeys(refs, world.id.bytes), clear=refs + second)
 
 
 async def delete_universe(

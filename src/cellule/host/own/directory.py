@@ -163,13 +163,13 @@ class Directory:
         return found
 
     async def leaving(self, universe: UniverseInfo, name: str) -> WorldInfo | None:
-        """The deleted world that still has this name, because its deletion did not end."""
-        stored = await self._engine.read([keys.ref(universe.id, name), keys.ref_named(universe.id, name)])
-        if stored[0] is None:
+        """The deleted world that still has this name, or this id, because its deletion did not end."""
+        [stored] = await self._engine.read([keys.ref(universe.id, name)])
+        world = id_of(name) if stored is None else UUID(bytes=stored)
+        _, listed, gone = [None] * 3 if world is None else await self._rows(universe.id, world)
+        if world is None or gone is None or stored is listed is None:
             return None
-        world = UUID(bytes=stored[0])
-        _, _, gone = await self._rows(universe.id, world)
-        return None if gone is None else WorldInfo(world, universe.id, name, 0)
+        return WorldInfo(world, universe.id, name, 0)
 
     async def create_world(
         self, universe: UniverseInfo, name: str, baseline: Cid, witness: Callable[[], Awaitable[Parts]],

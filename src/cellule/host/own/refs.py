@@ -2,8 +2,9 @@
 
     u/<universe>/refs/<name> and u/<universe>/named/<digest>    -> world id, 16 bytes
 
-A ref moves in a batch that expects the world it pointed to, so of two who move it one is told. What works on
-a world holds its id, and is not moved with the ref.
+A ref moves in a batch that expects the world it pointed to, so of two who move it one is told, and the row of
+the world that it points to from then on, so none points to a world that is gone. What works on a world holds
+its id, and is not moved with the ref.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from cellule.errors import Conflict, Rejected
-from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo, id_of
+from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo, id_of, world_gone
 from cellule.host.store_retry import settle
 from cellule.store import keys
 from cellule.store.engine import SCAN_LIMIT_MAX, Batch, Engine
@@ -96,9 +97,15 @@ async def _pointed(directory: Directory, universe: UniverseInfo, name: str) -> U
 
 async def _set(engine: Engine, universe: UniverseInfo, name: str, before: UUID | None, world: UUID) -> bool:
     rows = [keys.ref(universe.id, name), keys.ref_named(universe.id, name)]
-    expect = dict.fromkeys(rows, None if before is None else before.bytes)
-    batch = Batch(expect=expect, set=dict.fromkeys(rows, world.bytes))
-    return await settle(engine, batch, rows[0], world.bytes)
+    pointed = None if before is None else before.bytes
+    expect: dict[bytes, bytes | None] = dict.fromkeys(rows, pointed)
+    listing = keys.universe_world(universe.id, world)
+    [expect[listing]] = await engine.read([listing])
+    if expect[listing] is None:
+        raise world_gone(str(world))
+    return await settle(
+        engine, Batch(expect=expect, set=dict.fromkeys(rows, world.bytes)), rows[0], world.bytes
+    )
 
 
 def _check_name(name: str) -> None:

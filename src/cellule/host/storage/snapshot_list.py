@@ -44,8 +44,13 @@ async def kept_snapshots(engine: Engine, cas: Cas, info: WorldInfo) -> list[Kept
     found = []
     for key, value in page.items:
         height, cid = keys.snapshot_height(key), Cid.of_bytes(value)
-        snapshot = await _snapshot(cas, cid)
-        horizon = await _horizon(cas, snapshot)
+        try:
+            snapshot = await _snapshot(cas, cid)
+            horizon = await _horizon(cas, snapshot)
+        except (Corrupted, Rejected):
+            if await engine.read([key]) == [value]:
+                raise
+            continue  # another one took its place, and it was collected, while they were listed
         found.append(
             KeptSnapshot(height, cid, snapshot["beat"], snapshot["now_ns"], horizon, height == chosen)
         )

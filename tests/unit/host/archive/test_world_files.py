@@ -10,6 +10,7 @@ import pytest
 from cellule.errors import CelluleError, Rejected
 from cellule.host.archive.car import CarFile, block_head, header_bytes, varint
 from cellule.host.archive.document import WorldDocument, read_page
+from cellule.host.storage.snapshot_list import kept_snapshots
 from cellule.kernel.journal.frame import decode_frame
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.values.cbor import decode, encode
@@ -213,3 +214,30 @@ def test_a_broken_file_is_refused_and_changes_nothing(on_node, tally, tmp_path, 
             assert await rows(disk) == before
 
     on_node(main)
+
+
+@in_virtual_time
+async def test_an_export_beside_snapshots_is_a_whole_world(opened, tally, tmp_path, monkeypatch):
+    """The list of snapshots was read first, and the baseline, a newer one, was not in the file."""
+    disk = MemoryDisk()
+    async with opened() as node:
+        world = await filled(node, tally, rounds=1)
+        await (await node.storage("w")).retain(snapshots=1)
+        left = 2
+
+        async def listed(engine, *rest):
+            nonlocal left
+            found = await kept_snapshots(engine, *rest)
+            if left:
+                left -= 1
+                await world.send(tally.Add("a", 1))
+                await world.snapshot()
+            return found
+
+        monkeypatch.setattr("cellule.host.archive.exporter.kept_snapshots", listed)
+        await node.export_world("w", tmp_path / "w.car")
+        assert not left
+    async with opened(MemoryEngine(disk)) as node:
+        await node.import_world(tmp_path / "w.car")
+        world = await node.world("w", create=False)
+        assert (await world.cell("account", "a").state()).count == 3

@@ -269,6 +269,29 @@ async def test_a_world_with_forks_is_deleted_only_by_force_and_they_go_on(opened
 
 
 @in_virtual_time
+async def test_the_past_that_a_deleted_ancestor_wrote_is_gone_and_not_empty(opened, pay):
+    """It was read from the nearest snapshot that was left, without the steps in between."""
+    async with opened() as node:
+        oldest = await node.world("w")
+        child = await node.fork_world("w", "child")
+        await child.send(pay.Placed("a", 1, "timer"))
+        height = (await child.head()).height
+        await child.send(pay.Mailed("b"))
+        grandchild = await node.fork_world("child", "grandchild")
+        await grandchild.send(pay.Mailed("c"))
+        assert await grandchild.cell("order", "a").state(at=height) is not None
+        await node.delete_world("child", force=True)
+        for call in (
+            lambda: grandchild.cell("order", "a").state(at=height),
+            lambda: node.fork_world("grandchild", "late", at=height),
+        ):
+            with pytest.raises(Gone, match="which was deleted"):
+                await call()
+        assert await status(grandchild, pay, "a") == "resting"
+        assert (await oldest.head()).height < height
+
+
+@in_virtual_time
 async def test_a_fork_is_one_name_and_refuses_what_makes_no_sense(opened, pay):
     async with opened() as node:
         await node.world("w")

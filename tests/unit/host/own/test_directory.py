@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 
 from cellule.errors import Corrupted, Gone, Rejected, Unavailable
-from cellule.host.own.deletion import delete_world
+from cellule.host.own.deletion import delete_names, delete_rows
 from cellule.host.own.directory import Directory
+from cellule.host.own.refs import create_ref, move_ref
 from cellule.sources import SystemClock
 from cellule.store import keys
 from cellule.store.cas import NOTHING, Parts
@@ -25,6 +26,12 @@ BASELINE = cid_of(b"\xa0")
 async def nothing() -> Parts:
     """Nobody collects here."""
     return NOTHING
+
+
+async def delete_world(engine, world, now_ns):
+    """As a node does, without an outbox."""
+    await delete_rows(engine, world, now_ns)
+    await delete_names(engine, world)
 
 
 class Place:
@@ -180,24 +187,63 @@ class Stopping:
         return await self._engine.commit(batch)
 
 
-@pytest.mark.parametrize("commits", range(8))
-async def test_a_deletion_that_stopped_anywhere_leaves_a_name_to_go_on_by(place, commits):
-    [world] = await place.filled("w")
-    try:
-        await delete_world(Stopping(place.engine, commits), world, 1)
-    except Unavailable:
-        leaving = await place.directory.leaving(place.universe, "w")
-        if commits == 0:
-            assert leaving is None
-            assert await place.directory.find(place.universe, "w") == world
+@pytest.mark.parametrize("named", ["by its name", "by its id"])
+async def test_a_deletion_that_stopped_anywhere_goes_on_by_the_name_or_the_id(place, named):
+    """Once the name went before the row in the list, and the world was listed for ever."""
+    await place.filled()
+    universe, commits = place.universe, 0
+    while True:
+        world = await place.directory.create_world(universe, f"w{commits}", BASELINE, nothing)
+        name = world.name if named == "by its name" else str(world.id)
+        if named == "by its id":  # its name is another world's now
+            other = await place.directory.create_world(universe, f"o{commits}", BASELINE, nothing)
+            await move_ref(place.engine, place.directory, universe, world.name, other)
+        try:
+            await delete_world(Stopping(place.engine, commits), world, 1)
+        except Unavailable:
+            leaving = await place.directory.leaving(universe, name)
+            assert (leaving is None) == (commits == 0)
+            if commits:
+                with pytest.raises(Gone):
+                    await place.directory.world(universe, str(world.id))
+            await delete_world(place.engine, leaving or world, 2)
         else:
-            assert await place.directory.find(place.universe, "w") is None
-            with pytest.raises(Gone):
-                await place.directory.world(place.universe, str(world.id))
-        await delete_world(place.engine, leaving or world, 2)
-    assert await place.directory.worlds(world.universe) == []
-    left = [key for key in place.disk.dump() if world.id.bytes in key]
-    assert left == [keys.world_gone(world.universe, world.id)]
+            break
+        assert world not in await place.directory.worlds(universe.id)
+        left = [key for key in place.disk.dump() if world.id.bytes in key]
+        assert left == [keys.world_gone(universe.id, world.id)]
+        commits += 1
+    assert commits > 3
+    assert await place.directory.leaving(universe, name) is None
+
+
+async def test_a_name_that_moves_while_its_world_is_deleted_stays(place):
+    [world, other] = await place.filled("w", "other")
+    engine, universe = place.engine, place.universe
+
+    class Between(Stopping):
+        """Moves the name just before the commit that would remove it."""
+
+        async def commit(self, batch):
+            if keys.ref(universe.id, "w") in batch.clear and self._left:
+                self._left = 0
+                await move_ref(engine, place.directory, universe, "w", other)
+            return await engine.commit(batch)
+
+    await delete_rows(engine, world, 1)
+    await delete_names(Between(engine, 1), world)
+    assert await place.directory.find(universe, "w") == other
+    assert await place.directory.worlds(universe.id) == [other]
+
+
+async def test_no_name_points_to_a_world_that_is_gone(place):
+    [world, _] = await place.filled("w", "other")
+    await delete_world(place.engine, world, 1)
+    with pytest.raises(Gone):
+        await create_ref(place.engine, place.directory, place.universe, "alias", world)
+    with pytest.raises(Gone):
+        await move_ref(place.engine, place.directory, place.universe, "other", world)
+    assert await place.directory.find(place.universe, "alias") is None
 
 
 async def test_a_scan_goes_around_damaged_rows(place):
