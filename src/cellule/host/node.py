@@ -350,9 +350,7 @@ class Node:
     async def delete_world(self, info: WorldInfo) -> None:
         """Remove a world and everything it wrote."""
         await self.check_owner()
-        place = self._places.get(info.id)
-        if place is not None:
-            await self._close(place)
+        await self.release(info)
         await delete_rows(self.engine, info, self.clock.now_ns())
         await repair(self.engine, self.cas(info.universe), info.id, _none, self.clock.now_ns())
         await delete_names(self.engine, info)
