@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Timeout, Why, perform
+from cellule.cli.controls import Act, perform
 from cellule.cli.session import Session, in_session, until_interrupted
 from cellule.errors import Rejected
 from cellule.host.ingress.handles import WorldHandle
@@ -29,8 +29,7 @@ async def show(
     number: Annotated[int | None, typer.Argument(help="The beat; the newest one by default.", min=1)] = None,
 ) -> None:
     """Show one beat: its impulses, the enzymes that ran with their return codes, and what was queued."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         head = await world.head()
         view = await world.heartbeat.beat_view(head.beat if number is None else number)
         if view is None:
@@ -53,8 +52,7 @@ async def tail(
     all: Annotated[bool, typer.Option("--all", help="Also beats without impulses.")] = False,
 ) -> None:  # fmt: skip
     """Show the newest beats, and those to come."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         head = await world.head()
         shown = 0
         for view in await world.heartbeat.beats(limit=lines) if lines else ():
@@ -71,31 +69,30 @@ async def tail(
 
 @app.command()
 @in_session
-async def now(session: Session, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def now(session: Session, act: Act) -> None:
     """Have a beat now."""
-    await perform(session, None, "heartbeat.beat", why, timeout_s, None)
+    await perform(session, None, "heartbeat.beat", act)
 
 
 @app.command()
 @in_session
-async def pause(session: Session, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def pause(session: Session, act: Act) -> None:
     """Keep impulses until `beat resume`; events, receipts and timers go on."""
-    await perform(session, None, "heartbeat.pause", why, timeout_s, None)
+    await perform(session, None, "heartbeat.pause", act)
 
 
 @app.command()
 @in_session
-async def resume(session: Session, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def resume(session: Session, act: Act) -> None:
     """Run the impulses that were kept, in their order, in the next beat."""
-    await perform(session, None, "heartbeat.resume", why, timeout_s, None)
+    await perform(session, None, "heartbeat.resume", act)
 
 
 @app.command()
 @in_session
 async def agenda(session: Session) -> None:
     """Show what the next beat runs, as things stand: resolved, and not run."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         found = await world.heartbeat.agenda()
         lines = [
             f"{_place(each.signal, each.target)}  ->  {', '.join(each.enzymes) or 'nothing'}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Id, Timeout, Why, perform
+from cellule.cli.controls import Once, Why, perform
 from cellule.cli.errors import usage
 from cellule.cli.session import Session, in_session, operator
 from cellule.cli.tree_picture import tree_svg, tree_text
@@ -62,11 +62,10 @@ async def from_template(session: Session, name: str, template: str) -> None:
 
 @in_session
 async def live(
-    session: Session, name: Annotated[str | None, typer.Argument(help="The world's name.")] = None,
-    why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+    session: Session, act: Once, name: Annotated[str | None, typer.Argument(help="The world's name.")] = None
+) -> None:
     """Let a fork perform its external effects from now on; those that it holds wait to be approved."""
-    await perform(session, name, "fork.live", why, timeout_s, id)
+    await perform(session, name, "fork.live", act)
 
 
 @in_session

@@ -12,7 +12,7 @@ from rich.json import JSON
 
 from cellule.cli.cell_list import Wanted, list_cells
 from cellule.cli.cell_versions import history_json, read_versions, version_line
-from cellule.cli.controls import Id, Timeout, Why, perform_on_cells, preview_migration
+from cellule.cli.controls import Act, Once, perform_on_cells, preview_migration
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
 from cellule.cli.lines import cell_text, record_line
@@ -62,8 +62,7 @@ async def list_(
 @in_session
 async def show(session: Session, module: Module, key: Key = "", at: At = None) -> None:
     """Show a cell's state, now or as it was."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         cell = await _cell(world, renderer, module, key)
         height = None if at is None else await _height(world, renderer, at)
@@ -95,8 +94,7 @@ async def history(
     correlation: Correlation = None,
 ) -> None:
     """Show a cell's versions and what changed in each."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         cell = await _cell(world, renderer, module, key)
         with session.output.progress("reading the history") as step:
@@ -119,8 +117,7 @@ async def tail(
     correlation: Correlation = None,
 ) -> None:  # fmt: skip
     """Follow a cell: its steps as they happen, until interrupted."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         cell = await _cell(world, renderer, module, key)
         name = await renderer.key(cell.module, cell.key)
@@ -145,8 +142,7 @@ async def export(
     output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
 ) -> None:  # fmt: skip
     """Write a cell's state and whole history as one JSON document."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         cell = await _cell(world, renderer, module, key)
         view = await cell.view()
@@ -171,36 +167,35 @@ async def export(
 @app.command()
 @in_session
 async def resume(
-    session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
-    key: Annotated[str, typer.Argument(help="This cell only.")] = "", why: Why = "asked for",
-    id: Id = None, timeout_s: Timeout = 30.0,
+    session: Session, act: Once,
+    module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
+    key: Annotated[str, typer.Argument(help="This cell only.")] = "",
 ) -> None:  # fmt: skip
     """Let stopped cells try again: one, a module's, or all."""
-    await perform_on_cells(session, "cell.resume", module, key, why, timeout_s, id)
+    await perform_on_cells(session, "cell.resume", module, key, act)
 
 
 @app.command()
 @in_session
 async def halt(
-    session: Session, module: Annotated[str, typer.Argument(help="The cell's module.")],
-    key: Annotated[str, typer.Argument(help="The cell's key.")] = "", why: Why = "asked for",
-    id: Id = None, timeout_s: Timeout = 30.0,
+    session: Session, act: Once, module: Annotated[str, typer.Argument(help="The cell's module.")],
+    key: Annotated[str, typer.Argument(help="The cell's key.")] = "",
 ) -> None:  # fmt: skip
     """Stop one cell until it is resumed; its messages are kept."""
-    await perform_on_cells(session, "cell.halt", module, key, why, timeout_s, id)
+    await perform_on_cells(session, "cell.halt", module, key, act)
 
 
 @app.command()
 @in_session
 async def migrate(
-    session: Session, module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
+    session: Session, act: Once,
+    module: Annotated[str | None, typer.Argument(help="Of this module only.")] = None,
     key: Annotated[str, typer.Argument(help="This cell only.")] = "",
     all: Annotated[
         bool, typer.Option("--all", help="Also cells that would follow at their next event, or are pinned.")
     ] = False,
     to: Annotated[int | None, typer.Option(help="Move pinned cells to this era.", min=0)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would move.")] = False,
-    why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Move cells to the current code: one, or those of a module or of the world that wait for it."""
     if key and all:
@@ -210,40 +205,39 @@ async def migrate(
     if dry_run:
         await preview_migration(session, module, key, extra)
     else:
-        await perform_on_cells(session, "cell.migrate", module, key, why, timeout_s, id, **extra)
+        await perform_on_cells(session, "cell.migrate", module, key, act, **extra)
 
 
 @app.command()
 @in_session
 async def drop(
-    session: Session, module: Module,
+    session: Session, act: Once, module: Module,
     key: Annotated[str, typer.Argument(help="This cell only; else every stopped cell of the module.")] = "",
     count: Annotated[
         int, typer.Option(help="So many events of one cell.", min=1, max=DROP_PER_CONTROL_MAX)
     ] = 1,
-    why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Take the first event out of a stopped cell's queue; the cell goes on with the next one."""
     extra = {"count": count} if count > 1 else {}
-    await perform_on_cells(session, "cell.drop", module, key, why, timeout_s, id, **extra)
+    await perform_on_cells(session, "cell.drop", module, key, act, **extra)
 
 
 @app.command()
 @in_session
 async def delete(
-    session: Session, module: Module,
+    session: Session, act: Act, module: Module,
     keys: Annotated[list[str] | None, typer.Argument(help="Cells, by their keys.")] = None,
-    why: Why = "asked for", timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Delete cells: their states are gone, their open effects are abandoned."""
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         manifest = await renderer_of(world).manifest()
         if not keys and manifest.modules[StoredCodecs(manifest).module(module)].cell_key is not None:
             raise usage("cell delete needs the keys of cells", hint="See them with `cellule cell list`.")
         named = [cell_of(manifest, module, key) for key in keys or [""]]
-        async with within(timeout_s, "the outcome of cell delete"):
-            done = await world.operator(operator()).delete(named[0][0], *(key for _, key in named), why=why)
+        async with within(act.timeout_s, "the outcome of cell delete"):
+            done = await world.operator(operator()).delete(
+                named[0][0], *(key for _, key in named), why=act.why
+            )
         cells = [{"module": base, "key": shown} for (base, _), shown in zip(named, keys or [""], strict=True)]
         data = {"world": world.name, "cells": cells, "heights": [each.height for each in done]}
         shown = ", ".join(map(cell_text, cells[:20]))

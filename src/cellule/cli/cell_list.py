@@ -63,8 +63,7 @@ class Wanted:
 
 async def list_cells(session: Session, want: Wanted, limit: int, after: str | None) -> None:
     """Show the page behind the cursor `after`."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         manifest = await renderer.manifest()
         types = StoredCodecs(manifest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -24,23 +25,32 @@ Id = Annotated[str | None, typer.Option(help="Doing it again with the same id ch
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the outcome.", min=0.1)]
 
 
-async def perform(
-    session: Session, name: str | None, verb: Verb, why: str, timeout_s: float, id: str | None,
-    **arguments: Any,
-) -> None:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Act:
+    """The options of every command that changes a world."""
+
+    why: Why = "asked for"
+    timeout_s: Timeout = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Once(Act):
+    """The same, of a command that may be done again with its id."""
+
+    id: Id = None
+
+
+async def perform(session: Session, name: str | None, verb: Verb, act: Act, **arguments: Any) -> None:
     """Do one verb on a world, and say what it did."""
-    async with session.working() as node:
-        world = await session.world(node, name)
-        await perform_on(session, world, verb, why, timeout_s, id, **arguments)
+    async with session.world_to_change(name) as world:
+        await perform_on(session, world, verb, act, **arguments)
 
 
-async def perform_on(
-    session: Session, world: WorldHandle, verb: Verb, why: str, timeout_s: float, id: str | None,
-    **arguments: Any,
-) -> None:  # fmt: skip
+async def perform_on(session: Session, world: WorldHandle, verb: Verb, act: Act, **arguments: Any) -> None:
     """Do one verb on an open world."""
-    async with within(timeout_s, f"the outcome of {verb}"):
-        done = await world.control(verb, who=operator(), why=why, id=id, **arguments)
+    id = act.id if isinstance(act, Once) else None
+    async with within(act.timeout_s, f"the outcome of {verb}"):
+        done = await world.control(verb, who=operator(), why=act.why, id=id, **arguments)
     told = await renderer_of(world).at(done.height)
     before = "done already, " if done.duplicate else ""
     text = f"{before}{verb} of world {world.name} at height {done.height}"
@@ -66,14 +76,19 @@ def parsed_value(text: str) -> Any:
 
 
 async def perform_on_cells(
-    session: Session, verb: Verb, module: str | None, key: str, why: str, timeout_s: float, id: str | None,
-    **extra: Any,
+    session: Session, verb: Verb, module: str | None, key: str, act: Act, **extra: Any
 ) -> None:  # fmt: skip
     """Do one verb on a cell, on a module's cells, or on all."""
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         named = _named(await renderer_of(world).manifest(), module, key)
-        await perform_on(session, world, verb, why, timeout_s, id, **extra, **named)
+        await perform_on(session, world, verb, act, **extra, **named)
+
+
+async def tell(session: Session, world: WorldHandle, height: int, text: str, **extra: Any) -> None:
+    """Say what a command led to: the record at a height, for people with the outcome it settled by."""
+    told = await renderer_of(world).at(height)
+    text = text.replace("{status}", str(told.fields.get("status")))
+    session.output.document({"world": world.name, **extra, **told.json()}, f"{text} at height {height}")
 
 
 async def preview_migration(session: Session, module: str | None, key: str, extra: dict[str, Any]) -> None:

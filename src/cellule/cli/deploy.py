@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Timeout, Why
+from cellule.cli.controls import Act
 from cellule.cli.errors import usage
 from cellule.cli.output import compact, counted
 from cellule.cli.session import Session, in_session, operator, within
@@ -37,6 +37,7 @@ MaybeName = Annotated[str | None, typer.Argument(help="The world's name; by defa
 @in_session
 async def deploy(
     session: Session,
+    act: Act,
     name: MaybeName = None,
     manifest: ManifestFile = None,
     code: Code = None,
@@ -54,8 +55,6 @@ async def deploy(
     gate: Annotated[
         bool, typer.Option("--gate", help="Refuse the deploy where the shadow run differs.")
     ] = False,
-    why: Why = "asked for",
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Bring a changed app, a manifest or an earlier era into a world; refused where cells cannot follow."""
     if gate and not shadow:
@@ -68,9 +67,14 @@ async def deploy(
             found = {"shadow": await _shadow(session, node, info, what, None if all_history else recent)}
         if gate and not dry_run and not found["shadow"]["same"]:
             raise _gated(info.name, found["shadow"])
-        async with within(timeout_s, "the deploy"):
+        async with within(act.timeout_s, "the deploy"):
             change = await node.deploy_world(
-                info.name, **what, who=operator(), why=why, dry_run=dry_run, universe=session.universe_name
+                info.name,
+                **what,
+                who=operator(),
+                why=act.why,
+                dry_run=dry_run,
+                universe=session.universe_name,
             )
         found = {"world": info.name, **found, **_change_json(change, dry_run=dry_run)}
         lines = _shadow_lines(found["shadow"]) if shadow else []

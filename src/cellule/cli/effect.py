@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cellule.cli.controls import Id, Timeout, Why, parsed_value
+from cellule.cli.controls import Once, Timeout, parsed_value, tell
 from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effect_line
 from cellule.cli.output import facts
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
@@ -34,8 +34,7 @@ async def list_(
     after: Annotated[int, typer.Option(help="Only above this height.", min=0)] = 0,
 ) -> None:
     """List open effects, oldest first, and what each waits for."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         found = await world.effects(status=status, kind=kind, cause=cause, limit=limit, after=after)
         effects = [await effect_json(renderer, each) for each in found]
@@ -55,8 +54,7 @@ async def list_(
 @in_session
 async def show(session: Session, intent: Intent) -> None:
     """Show one effect, open or settled: params, decisions, attempts, receipt."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         with session.output.progress("reading the journal") as step:
             detail = await world.effect(intent, progress=step)
         data = {"world": world.name, **await detail_json(renderer_of(world), detail)}
@@ -65,45 +63,34 @@ async def show(session: Session, intent: Intent) -> None:
 
 @app.command()
 @in_session
-async def approve(
-    session: Session, intent: Intent, why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def approve(session: Session, act: Once, intent: Intent) -> None:
     """Approve an effect that waits for an approval."""
-    await _act(session, "approve", intent, why, timeout_s, id)
+    await _act(session, "approve", intent, act)
 
 
 @app.command()
 @in_session
-async def deny(
-    session: Session, intent: Intent, why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def deny(session: Session, act: Once, intent: Intent) -> None:
     """Refuse an effect that waits for an approval; its cell gets a `denied` receipt."""
-    await _act(session, "deny", intent, why, timeout_s, id)
+    await _act(session, "deny", intent, act)
 
 
 @app.command()
 @in_session
-async def cancel(
-    session: Session, intent: Intent, why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def cancel(session: Session, act: Once, intent: Intent) -> None:
     """Cancel an open effect, and stop its running attempt."""
-    await _act(session, "cancel", intent, why, timeout_s, id)
+    await _act(session, "cancel", intent, act)
 
 
 @app.command()
 @in_session
 async def retry(
     session: Session,
+    act: Once,
     intent: Annotated[str, typer.Argument(help="An effect's id or height, or the height of a dead letter.")],
-    why: Why = "asked for",
-    id: Id = None,
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Request an effect again that failed for good, or make the next attempt of an open one due now."""
-    await _act(session, "retry", intent, why, timeout_s, id)
+    await _act(session, "retry", intent, act)
 
 
 @app.command()
@@ -121,18 +108,13 @@ async def complete(
 ) -> None:
     """Complete an effect that waits for somebody outside, by its token; with --code it failed."""
     given = None if value is None else parsed_value(value)
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         async with within(timeout_s, "the outcome of the completion"):
             if code:
                 done = await world.fail(token, code, text, who=operator(), why=why)
             else:
                 done = await world.complete(token, given, who=operator(), why=why)
-        told = await renderer_of(world).at(done.height)
-        session.output.document(
-            {"world": world.name, **told.json()},
-            f"the effect is settled as {told.fields['status']} at height {done.height}",
-        )
+        await tell(session, world, done.height, "the effect is settled as {status}")
 
 
 @app.command()
@@ -142,8 +124,7 @@ async def repair(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be changed.")] = False,
 ) -> None:
     """Compare open effects with the outbox, and make them agree."""
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         report = await world.repair_effects(dry_run=dry_run)
         data = {"world": world.name, **_report_json(report)}
         counts = {
@@ -154,11 +135,10 @@ async def repair(
         session.output.document(data, facts(counts))
 
 
-async def _act(session: Session, verb: str, intent: str, why: str, timeout_s: float, id: str | None) -> None:
-    async with session.working() as node:
-        world = await session.world(node)
-        async with within(timeout_s, f"the outcome of effect {verb}"):
-            done = await getattr(world, verb)(intent, who=operator(), why=why, id=id)
+async def _act(session: Session, verb: str, intent: str, act: Once) -> None:
+    async with session.world_to_change() as world:
+        async with within(act.timeout_s, f"the outcome of effect {verb}"):
+            done = await getattr(world, verb)(intent, who=operator(), why=act.why, id=act.id)
         await _tell(session, world, verb, intent, done.height)
 
 
@@ -167,11 +147,7 @@ async def _tell(session: Session, world: WorldHandle, verb: str, intent: str, he
         data: dict[str, Any] = {"world": world.name, "intent": intent, "height": None, "due": "now"}
         session.output.document(data, f"the next attempt of {intent} is due now")
         return
-    told = await renderer_of(world).at(height)
-    session.output.document(
-        {"world": world.name, "intent": intent, **told.json()},
-        f"effect {verb} of {intent} in world {world.name} at height {height}",
-    )
+    await tell(session, world, height, f"effect {verb} of {intent} in world {world.name}", intent=intent)
 
 
 def _report_json(report: Report) -> dict[str, Any]:

@@ -50,8 +50,7 @@ async def send(
     """Send one event, and show its outcome."""
     sent_id = uuid7(SystemClock().now_ns(), SystemEntropy().bytes(10)) if id is None else id
     event = (name, _parsed(value))
-    async with within(timeout_s, "the outcome of the event"), session.working() as node:
-        world = await session.world(node)
+    async with within(timeout_s, "the outcome of the event"), session.world_to_change() as world:
         applied = await world.send(
             event, id=sent_id, key=await _key(world, event, key), wait=wait,
             expected_version=_expected(expected_version), correlation=correlation,

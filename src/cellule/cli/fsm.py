@@ -116,8 +116,7 @@ async def transition(
     timeout_s: Timeout = 30.0,
 ) -> None:  # fmt: skip
     """Move a machine by hand, along a transition of its contract; its guard is not asked."""
-    async with within(timeout_s, "the outcome of the transition"), session.working() as node:
-        world = await session.world(node)
+    async with within(timeout_s, "the outcome of the transition"), session.world_to_change() as world:
         base, manifest, handle, contract = await machine_of(world, cell)
         event = manual_event(Name.parse(manifest.modules[base].name))
         value = {"from_state": source, "to_state": target, "trigger": trigger}
@@ -139,8 +138,7 @@ async def history(
     limit: Annotated[int, typer.Option(help="Steps, the newest ones.", min=1, max=HISTORY_MAX)] = 100,
 ) -> None:  # fmt: skip
     """Show how a machine's state changed: from, to, by which trigger, and when."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         _, _, handle, _ = await machine_of(world, cell)
         with session.output.progress("reading the history") as step:
             versions, more = await read_versions(handle, limit, step)

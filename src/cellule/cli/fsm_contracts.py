@@ -49,8 +49,7 @@ async def contract_named(session: Session, source: str) -> FoundContract:
         built, module = built_machine(app, source)
         cid = module.code["contract"].cid
         return FoundContract(read_contract(built.blocks[cid], module.code["file"]))
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         manifest = await renderer_of(world).manifest()
         if source in {name for base in manifest.modules for name in (base, base.rpartition("/")[2])}:
             return FoundContract(await _stored(world, manifest, StoredCodecs(manifest).module(source)))

@@ -29,8 +29,7 @@ async def tail(
     correlation: Correlation = None,
 ) -> None:  # fmt: skip
     """Show the newest records, and those to come."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         head = await world.head()
         start = max(0, head.height - lines) if after is None else after
@@ -55,8 +54,7 @@ async def show(
 ) -> None:
     """Show the records at some heights, whole."""
     first, last = _range(heights)
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         head = await world.head()
         if not 1 <= first <= last <= head.height:

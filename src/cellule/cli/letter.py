@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Timeout, Why
+from cellule.cli.controls import Act
 from cellule.cli.effect_lines import letter_json, letter_line
 from cellule.cli.errors import usage
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
@@ -30,8 +30,7 @@ async def list_(
     after: Annotated[int, typer.Option(help="Only above this height.", min=0)] = 0,
 ) -> None:  # fmt: skip
     """List dead letters, oldest first."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         found = await _page(world, await _base(world, module), limit, after)
         letters = [await letter_json(renderer, each) for each in found]
@@ -47,37 +46,33 @@ async def list_(
 @app.command()
 @in_session
 async def redrive(
-    session: Session, heights: Heights = None, every: All = False, module: Module = None,
-    why: Why = "asked for", timeout_s: Timeout = 30.0,
+    session: Session, act: Act, heights: Heights = None, every: All = False, module: Module = None
 ) -> None:  # fmt: skip
     """Let dead letters happen again: an event goes to its cell, an effect is requested once more."""
-    await _act(session, "redrive", heights, every, module, why, timeout_s)
+    await _act(session, "redrive", heights, every, module, act)
 
 
 @app.command()
 @in_session
 async def dismiss(
-    session: Session, heights: Heights = None, every: All = False, module: Module = None,
-    why: Why = "asked for", timeout_s: Timeout = 30.0,
+    session: Session, act: Act, heights: Heights = None, every: All = False, module: Module = None
 ) -> None:  # fmt: skip
     """Let dead letters go for good."""
-    await _act(session, "dismiss", heights, every, module, why, timeout_s)
+    await _act(session, "dismiss", heights, every, module, act)
 
 
 async def _act(
-    session: Session, verb: str, heights: list[int] | None, every: bool, module: str | None, why: str,
-    timeout_s: float,
+    session: Session, verb: str, heights: list[int] | None, every: bool, module: str | None, act: Act
 ) -> None:  # fmt: skip
     if bool(heights) == every or (heights and module is not None):
         raise usage(
             "name dead letters by their heights, or say --all", hint="See them with `cellule letter list`."
         )
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         wanted = heights or [each.height async for each in _walk(world, await _base(world, module))]
         person = world.operator(operator())
-        async with within(timeout_s, f"the outcome of letter {verb}"):
-            done = await getattr(person, verb)(*wanted, why=why)
+        async with within(act.timeout_s, f"the outcome of letter {verb}"):
+            done = await getattr(person, verb)(*wanted, why=act.why)
         data: dict[str, Any] = {
             "world": world.name,
             "letters": wanted,

@@ -31,8 +31,7 @@ async def create(
 ) -> None:
     """Make a mailbox."""
     kind, limit = "board" if owner is None else "inbox", None if ttl is None else parsed_value(ttl)
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         await world.heartbeat.mailbox(path).create(kind, owner=owner, ttl=limit)
         data = {"world": world.name, "path": path, "kind": kind, "owner": owner}
         session.output.document(data, f"{path} of world {world.name} is a mailbox: {kind}")
@@ -54,8 +53,7 @@ async def post(
 ) -> None:
     """Post a message, and print its id."""
     value, limit = parsed_value(body), None if ttl is None else parsed_value(ttl)
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         found = await world.heartbeat.mailbox(path).post(
             value, id=id, sealed=not unsealed, ttl=limit, sender=sender, timeout=timeout_s
         )
@@ -72,8 +70,7 @@ async def read(
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many at most.", min=1, max=READ_MAX)] = 100,
 ) -> None:
     """Show the messages of a mailbox that the reader has not acknowledged."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         found = await world.heartbeat.mailbox(path).read(reader=reader, after=after, limit=limit)
         rows = [(each.id, _issued(each), each.sender or "", compact(to_json(each.body))) for each in found]
         shown = table(("ID", "POSTED", "SENDER", "BODY"), rows) if rows else f"{path} has no messages"
@@ -91,8 +88,7 @@ async def ack(
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Acknowledge a message."""
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         await world.heartbeat.mailbox(path).acknowledge(id, reader=reader, timeout=timeout_s)
         session.output.document({"world": world.name, "path": path, "id": id}, f"{id} is acknowledged")
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from cellule.cli.controls import Timeout, parsed_value
+from cellule.cli.controls import Timeout, parsed_value, tell
 from cellule.cli.effect import Intent
-from cellule.cli.session import Session, in_session, operator, renderer_of, within
+from cellule.cli.session import Session, in_session, operator, within
 
 app = typer.Typer(help="Receipts: the outcomes of effects.", no_args_is_help=True)
 
@@ -31,14 +31,9 @@ async def inject(
 ) -> None:
     """Settle an open effect by a receipt of your own, signed by this folder's key and marked as yours."""
     given = None if value is None else parsed_value(value)
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         async with within(timeout_s, "the outcome of the receipt"):
             done = await world.inject_receipt(
                 intent, status, given, who=operator(), why=why, code=code, text=text
             )
-        told = await renderer_of(world).at(done.height)
-        session.output.document(
-            {"world": world.name, **told.json()},
-            f"effect {intent} settled as {told.fields['status']} at height {done.height}",
-        )
+        await tell(session, world, done.height, f"effect {intent} settled as {{status}}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Id, Timeout, Why
+from cellule.cli.controls import Act, Once, tell
 from cellule.cli.effect_lines import next_text, schedule_text
 from cellule.cli.errors import parsed_time
 from cellule.cli.output import compact, table
@@ -24,8 +24,7 @@ Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 @in_session
 async def list_(session: Session) -> None:
     """List the schedules of the world, and when each is next due."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         found = await world.schedules()
         data = [_json(each) for each in found]
         rows = [
@@ -51,8 +50,7 @@ async def preview(
     ] = None,
 ) -> None:
     """Show when a schedule is due next, in UTC and on the clocks of its zone."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         start = None if after is None else parsed_time(after)
         found = await world.preview_schedule(name, count, after=start)
         times = [{"due": time_text(each.due_ns), "local": each.local} for each in found]
@@ -64,68 +62,54 @@ async def preview(
 
 @app.command()
 @in_session
-async def pause(
-    session: Session, name: Name, why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0
-) -> None:
+async def pause(session: Session, act: Once, name: Name) -> None:
     """Send nothing by a schedule until it is resumed."""
-    await _steer(session, "pause", name, why, timeout_s, id)
+    await _steer(session, "pause", name, act)
 
 
 @app.command()
 @in_session
-async def resume(
-    session: Session, name: Name, why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0
-) -> None:
+async def resume(session: Session, act: Once, name: Name) -> None:
     """Let a paused schedule go on from its next due time."""
-    await _steer(session, "resume", name, why, timeout_s, id)
+    await _steer(session, "resume", name, act)
 
 
 @app.command()
 @in_session
-async def trigger(
-    session: Session, name: Name, why: Why = "asked for", id: Id = None, timeout_s: Timeout = 30.0
-) -> None:
+async def trigger(session: Session, act: Once, name: Name) -> None:
     """Send the event of a schedule now; its next due time stays as it is."""
-    async with session.working() as node:
-        world = await session.world(node)
-        async with within(timeout_s, "the outcome of schedule trigger"):
-            done = await world.operator(operator()).trigger_schedule(name, why=why, id=id)
-        told = await renderer_of(world).at(done.height)
-        text = f"schedule {name} of world {world.name}: sent at height {done.height}"
-        session.output.document({"world": world.name, **told.json()}, text)
+    async with session.world_to_change() as world:
+        async with within(act.timeout_s, "the outcome of schedule trigger"):
+            done = await world.operator(operator()).trigger_schedule(name, why=act.why, id=act.id)
+        await tell(session, world, done.height, f"schedule {name} of world {world.name}: sent")
 
 
 @app.command()
 @in_session
 async def backfill(
     session: Session,
+    act: Act,
     name: Name,
     first: Annotated[str, typer.Option("--from", help="The first due time, with its zone or in UTC.")],
     last: Annotated[str, typer.Option("--to", help="The last due time.")],
-    why: Why = "asked for",
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Send the event of a schedule once for every due time of a range in the past."""
-    async with session.working() as node:
-        world = await session.world(node)
+    async with session.world_to_change() as world:
         begin, end = parsed_time(first), parsed_time(last)
-        async with within(timeout_s, "the outcome of schedule backfill"):
-            done = await world.operator(operator()).backfill_schedule(name, begin, end, why=why)
+        async with within(act.timeout_s, "the outcome of schedule backfill"):
+            done = await world.operator(operator()).backfill_schedule(name, begin, end, why=act.why)
         told = [(await renderer_of(world).at(each.height)).json() for each in done]
         sent = sum(each["arguments"]["sent"] for each in told)
         text = f"schedule {name} of world {world.name}: {sent} events"
         session.output.document({"world": world.name, "schedule": name, "sent": sent, "controls": told}, text)
 
 
-async def _steer(session: Session, verb: str, name: str, why: str, timeout_s: float, id: str | None) -> None:
-    async with session.working() as node:
-        world = await session.world(node)
+async def _steer(session: Session, verb: str, name: str, act: Once) -> None:
+    async with session.world_to_change() as world:
         method = world.pause_schedule if verb == "pause" else world.resume_schedule
-        async with within(timeout_s, f"the outcome of schedule {verb}"):
-            done = await method(name, who=operator(), why=why, id=id)
-        told = await renderer_of(world).at(done.height)
-        text = f"schedule {name} of world {world.name}: {verb} at height {done.height}"
-        session.output.document({"world": world.name, **told.json()}, text)
+        async with within(act.timeout_s, f"the outcome of schedule {verb}"):
+            done = await method(name, who=operator(), why=act.why, id=act.id)
+        await tell(session, world, done.height, f"schedule {name} of world {world.name}: {verb}")
 
 
 def _json(view: ScheduleView) -> dict[str, Any]:

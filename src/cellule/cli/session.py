@@ -15,7 +15,7 @@ import inspect
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import wraps
 from typing import Any, Concatenate, NoReturn, ParamSpec, get_type_hints
 
@@ -135,6 +135,18 @@ class Session:
             world.types = StoredCodecs(await renderer_of(world).manifest())  # people and programs write JSON
         return world
 
+    @asynccontextmanager
+    async def world_to_read(self, name: str | None = None) -> AsyncIterator[WorldHandle]:
+        """The world meant, in a store that is only read."""
+        async with self.reading() as node:
+            yield await self.world(node, name)
+
+    @asynccontextmanager
+    async def world_to_change(self, name: str | None = None) -> AsyncIterator[WorldHandle]:
+        """The world meant, to change something in it."""
+        async with self.working() as node:
+            yield await self.world(node, name)
+
     async def chosen(self, node: Cellule, name: str | None = None, *, create: bool = False) -> str:
         """The name of the world meant; `main` where there is none yet and one may be made."""
         wanted = name or self.world_name
@@ -196,7 +208,8 @@ Work = Callable[Concatenate[Session, P], Coroutine[Any, Any, None]]
 def in_session(function: Work[P]) -> Callable[P, None]:
     """Make a command of a function that takes a session first: typer gives it the rest of its parameters.
 
-    What it raises becomes a message and an exit code.
+    A parameter whose type is a dataclass stands for one option a field. What the function raises becomes a
+    message and an exit code.
     """
     return _command(function, until_interrupted=False)
 
@@ -207,21 +220,45 @@ def until_interrupted(function: Work[P]) -> Callable[P, None]:
 
 
 def _command(function: Work[P], *, until_interrupted: bool) -> Callable[P, None]:
+    group = _group_of(function)
+    group_type = None if group is None else get_type_hints(function)[group]
+
     @wraps(function)
     def run(context: typer.Context, *args: P.args, **kwargs: P.kwargs) -> None:
         session = context.find_object(Session)
         assert session is not None
+        if group is not None and group_type is not None:
+            given = {each.name: kwargs.pop(each.name) for each in fields(group_type)}
+            kwargs[group] = group_type(**given)
         session.run(function(session, *args, **kwargs), until_interrupted=until_interrupted)
 
-    # Typer reads these to know the options; the session is what it knows as its context.
+    # Typer reads the signature to know the options; the session is what it knows as its context.
+    _, *own = inspect.signature(function).parameters.values()
     hints = {"context": typer.Context, **get_type_hints(function, include_extras=True)}
-    del hints["session"]
-    _, *rest = inspect.signature(function).parameters.values()
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [each.replace(annotation=hints[each.name]) for each in (context, *rest)]
-    run.__annotations__ = hints
+    parameters = [each.replace(annotation=hints[each.name]) for each in (context, *own) if each.name != group]
+    if group is not None:
+        parameters += _options_of(hints[group])
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run  # type: ignore[return-value]
+
+
+def _group_of(function: Callable[..., object]) -> str | None:
+    """The parameter that stands for several options: one whose type is a dataclass."""
+    hints = get_type_hints(function)
+    return next((name for name, hint in hints.items() if name != "session" and is_dataclass(hint)), None)
+
+
+def _options_of(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=each.default,
+            annotation=hints[each.name],
+        )
+        for each in fields(group)
+    ]  # fmt: skip
 
 
 def cell_of(manifest: Manifest, module: str, key: str) -> tuple[str, bytes]:

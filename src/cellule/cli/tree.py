@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cellule.cli.controls import Timeout, Why, parsed_value, perform
+from cellule.cli.controls import Act, parsed_value, perform
 from cellule.cli.output import json_text
 from cellule.cli.session import Session, in_session, until_interrupted
 from cellule.errors import Rejected
@@ -27,8 +27,7 @@ async def list_(
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=PAGE_MAX)] = 100,
 ) -> None:
     """List the names right below a path."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         names = await world.heartbeat.list(path, after=after, limit=limit)
         shown = names or [f"there is nothing below {path}"]
         session.output.document({"world": world.name, "path": path, "names": names}, *shown)
@@ -60,8 +59,7 @@ async def watch(
     count: Annotated[int | None, typer.Option(help="Stop after so many changes.", min=1)] = None,
 ) -> None:
     """Show changes at a path and below it as they come."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         left = count
         async for change in world.heartbeat.watch(path, after=after):
             value = to_json(change.value)
@@ -80,20 +78,19 @@ async def watch(
 @in_session
 async def write(
     session: Session,
+    act: Act,
     path: Path,
     value: Annotated[
         str | None, typer.Argument(help="As JSON; - reads standard input; none: a folder.")
     ] = None,
-    why: Why = "asked for",
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Give a node a value, and make those above it that are missing."""
     held = {} if value is None else {"value": parsed_value(value)}
-    await perform(session, None, "tree.write", why, timeout_s, None, path=path, **held)
+    await perform(session, None, "tree.write", act, path=path, **held)
 
 
 @app.command()
 @in_session
-async def delete(session: Session, path: Path, why: Why = "asked for", timeout_s: Timeout = 30.0) -> None:
+async def delete(session: Session, act: Act, path: Path) -> None:
     """Delete a node and all below it."""
-    await perform(session, None, "tree.delete", why, timeout_s, None, path=path)
+    await perform(session, None, "tree.delete", act, path=path)

@@ -33,8 +33,7 @@ async def why(
     effects: Annotated[bool, typer.Option("--effects", help="Show what it led to instead.")] = False,
 ) -> None:  # fmt: skip
     """Show why something happened, back to the first event; or what it led to."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         renderer = renderer_of(world)
         height = await _height(session, world, renderer, what)
         if effects:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.cell_versions import read_versions
-from cellule.cli.controls import Id, Timeout, Why, perform_on
+from cellule.cli.controls import Act, Once, perform_on
 from cellule.cli.output import compact, counted, facts, table
 from cellule.cli.session import Session, cell_of, in_session, renderer_of, within
 from cellule.errors import Rejected
@@ -32,8 +32,7 @@ Key = Annotated[str, typer.Argument(help="The run's key; leave it out for a work
 @in_session
 async def show(session: Session, module: Module, key: Key = "") -> None:
     """Show a run: how it stands, what it waits for since when, what it published and gave."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         _, cell = await _run(world, module, key)
         view = await cell.view()
         if view is None:
@@ -55,8 +54,7 @@ async def history(
     limit: Annotated[int, typer.Option(help="Steps, the newest ones.", min=1, max=HISTORY_MAX)] = 100,
 ) -> None:  # fmt: skip
     """Show what came to a run and what it asked for, oldest first."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         _, cell = await _run(world, module, key)
         with session.output.progress("reading the history") as step:
             versions, more = await read_versions(cell, limit, step)
@@ -71,45 +69,36 @@ async def history(
 
 @app.command()
 @in_session
-async def cancel(
-    session: Session, module: Module, key: Key = "", why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def cancel(session: Session, act: Once, module: Module, key: Key = "") -> None:
     """Cancel a run: it ends where it waits, once its `finally` blocks are done."""
-    await _tell(session, module, key, CANCEL, why, id, timeout_s)
+    await _tell(session, module, key, CANCEL, act)
 
 
 @app.command()
 @in_session
-async def rerun(
-    session: Session, module: Module, key: Key = "", why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def rerun(session: Session, act: Once, module: Module, key: Key = "") -> None:
     """Let a run begin anew with the event that started it; what it did is not undone.
 
     Of a halted one, the events that wait are dropped: they were for the run that ends.
     """
-    await _tell(session, module, key, RERUN, why, id, timeout_s)
+    await _tell(session, module, key, RERUN, act)
 
 
-async def _tell(
-    session: Session, module: str, key: str, verb: str, why: str, id: str | None, timeout_s: float
-) -> None:
-    async with within(timeout_s, f"the outcome of workflow {verb}"), session.working() as node:
-        world = await session.world(node)
+async def _tell(session: Session, module: str, key: str, verb: str, act: Once) -> None:
+    async with within(act.timeout_s, f"the outcome of workflow {verb}"), session.world_to_change() as world:
         manifest, cell = await _run(world, module, key)
         view = await cell.view()
         if view is None:
             raise _no_run(world, module, key)
         is_halted = view.status == "halted"
         known = manifest.modules[cell.module]
-        event = (order_event(known.name), {"verb": verb, "why": why})
+        event = (order_event(known.name), {"verb": verb, "why": act.why})
         typed = None if known.key is None else cell.key
-        applied = await world.send(event, key=typed, id=id, wait="durable" if is_halted else "applied")
+        applied = await world.send(event, key=typed, id=act.id, wait="durable" if is_halted else "applied")
         dropped = min(view.queue, DROP_PER_CONTROL_MAX) if is_halted and verb == RERUN else 0
         if dropped:
             arguments = {"module": cell.module, "key": cell.key, "count": dropped}
-            await perform_on(session, world, "cell.drop", why, timeout_s, None, **arguments)
+            await perform_on(session, world, "cell.drop", Act(act.why, act.timeout_s), **arguments)
         after: dict[str, Any] = (await cell.state()) or {"status": "gone"}
         data = {
             "world": world.name, "module": cell.module, "key": key, "verb": verb, "height": applied.height,

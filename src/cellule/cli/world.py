@@ -9,7 +9,7 @@ import typer
 
 from cellule.cli.branch import fork, from_template, live, tree
 from cellule.cli.compare import diff, merge, what_if
-from cellule.cli.controls import Id, Timeout, Why, perform
+from cellule.cli.controls import Act, Once, perform
 from cellule.cli.deploy import Code, ManifestFile, MaybeName, deploy
 from cellule.cli.errors import usage
 from cellule.cli.migrate_cells import migrate_cells
@@ -108,46 +108,34 @@ async def delete(
 
 @app.command()
 @in_session
-async def snapshot(
-    session: Session, name: MaybeName = None, why: Why = "asked for", timeout_s: Timeout = 30.0
-) -> None:
+async def snapshot(session: Session, act: Act, name: MaybeName = None) -> None:
     """Take a snapshot now; the next start begins there."""
-    async with session.working() as node:
-        world = await session.world(node, name)
-        async with within(timeout_s, "the snapshot"):
-            height, cid = await world.snapshot(who=operator(), why=why)
+    async with session.world_to_change(name) as world:
+        async with within(act.timeout_s, "the snapshot"):
+            height, cid = await world.snapshot(who=operator(), why=act.why)
         data = {"world": world.name, "height": height, "snapshot": str(cid)}
         session.output.document(data, f"snapshot of {world.name} at height {height}: {cid}")
 
 
 @app.command()
 @in_session
-async def pause(
-    session: Session, name: MaybeName = None, why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def pause(session: Session, act: Once, name: MaybeName = None) -> None:
     """Stop all steps and timers; events are still taken and kept."""
-    await perform(session, name, "pause", why, timeout_s, id)
+    await perform(session, name, "pause", act)
 
 
 @app.command()
 @in_session
-async def resume(
-    session: Session, name: MaybeName = None, why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def resume(session: Session, act: Once, name: MaybeName = None) -> None:
     """Let a paused world go on."""
-    await perform(session, name, "resume", why, timeout_s, id)
+    await perform(session, name, "resume", act)
 
 
 @app.command("accept-clock")
 @in_session
-async def accept_clock(
-    session: Session, name: MaybeName = None, why: Why = "asked for", id: Id = None,
-    timeout_s: Timeout = 30.0,
-) -> None:  # fmt: skip
+async def accept_clock(session: Session, act: Once, name: MaybeName = None) -> None:
     """Believe this machine's clock although it is far ahead of the world's last beat."""
-    await perform(session, name, "clock.accept", why, timeout_s, id)
+    await perform(session, name, "clock.accept", act)
 
 
 async def _described(
