@@ -22,9 +22,8 @@ from cellule.kernel.need import Nodes, drive
 from cellule.kernel.programs import ProgramKinds
 from cellule.modules.fsm import FsmPrograms
 from cellule.modules.fsm.contract import Contract
-from cellule.modules.fsm.mermaid import mermaid
 from cellule.modules.fsm.overlap import covers, may_both_hold
-from cellule.modules.fsm.picture import picture_of
+from cellule.modules.fsm.picture import mermaid, picture_of
 from cellule.modules.fsm.program import FsmProgram
 from cellule.modules.fsm.read import read_contract
 from cellule.modules.fsm.svg import draw

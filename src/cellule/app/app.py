@@ -50,10 +50,15 @@ from cellule.app.effects_config import (
     check_grants,
     check_listed,
 )
-from cellule.app.enzyme_module import EnzymeOptions, declare_enzyme, with_entries
+from cellule.app.enzyme_module import (
+    EnzymeOptions,
+    add_mailboxes,
+    add_operations,
+    declare_enzyme,
+    with_entries,
+)
 from cellule.app.fsm_module import DeclaredFsm, module_name
 from cellule.app.modules import checked_options
-from cellule.app.own_enzymes import add_mailboxes, add_operations
 from cellule.app.plan_module import DeclaredPlan
 from cellule.app.rules import Default, Part
 from cellule.app.styles import DeclaredModule, ModuleHandle, beside_caller
@@ -62,8 +67,7 @@ from cellule.app.workflow_module import Declares, WorkflowOptions, declare_workf
 from cellule.effects import limits as most
 from cellule.effects.adapter import AdapterLimits, Decorator
 from cellule.effects.adapter import adapter as make_adapter
-from cellule.effects.adapter_limits import LimitOptions
-from cellule.effects.request_limits import RequestOptions, request_limits
+from cellule.effects.adapter_limits import LimitOptions, RequestOptions, request_limits
 from cellule.kernel.manifest.model import CatchUp, Failure, Overlap, Upgrade
 from cellule.modules.python import Retention
 from cellule.modules.python import reducer as declare_reducer

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from cellule.app.declarations import check_record, duration_ns, shown_value, time_ns
 from cellule.effects.adapter import Adapter, AdapterLimits, check_kind
-from cellule.effects.request_limits import RequestOptions, request_limits
+from cellule.effects.adapter_limits import RequestOptions, request_limits
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.modules.python import EffectForm, TimerFired, TimerSet
-from cellule.values.receipts import Receipt
-from cellule.values.requests import Request
+from cellule.values.requests import Receipt, Request
 from cellule.values.schema.annotations import shown_type
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@
     def resize(ctx: EnzymeContext, signal: str | None, target: str | None) -> None: ...
 
 The entries of an app are registered in the order of its decorators, when a world is made or deployed to. Two
-decorators above one function are two entries with the same code. The function stays what it is.
+decorators above one function are two entries with the same code. The function stays what it is. An app that
+wants the enzymes of Cellule itself says so, and they are bundled like its own.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from cellule.app.declarations import check_function
 from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.modules import authored_code, checked_options, with_names_of_bundle
 from cellule.app.styles import BuildScope, DeclaredFunction
+from cellule.heartbeat import exposed_operations
+from cellule.heartbeat.mailboxes import enzyme as mailboxes
 from cellule.kernel.heartbeat.entries import parse_entry
 from cellule.kernel.heartbeat.paths import parse_path
 from cellule.kernel.manifest.system import VALUE
-from cellule.modules.enzyme.program import ENZYME
-from cellule.modules.enzyme.signature import check_enzyme
+from cellule.modules.enzyme.program import ENZYME, check_enzyme
 from cellule.modules.python import ModuleDescription
 from cellule.modules.python.effects import effect_documents, effect_schemas
 from cellule.values.names import Name
@@ -136,3 +138,18 @@ def enzyme_entries(modules: Iterable[object]) -> list[Mapping[str, Any]]:
 def _names(given: Names) -> list[str]:
     names: list[Any] = [each if isinstance(each, str) else getattr(each, "__name__", each) for each in given]
     return names
+
+
+Declare = Callable[..., Callable[..., Any]]
+"""`app.enzyme`."""
+
+
+def add_mailboxes(declare: Declare) -> None:
+    """The enzyme that runs mailboxes."""
+    declare(mailboxes.QUERY, match="prefix", name=mailboxes.NAME)(mailboxes.mailbox)
+
+
+def add_operations(declare: Declare) -> None:
+    """The enzyme by which cells show their work as operations."""
+    for query in reversed(exposed_operations.QUERIES):  # decorators run from the lowest up
+        declare(query, name=exposed_operations.NAME)(exposed_operations.operation)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cellule.cli.changes import change_text, changes
+from cellule.cli.output import compact
 from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.journal import Progress
 from cellule.host.limits import HISTORY_MAX
@@ -76,3 +76,47 @@ def version_line(row: dict[str, Any]) -> Text:
 def _born(state: Any) -> list[dict[str, Any]]:
     """The first state known: every field is new."""
     return changes({}, state) if isinstance(state, dict) else changes(None, state)
+
+
+_NOTHING = object()
+
+
+def changes(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
+    """The innermost fields in which two JSON values differ, with their old and new values.
+
+    A field that one side lacks has no `before` or no `after`.
+
+    >>> changes({"total": 3, "paid": 0}, {"total": 3, "paid": 3})
+    [{'field': 'paid', 'before': 0, 'after': 3}]
+    """
+    if before is not _NOTHING and after is not _NOTHING and compact(before) == compact(after):
+        return []
+    if isinstance(before, dict) and isinstance(after, dict):
+        names = [*before, *(name for name in after if name not in before)]
+        found = (
+            changes(before.get(name, _NOTHING), after.get(name, _NOTHING), _below(path, name))
+            for name in names
+        )
+        return [each for some in found for each in some]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [each for at, (old, new) in pairs for each in changes(old, new, f"{path}[{at}]")]
+    change: dict[str, Any] = {"field": path or "state"}
+    if before is not _NOTHING:
+        change["before"] = before
+    if after is not _NOTHING:
+        change["after"] = after
+    return [change]
+
+
+def change_text(change: dict[str, Any]) -> str:
+    """One difference for people."""
+    if "before" not in change:
+        return f"{change['field']} = {compact(change['after'])}"
+    if "after" not in change:
+        return f"{change['field']} gone (was {compact(change['before'])})"
+    return f"{change['field']}: {compact(change['before'])} -> {compact(change['after'])}"
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

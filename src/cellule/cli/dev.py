@@ -4,6 +4,9 @@ A parent watches the app's files; a child runs the node and is asked to end, cle
 changes. A file that cannot be loaded, or a change that the stored worlds cannot take, is told; the next
 save tries again.
 
+A world's journal has requests and receipts. What happens between is in the outbox, which is looked at from
+time to time: attempts that failed and kinds that nobody performs are told once.
+
 Rejected: reloading inside one process. Old classes and half-loaded modules would live on in it.
 """
 
@@ -25,10 +28,14 @@ from watchfiles.main import FileChange
 
 from cellule.assembly import open as open_node
 from cellule.cli.app_file import folder_of, load_app
-from cellule.cli.dev_effects import watch_effects
 from cellule.cli.errors import Exit, usage
-from cellule.cli.lines import record_line
+from cellule.cli.lines import clock_text, record_line
 from cellule.cli.session import Session, renderer_of, until_interrupted
+from cellule.errors import Unavailable
+from cellule.host.ingress.handles import WorldHandle
+from cellule.host.read.effects.model import EffectView
+from cellule.kernel.state.rows import OPEN
+from cellule.sources import SystemClock
 
 APP_FILE = "app.py"
 PARENT = "CELLULE_DEV_PARENT"  # tells the child whom it belongs to
@@ -165,3 +172,46 @@ def _place(session: Session) -> str:
             "dev needs an app", hint=f"Give --app FILE.py:app, or have an {APP_FILE} here: cellule init."
         )
     return APP_FILE
+
+
+LOOK_S = 1.0
+SHOWN_MAX = 100  # effects looked at each time
+
+
+async def watch_effects(session: Session, world: WorldHandle) -> None:
+    """Tell of failed attempts and missing adapters, until cancelled."""
+    told: set[tuple[str, str]] = set()
+    while True:
+        effects: list[EffectView] = []
+        with suppress(Unavailable):  # whoever sends is told; this looks again
+            effects = await world.effects(status=OPEN, limit=SHOWN_MAX)
+        news = {_mark(each): each for each in effects if _is_news(each)}
+        for mark, effect in news.items():
+            if mark not in told:
+                _tell(session, effect)
+        told = {mark for mark in told | set(news) if mark in news or mark[0] == "no adapter"}
+        await asyncio.sleep(LOOK_S)
+
+
+def _is_news(effect: EffectView) -> bool:
+    return effect.attempts is not None and effect.attempts.state in ("retrying", "no adapter")
+
+
+def _mark(effect: EffectView) -> tuple[str, str]:
+    """What is told once: every failed attempt, and every kind without adapter."""
+    assert effect.attempts is not None
+    if effect.attempts.state == "no adapter":
+        return "no adapter", effect.kind
+    return effect.id, str(effect.attempts.tried)
+
+
+def _tell(session: Session, effect: EffectView) -> None:
+    attempts = effect.attempts
+    assert attempts is not None
+    line = {
+        "kind": "attempt", "effect": effect.kind, "intent": effect.id, "state": attempts.state,
+        "tried": attempts.tried, "most": attempts.most, "error": attempts.error or None,
+        "reason": effect.reason,
+    }  # fmt: skip
+    now = clock_text(SystemClock().now_ns())
+    session.output.line(line, Text(f"{'':>8}  {now}  {'attempt':<9}{effect.kind}: {effect.reason}", "yellow"))

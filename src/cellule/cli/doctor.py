@@ -18,9 +18,8 @@ from rich.text import Text
 
 import cellule
 from cellule.cli.errors import Exit
-from cellule.cli.findings import Finding, Status
 from cellule.cli.output import table
-from cellule.cli.probe import probe
+from cellule.cli.probe import Finding, Status, probe
 from cellule.cli.session import Session, in_session
 from cellule.errors import CelluleError, Corrupted
 from cellule.host.inbox.aside import list_aside

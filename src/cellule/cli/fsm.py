@@ -26,7 +26,7 @@ from cellule.kernel.manifest.model import TIMER_SET, Manifest
 from cellule.modules.fsm.contract import Contract
 from cellule.modules.fsm.graph import overlaps
 from cellule.modules.fsm.interface import MANUAL, interface_of, manual_event
-from cellule.modules.fsm.mermaid import mermaid
+from cellule.modules.fsm.picture import mermaid
 from cellule.modules.fsm.records import StateChange, state_changes
 from cellule.modules.fsm.svg import draw
 from cellule.values.json_view import to_json

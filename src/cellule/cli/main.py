@@ -36,7 +36,6 @@ from cellule.cli import (
     secret,
     tree,
     universe,
-    universe_quota,
     workflow,
     world,
     world_storage,
@@ -104,7 +103,6 @@ app.add_typer(ref.app, name="ref")
 cell.app.command("archive")(archive.export_cell)
 cell.app.command("import")(archive.import_cell)
 app.command("test-from")(archive.make_test)
-universe.app.command("quota")(universe_quota.quota)
 for verb, command in world_storage.COMMANDS.items():
     world.app.command(verb)(command)
 app.add_typer(cell.app, name="cell")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
-from cellule.cli.findings import Finding, Status
+from cellule.cli.errors import Exit, exit_code, message_of
 from cellule.cli.output import counted
 from cellule.errors import CelluleError
 from cellule.host.node import Node
@@ -17,6 +19,28 @@ from cellule.sources import uuid7
 from cellule.store import keys
 from cellule.store.engine import Batch, ServerClock
 from cellule.store.object_store import ObjectStore
+
+Status = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    status: Status
+    text: str
+    exit: Exit = Exit.OK
+
+    def json(self) -> dict[str, str]:
+        """The finding as JSON data."""
+        return {"what": self.what, "status": self.status, "text": self.text}
+
+    @classmethod
+    def of_error(cls, what: str, error: CelluleError) -> Finding:
+        """What went wrong, and what to do about it."""
+        return cls(what, "fail", f"{message_of(error)} {error.hint}".strip(), exit_code(error))
+
 
 ROUNDS = 5
 PROBE_S = 20.0

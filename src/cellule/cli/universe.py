@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict, fields, replace
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +12,7 @@ from cellule.cli.output import facts, table
 from cellule.cli.session import Session, in_session, session_json
 from cellule.host.own.directory import UniverseInfo
 from cellule.host.own.ownership import SessionInfo
+from cellule.host.storage.quotas import Quotas, Usage
 from cellule.values.schema.text_forms import time_text
 
 app = typer.Typer(help="Universes: isolated namespaces of worlds.", no_args_is_help=True)
@@ -84,3 +86,40 @@ def _lasts(session: SessionInfo) -> str:
 def universe_json(info: UniverseInfo) -> dict[str, str]:
     """A universe as JSON data."""
     return {"name": info.name, "id": str(info.id), "created": time_text(info.created_ns)}
+
+
+Most = Annotated[int | None, typer.Option(help="How many it may have; 0 to allow none more.")]
+
+
+@app.command()
+@in_session
+async def quota(
+    session: Session,
+    name: Annotated[str | None, typer.Argument(help="The universe; --universe if it is left out.")] = None,
+    worlds: Most = None, snapshots: Most = None, stored_bytes: Most = None, cells: Most = None,
+    events_per_s: Most = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all quotas first.")] = False,
+) -> None:  # fmt: skip
+    """Show the quotas of a universe and how much of each is used, or set some."""
+    given = {
+        "worlds": worlds, "snapshots": snapshots, "stored_bytes": stored_bytes, "cells": cells,
+        "events_per_s": events_per_s,
+    }  # fmt: skip
+    changes = {each: most for each, most in given.items() if most is not None}
+    universe = name or session.universe_name
+    async with session.reading() as node:
+        quotas = await node.quotas(universe)
+        if changes or clear:
+            quotas = replace(Quotas() if clear else quotas, **changes)
+            await node.set_quotas(quotas, universe=universe)
+        usage = await node.usage(universe)
+        data = {"universe": universe, "quotas": asdict(quotas), "usage": asdict(usage)}
+        session.output.document(data, table(("QUOTA", "USED", "ALLOWED"), _rows(quotas, usage)))
+
+
+def _rows(quotas: Quotas, usage: Usage) -> list[tuple[Any, ...]]:
+    rows = []
+    for field in fields(Quotas):
+        most, used = getattr(quotas, field.name), getattr(usage, field.name, "")
+        rows.append((field.name, used, "any" if most is None else most))
+    return rows

@@ -19,15 +19,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from cellule.effects import limits as most
-from cellule.effects.adapter_limits import AdapterLimits, LimitOptions
+from cellule.effects.adapter_limits import AdapterLimits, LimitOptions, RequestOptions, request_limits
 from cellule.effects.attempt import Attempt, Blobs
 from cellule.effects.outcomes import Failed, Later, Retry
-from cellule.effects.request_limits import RequestOptions, request_limits
 from cellule.effects.signature import read_signature
 from cellule.effects.threads import Threads
 from cellule.errors import Rejected
-from cellule.values.receipts import Receipt
-from cellule.values.requests import Request
+from cellule.values.requests import Receipt, Request
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs, Unpack

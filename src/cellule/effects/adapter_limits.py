@@ -1,7 +1,9 @@
 """`AdapterLimits`: how the pool treats an adapter; checked where it stands in its author's file.
 
 A declaration in an app, and a single request, may say other attempts, timeout, deadline, priority and pauses;
-what neither of them says is as it stands here.
+what neither of them says is as it stands here. A request says its own where the step asks:
+
+    charge(Charge("o1", 30), key="o1", priority=0, timeout_s=5, attempts=3, deadline_s=60)
 """
 
 from __future__ import annotations
@@ -11,8 +13,31 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from cellule.effects import limits as most
-from cellule.effects.number_checks import check_count, check_number
 from cellule.errors import Rejected
+
+
+def check_number(name: str, value: object, low: float, high: float) -> float:
+    """Return a number within its bounds; `Rejected` otherwise."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
+        return value
+    raise _refusal(name, value, f"a number from {low:g} to {high:g}")
+
+
+def check_count(name: str, value: object, low: int, high: int) -> int:
+    """Return a whole number within its bounds; `Rejected` otherwise."""
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return value
+    raise _refusal(name, value, f"a whole number from {low} to {high}")
+
+
+def _refusal(name: str, value: object, allowed: str) -> Rejected:
+    return Rejected(
+        "effects.limit",
+        "{name} is {allowed}, not {value}",
+        name=name,
+        allowed=allowed,
+        value=repr(value)[:100],
+    )
 
 
 class LimitOptions(TypedDict, total=False):
@@ -95,3 +120,36 @@ def _by_one_field(name: str, given: Any) -> Mapping[str, Any]:
         "effects.limit", "{name} names one field of the params and its limit, not {value}",
         name=name, value=repr(given)[:100], hint=f'Write {name}={{"tenant": 2}}.',
     )  # fmt: skip
+
+
+_SECOND_NS = 1_000_000_000
+
+
+class RequestOptions(TypedDict, total=False):
+    """What may be given with one request; see `AdapterLimits` for what each means."""
+
+    timeout_s: float
+    attempts: int
+    deadline_s: float
+    priority: int
+    backoff_s: float
+    backoff_max_s: float
+
+
+def request_limits(options: RequestOptions) -> dict[str, int] | None:
+    """The limits of a request as its record holds them; None where it has none."""
+    found: dict[str, int] = {}
+    if "attempts" in options:
+        found["attempts"] = check_count("attempts", options["attempts"], 1, most.ATTEMPTS_MAX)
+    if "priority" in options:
+        found["priority"] = check_count("priority", options["priority"], 0, most.PRIORITY_MAX)
+    spans = {
+        "timeout": (options.get("timeout_s"), 0.001, most.TIMEOUT_S_MAX),
+        "deadline": (options.get("deadline_s"), 0.001, most.DEADLINE_S_MAX),
+        "backoff": (options.get("backoff_s"), 0.0, most.TIMEOUT_S_MAX),
+        "backoff_max": (options.get("backoff_max_s"), options.get("backoff_s") or 0.0, most.TIMEOUT_S_MAX),
+    }
+    for name, (value, least, limit) in spans.items():
+        if value is not None:
+            found[f"{name}_ns"] = round(check_number(f"{name}_s", value, least, limit) * _SECOND_NS)
+    return found or None

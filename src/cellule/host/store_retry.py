@@ -8,7 +8,8 @@ that is ending gives up then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from cellule.errors import CelluleError, Conflict, OutcomeUnknown, Unavailable
@@ -82,3 +83,16 @@ async def settle(engine: Engine, batch: Batch, key: bytes, value: bytes | None) 
             return True
     assert last is not None
     raise last
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around a read: an unknown outcome, which is somebody else's, is `Unavailable` here.
+
+    A read changed nothing, whatever kept it from its answer. Whoever only reads waits for the same commit as
+    those who sent, and hears of it with the same words.
+    """
+    try:
+        yield
+    except OutcomeUnknown as error:
+        raise Unavailable(error.code, error.template, hint=error.hint, **error.fields) from error

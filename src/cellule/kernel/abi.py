@@ -27,7 +27,7 @@ from cellule.kernel.limits import (
     STEP_EFFECTS_MAX,
     STEP_EVENTS_MAX,
 )
-from cellule.kernel.manifest.effect_limits import BOUNDS
+from cellule.kernel.manifest.effects import BOUNDS
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault, fault_of, refusal
 from cellule.kernel.whole_map import EntryChange, WholeMap

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from cellule.testing.app_simulation import AppRun, simulate_app
     from cellule.testing.attempts import new_attempt
     from cellule.testing.effects import Intent, Intents
-    from cellule.testing.exports import replay_export
-    from cellule.testing.recordings import Recording
+    from cellule.testing.recordings import Recording, replay_export
     from cellule.testing.world import World
 
 __all__ = [
@@ -66,8 +65,7 @@ _LATER = {
     "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
     "cellule.testing.attempts": ("new_attempt",),
     "cellule.testing.effects": ("Intent", "Intents"),
-    "cellule.testing.exports": ("replay_export",),
-    "cellule.testing.recordings": ("Recording",),
+    "cellule.testing.recordings": ("Recording", "replay_export"),
     "cellule.testing.world": ("World",),
 }
 _HOME_OF = {name: home for home, names in _LATER.items() for name in names}

@@ -24,10 +24,9 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from cellule.effects.child_tasks import TaskFactory, contained
 from cellule.errors import InvariantBroken, Rejected
-from cellule.testing.handles import ReadyHandle, TimerHandle, label_of
 from cellule.testing.refusals import check_not_as_completed, refuse, refusing
 from cellule.testing.schedule import Schedule
-from cellule.testing.tasks import NumberedFuture, NumberedTask
+from cellule.testing.tasks import NumberedFuture, NumberedTask, ReadyHandle, TimerHandle, label_of
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

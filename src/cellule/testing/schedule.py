@@ -16,7 +16,7 @@ import math
 import random
 from collections import deque
 
-from cellule.testing.handles import ReadyHandle, TimerHandle
+from cellule.testing.tasks import ReadyHandle, TimerHandle
 
 _STALE_MIN = 100
 

@@ -12,6 +12,7 @@ import asyncio
 import sys
 from collections.abc import Coroutine, Generator
 from contextvars import Context
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -90,3 +91,38 @@ def _suspended_frames(awaited: object) -> list[FrameType]:
 def _shown(frame: FrameType) -> str:
     code = frame.f_code
     return f"{code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})"
+
+
+class ReadyHandle(asyncio.Handle):
+    """A callback that the loop will run."""
+
+    __slots__ = ()
+
+    def run(self) -> None:
+        """Run the callback; an exception goes to the loop's exception handler."""
+        self._run()
+
+
+class TimerHandle(asyncio.TimerHandle):
+    """A callback that the loop will run at a virtual time."""
+
+    __slots__ = ()
+
+    def run(self) -> None:
+        """Run the callback; an exception goes to the loop's exception handler."""
+        self._run()
+
+
+def label_of(handle: asyncio.Handle) -> str:
+    """Say what will run: a task by its number, anything else by its name."""
+    callback = getattr(handle, "_callback", None)
+    while isinstance(callback, partial):
+        callback = callback.func
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, NumberedTask):
+        return owner.label
+    name = getattr(callback, "__qualname__", type(callback).__qualname__)
+    for value in handle._args:  # noqa: SLF001 - asyncio has no other way to tell two calls of one function apart
+        if isinstance(value, NumberedTask | NumberedFuture):
+            return f"{name} {value.number}"
+    return str(name)

@@ -150,7 +150,7 @@ def test_a_migration_is_previewed_done_in_batches_and_goes_on_after_an_interrupt
 
     monkeypatch.setattr("cellule.kernel.decide.migrations.FRAME_BYTES_ADMIT", 0)  # one cell in a batch
     assert paid(*line, "--dry-run", "--json").json["batches"] == 2
-    monkeypatch.setattr("cellule.host.ingress.bulk.BULK", ())  # interrupted behind the first batch
+    monkeypatch.setattr("cellule.host.ingress.controls.BULK", ())  # interrupted behind the first batch
     assert [each["key"] for each in paid(*line, "--json").json["cells"]] == ["ada"]
     monkeypatch.undo()
     assert [each["cells"] for each in paid(*line, "--dry-run", "--json").json["moves"]] == [1]

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import cellule
-from cellule.cli.changes import change_text, changes
+from cellule.cli.cell_versions import change_text, changes
 from cellule.cli.errors import Exit, cellule_error, exit_code
 from cellule.cli.main import app as cellule_app
 from cellule.cli.main import globals_first

@@ -19,7 +19,7 @@ from cellule.kernel.abi import (
     encode_input,
     encode_output,
 )
-from cellule.kernel.manifest.effect_limits import BOUNDS
+from cellule.kernel.manifest.effects import BOUNDS
 from cellule.kernel.manifest.system import CONTEXT, CONTEXTS, SYSTEM_SCHEMAS
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault
 from cellule.values import encode

@@ -21,9 +21,8 @@ from cellule.host.inbox.item_rows import check_event_size
 from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
 from cellule.host.ingress import arguments as edge
 from cellule.host.ingress.arguments import Id, check_id, check_name, check_who_and_why
-from cellule.host.ingress.bulk import control_all
 from cellule.host.ingress.cell_handle import CellHandle, S
-from cellule.host.ingress.controls import Controls
+from cellule.host.ingress.controls import Controls, control_all
 from cellule.host.ingress.heartbeat import Heartbeat
 from cellule.host.ingress.operations import Operations
 from cellule.host.ingress.operator import Operator

@@ -17,8 +17,8 @@ from cellule.heartbeat.mailboxes.layout import Message
 from cellule.heartbeat.mailboxes.listing import READ_MAX
 from cellule.heartbeat.mailboxes.requests import ACK_SIGNAL, POST_SIGNAL
 from cellule.host.ingress.waits import within
-from cellule.host.read.certainty import reading
 from cellule.host.read.reader import Reader
+from cellule.host.store_retry import reading
 
 WAIT_S = 30.0  # how long a post waits to be handled, unless it says otherwise
 OUTCOMES_PAGE = 100

@@ -13,9 +13,9 @@ from cellule.host.ingress.arguments import Id, check_who_and_why
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.waits import within
 from cellule.host.ingress.world_effects import Control
-from cellule.host.read.certainty import reading
 from cellule.host.read.operations import OperationPage, OperationView, get_operation, list_operations
 from cellule.host.read.reader import Reader
+from cellule.host.store_retry import reading
 from cellule.kernel.heartbeat.operations import FINAL
 from cellule.kernel.items import Verb
 from cellule.kernel.journal.records import ControlRecord

@@ -18,9 +18,9 @@ from cellule.host.codecs import WorldCodecs, readable
 from cellule.host.ingress.arguments import check_timeout
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.cell_filter import CellFilter
-from cellule.host.read.certainty import reading
 from cellule.host.read.reader import Reader
 from cellule.host.read.rest import Busy
+from cellule.host.store_retry import reading
 from cellule.kernel.items import EventItem
 from cellule.kernel.state.cells import Entry
 from cellule.values.expressions import ExpressionFault

@@ -1,4 +1,4 @@
-"""When a row whose attempt failed is tried again, if ever.
+"""When a row whose attempt failed is tried again, if ever, and what is logged of the attempt.
 
 As its request says, else as its adapter does. A row that moves stands at a later time always, so its bytes
 never come back. Pure given chance; how long pauses are is `backoff.py`'s.
@@ -6,10 +6,13 @@ never come back. Pure given chance; how long pauses are is `backoff.py`'s.
 
 from __future__ import annotations
 
+import logging
+
 from cellule.effects.adapter_limits import AdapterLimits
 from cellule.host.outbox.attempts import Again
 from cellule.host.outbox.backoff import SECOND_NS, asked_ns, jitter_ns
 from cellule.host.outbox.rows import Row
+from cellule.kernel.state.intent_id import intent_text
 from cellule.sources import Entropy
 
 
@@ -31,4 +34,17 @@ def next_try(row: Row, limits: AdapterLimits, again: Again, now_ns: int, entropy
     return row._replace(
         ready_ns=max(now_ns + delay_ns, row.ready_ns + 1), tried=row.tried + 1, delay_ns=drawn_ns,
         error=again.reason, until_ns=until_ns, progress=again.progress or row.progress,
+    )  # fmt: skip
+
+
+_log = logging.getLogger("cellule.effects")
+
+
+def log_failure(row: Row, again: Again, pause_s: float | None) -> None:
+    """Log an attempt that failed; without a pause it was the last one."""
+    level = logging.ERROR if pause_s is None else logging.WARNING
+    then = "given up, and kept as a dead letter" if pause_s is None else f"tried again in {pause_s:g} s"
+    _log.log(
+        level, "attempt %d of %s for %s %r (intent %s) failed, %s: %s%s", row.tried + 1, row.kind, row.module,
+        row.cell, intent_text(row.intent), then, again.reason, f"\n{again.trace}" if again.trace else "",
     )  # fmt: skip

@@ -23,12 +23,11 @@ from cellule.effects.child_tasks import contained_tasks
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Fenced
 from cellule.host.limits import STALL_S
-from cellule.host.outbox.attempt_log import log_failure
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
 from cellule.host.outbox.backoff import SECOND_NS
 from cellule.host.outbox.kind_queue import SETTLING, WAITING, Entry, KindQueue
 from cellule.host.outbox.limits import CLOSE_MAX, GRACE_S, SCAN_S
-from cellule.host.outbox.next_try import next_try
+from cellule.host.outbox.next_try import log_failure, next_try
 from cellule.host.outbox.notes import Notes
 from cellule.host.outbox.receipts import Receipt, inbox_item, sealed_receipt
 from cellule.host.outbox.rows import Stored, read_row, store_row

@@ -18,12 +18,12 @@ from cellule.host.journal import Head
 from cellule.host.limits import OWNER_LOOK_S, OWNERLESS_S
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
-from cellule.host.read.certainty import reading
 from cellule.host.read.follower import Follower
 from cellule.host.read.journal_reader import JournalReader
 from cellule.host.read.migration_preview import MigrationPreview, preview_migration
 from cellule.host.read.states import StateReader
 from cellule.host.run.world_runner import WorldRunner
+from cellule.host.store_retry import reading
 from cellule.kernel.items import Stepped
 from cellule.kernel.journal.codes import HALTED, PARKED
 from cellule.kernel.journal.frame import Frame

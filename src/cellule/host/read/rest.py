@@ -13,8 +13,8 @@ from cellule.errors import Fenced
 from cellule.host.journal import Head
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
-from cellule.host.read.certainty import reading
 from cellule.host.read.reader import Reader
+from cellule.host.store_retry import reading
 from cellule.kernel.need import Need
 from cellule.kernel.world import World
 from cellule.store import keys

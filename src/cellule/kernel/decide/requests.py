@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from cellule.errors import CelluleError
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.limits import OUTPUT_BYTES_MAX, STEP_CANCELS_MAX, STEP_EFFECTS_MAX
-from cellule.kernel.manifest.effect_limits import limited, limits_problem
-from cellule.kernel.manifest.effects import KIND_ALIASES
+from cellule.kernel.manifest.effects import KIND_ALIASES, limited, limits_problem
 from cellule.kernel.manifest.model import EffectKind, Module
 from cellule.kernel.program import CheckedRequest, StepFault
 from cellule.kernel.state.cells import Slot

@@ -16,9 +16,9 @@ from typing import Any, Generic, TypeVar
 from cellule.errors import ensure
 from cellule.kernel.index.chunk import LISTS
 from cellule.kernel.index.cursor import Cursor
-from cellule.kernel.index.delta import Delta
 from cellule.kernel.index.layer import MISSING
 from cellule.kernel.index.read import Entry, check_limit, lookup, scan
+from cellule.kernel.index.sorted_keys import Delta
 from cellule.kernel.index.write import SLICE_CHUNKS, Materialised, sorted_union, update_from
 from cellule.kernel.need import Need, Nodes, Pause
 from cellule.values.cid import Cid

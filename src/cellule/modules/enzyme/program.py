@@ -6,10 +6,12 @@ brings it, and runs the enzyme again from the start; it notices also where the a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Final, cast
 
+from cellule.errors import Rejected
 from cellule.kernel.program import (
     CODE_UNAVAILABLE,
     Context,
@@ -21,7 +23,6 @@ from cellule.kernel.program import (
     Unwound,
 )
 from cellule.modules.enzyme.context import EnzymeContext
-from cellule.modules.enzyme.signature import check_enzyme
 from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.emissions import Emissions
 from cellule.modules.python.failure import Places, exception_text
@@ -29,8 +30,33 @@ from cellule.modules.python.interface import Interface
 from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
+from cellule.modules.python.signature import shown_function
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
 from cellule.values.requests import Request
+
+_PARAMETERS: Final = 3
+_BY_POSITION: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def check_enzyme(function: Callable[..., Any]) -> None:
+    """Refuse what cannot be run as an enzyme."""
+    parameters = list(inspect.signature(function).parameters.values())
+    by_position = [each for each in parameters if each.kind in _BY_POSITION]
+    needed = [each for each in parameters if each.default is inspect.Parameter.empty]
+    if len(by_position) < _PARAMETERS or len(needed) > _PARAMETERS:
+        given = ", ".join(each.name for each in parameters)
+        raise _wrong(function, f"it takes ({given})")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise _wrong(function, "it is asynchronous, or a generator")
+
+
+def _wrong(function: Callable[..., Any], problem: str) -> Rejected:
+    return Rejected(
+        "modules.enzyme_signature", "{function} is no enzyme: {problem}.",
+        function=shown_function(function), problem=problem,
+        hint="Write `def name(ctx, signal, target)`, which returns None, RETRY, FATAL or another number.",
+    )  # fmt: skip
+
 
 ENZYME: Final = "enzyme"
 """The form of a Python function that is an enzyme."""

@@ -1,7 +1,7 @@
 """What a picture of a machine shows, whoever draws it: boxes for states, arrows for transitions.
 
-Transitions between the same two states are one arrow with several lines of text. `mermaid.py` writes it as
-text that other tools draw, `svg.py` draws it itself.
+Transitions between the same two states are one arrow with several lines of text. `mermaid` writes it as
+text that GitHub and many editors draw, `svg.py` draws it itself.
 """
 
 from __future__ import annotations
@@ -83,3 +83,32 @@ def _timeout_text(state: State, transition: Transition) -> str:
 def _notes(state: State) -> tuple[str, ...]:
     entry = [f"entry: {each.kind}" for each in state.entry]
     return (*entry, *(f"exit: {each.kind}" for each in state.exit))
+
+
+_SIGNS: Final = {each: f"#{ord(each)};" for each in '#;:<>"{}'}
+_CURRENT: Final = "classDef current fill:#ddf4ff,stroke:#0969da,color:#1f2328"
+
+
+def mermaid(contract: Contract, current: str | None = None) -> str:
+    """The diagram; `current` marks the state that a cell is in."""
+    picture = picture_of(contract, current)
+    ids = {box.name: f"s{at}" for at, box in enumerate(picture.boxes)}
+    lines = ["stateDiagram-v2"]
+    for box in picture.boxes:
+        lines.append(f'    state "{_text(box.name)}" as {ids[box.name]}')
+        lines += [f"    {ids[box.name]} : {_text(note)}" for note in box.notes]
+    start = f" : {_text(picture.start)}" if picture.start else ""
+    lines.append(f"    [*] --> {ids[picture.initial]}{start}")
+    for arrow in picture.arrows:
+        head = f"    {ids[arrow.source]} --> {ids[arrow.target]} : "
+        lines += [head + _text(line) for line in arrow.lines]
+    lines += [f"    {ids[box.name]} --> [*]" for box in picture.boxes if box.is_terminal]
+    marked = [ids[box.name] for box in picture.boxes if box.is_current]
+    if marked:
+        lines += [f"    {_CURRENT}", f"    class {marked[0]} current"]
+    return "\n".join([*lines, ""])
+
+
+def _text(text: str) -> str:
+    """A text whose signs mean nothing to Mermaid."""
+    return "".join(_SIGNS.get(each, each) for each in " ".join(text.split()))

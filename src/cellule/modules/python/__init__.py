@@ -35,7 +35,7 @@ from cellule.modules.python.system import (
     TimerSet,
     WorldStarted,
 )
-from cellule.values.receipts import Receipt
+from cellule.values.requests import Receipt
 
 __all__ = [
     "TIMER",

@@ -17,7 +17,7 @@ from cellule.kernel.manifest.system import (
     TIMER_SET_PARAMS,
     WORLD_STARTED,
 )
-from cellule.values.receipts import Receipt
+from cellule.values.requests import Receipt
 from cellule.values.schema.scalars import EPOCH
 from cellule.values.schema.shape import DurationNs, TimeNs
 

@@ -25,7 +25,7 @@ from cellule.modules.workflow.failure import EffectFailed
 from cellule.modules.workflow.limits import VALUE_BYTES_MAX
 from cellule.modules.workflow.signature import WorkflowSignature, order_event
 from cellule.values.cbor import decode_trusted
-from cellule.values.receipts import Receipt
+from cellule.values.requests import Receipt
 from cellule.values.schema.codec import codec_for
 
 Read = Callable[[Any], Any]

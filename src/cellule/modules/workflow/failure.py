@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellule.values.receipts import Receipt
+from cellule.values.requests import Receipt
 
 
 class EffectFailed(Exception):

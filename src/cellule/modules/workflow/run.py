@@ -23,8 +23,7 @@ from cellule.modules.workflow.limits import EVENTS_KEPT_MAX
 from cellule.modules.workflow.loop import Loop
 from cellule.modules.workflow.start import Start, StartOrigin, key_of
 from cellule.modules.workflow.tasks import Cancelled, Command, Pending
-from cellule.values.receipts import Receipt
-from cellule.values.requests import Request
+from cellule.values.requests import Receipt, Request
 from cellule.values.schema.annotations import shown_type
 
 

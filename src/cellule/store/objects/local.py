@@ -16,6 +16,7 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import ParamSpec, Self, TypeVar
 
 from cellule.errors import OutcomeUnknown, Rejected
@@ -43,8 +44,28 @@ from cellule.store.objects.folder import (
     path_of,
     reason_of,
 )
-from cellule.store.objects.reader import BodyReader
 from cellule.store.resource import Resource
+
+PIECE_BYTES = 1_000_000
+
+
+class BodyReader:
+    """An open body; `read` blocks and returns the next piece, empty at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = Lock()
+        self._file = path.open("rb", buffering=0)
+
+    def read(self) -> bytes:
+        """Return the next piece."""
+        with self._lock:
+            return self._file.read(PIECE_BYTES)
+
+    def close(self) -> None:
+        """Close once the read underway ends."""
+        with self._lock:
+            self._file.close()
+
 
 DRAFT_AGE_MAX_NS = 24 * 3600 * 1_000_000_000
 THREADS = 8

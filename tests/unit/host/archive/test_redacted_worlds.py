@@ -7,7 +7,7 @@ import pytest
 from cellule.errors import Rejected
 from cellule.host.archive.car import CarFile
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
-from cellule.testing.exports import replay_export
+from cellule.testing.recordings import replay_export
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link

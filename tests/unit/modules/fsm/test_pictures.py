@@ -10,8 +10,7 @@ import pytest
 from cellule.errors import Rejected
 from cellule.modules.fsm import limits
 from cellule.modules.fsm.contract import Contract
-from cellule.modules.fsm.mermaid import mermaid
-from cellule.modules.fsm.picture import LABEL_LENGTH_MAX
+from cellule.modules.fsm.picture import LABEL_LENGTH_MAX, mermaid
 from cellule.modules.fsm.read import read_contract
 from cellule.modules.fsm.svg import draw
 

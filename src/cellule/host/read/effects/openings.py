@@ -10,7 +10,7 @@ from cellule.host.read.reader import Reader
 from cellule.kernel.decide.intents.gate import check_again
 from cellule.kernel.decide.requests import EffectRequest
 from cellule.kernel.items import Opening
-from cellule.kernel.manifest.effect_limits import limited
+from cellule.kernel.manifest.effects import limited
 from cellule.kernel.manifest.model import EffectKind, Manifest
 from cellule.kernel.state.intent_id import intent_text
 from cellule.kernel.state.rows import OPEN, OpenIntent

@@ -18,7 +18,7 @@ from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, Settled
 from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
-from cellule.kernel.manifest.effect_limits import limited
+from cellule.kernel.manifest.effects import limited
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
