@@ -35,13 +35,12 @@ from cellule.kernel.prove.check import check_snapshot
 from cellule.kernel.state import cells, ledger, snapshot
 from cellule.kernel.state import intent_book as book
 from cellule.kernel.state.cells import EVENT_MESSAGE
-from cellule.kernel.state.wait_reasons import find_waiting
 from cellule.values.cbor import decode, encode
 from cellule.values.link import Link
 from tests.support.kernel_audit import IntentAudit
 from tests.support.kernel_bank import CHARGE, HOUR, MINUTE, PROGRAMS, SECOND, TIMER, Edition
 from tests.support.kernel_world import KernelWorld
-from tests.support.stuck import find_stuck
+from tests.support.stuck import find_stuck, find_waiting
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "60"))
 STEPS = 40

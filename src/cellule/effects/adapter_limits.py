@@ -31,12 +31,9 @@ def check_count(name: str, value: object, low: int, high: int) -> int:
 
 
 def _refusal(name: str, value: object, allowed: str) -> Rejected:
+    shown = repr(value)[:100]
     return Rejected(
-        "effects.limit",
-        "{name} is {allowed}, not {value}",
-        name=name,
-        allowed=allowed,
-        value=repr(value)[:100],
+        "effects.limit", "{name} is {allowed}, not {value}", name=name, allowed=allowed, value=shown
     )
 
 

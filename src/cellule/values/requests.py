@@ -1,8 +1,8 @@
 """`Request`, by which a step asks for an effect, and `Receipt`, which tells its cell what came of it.
 
 They stand below the ways to write a cell and below the adapters, because both speak them: calling a decorated
-adapter gives a request, and a step carries it. Whether the kind exists, the params fit and the grant allows it
-is decided in the beat.
+adapter gives a request, and a step carries it. Whether the kind exists, the params fit and the grant allows
+it is decided in the beat.
 """
 
 from __future__ import annotations

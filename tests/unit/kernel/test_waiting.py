@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cellule.kernel.items import EventItem, Pace
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.state.wait_reasons import EVENT, PAUSED, TURN, Reason, find_waiting, reason_of
+from cellule.kernel.state.wait_reasons import EVENT, PAUSED, TURN, Reason, reason_of
 from cellule.values.cbor import decode, encode
-from tests.support.stuck import find_stuck
+from tests.support.stuck import find_stuck, find_waiting
 
 
 def waiting(world):

@@ -1,4 +1,4 @@
-"""Why a cell waits: every cell that exists has a named reason, and `find_waiting` tells those of a snapshot.
+"""Why a cell waits: every cell that exists has a named reason, told in words.
 
     an event             it has taken all its messages; the next event makes it step
     its turn             it has messages and runs in the next beat
@@ -23,15 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.index.ordered import OrderedIndex
-from cellule.kernel.index.read import scan
-from cellule.kernel.need import Need, Nodes
-from cellule.kernel.state import lists, rows
-from cellule.kernel.state.cells import Entry, unpack
-from cellule.kernel.state.heartbeat_part import open_index
+from cellule.kernel.need import Need
+from cellule.kernel.state import rows
+from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import OpenIntent, TimerRow
 from cellule.values.schema.text_forms import time_text
@@ -83,21 +80,6 @@ class Reason:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.words}" if self.kind else self.words
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingCell:
-    """A cell that has something to do, and what it waits for; no reason is what there must never be."""
-
-    module: str
-    key: bytes
-    messages: int
-    reasons: tuple[Reason, ...]
-
-    @property
-    def reason(self) -> Reason | None:
-        """The first reason."""
-        return self.reasons[0] if self.reasons else None
 
 
 def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool) -> Reason | None:
@@ -184,52 +166,6 @@ def reasons_in(ledger: Ledger, base: str, key: bytes) -> Generator[Need, None, t
     if reason is not None or slot.queue:
         return () if reason is None else (reason,)
     return (yield from _Indexes(ledger.book.open, ledger.timers).reasons(entry))
-
-
-def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, list[WaitingCell]]:
-    """All cells of a decoded snapshot that have messages, open intents or are stopped, with their reasons."""
-    ready = yield from _ready(snapshot, nodes)
-    held = yield from _held(snapshot, nodes, is_moving=bool(ready))
-    indexes = _Indexes(
-        open_index(snapshot["intents"], nodes, rows.unpack_intent),
-        open_index(snapshot["timers"], nodes, rows.unpack_timer),
-    )
-    found: list[WaitingCell] = []
-    for base, (link, _) in snapshot["modules"].items():
-        begin: bytes | None = b""
-        while begin is not None:
-            page = yield from scan(link.cid, begin, None, PAGE, nodes)
-            begin = page[-1][0] + b"\0" if len(page) == PAGE else None
-            for key, value in page:
-                entry, cell = unpack(value), (base, key)
-                if not _BUSY & set(entry.extras or ()):
-                    continue
-                reason = reason_of(
-                    entry, is_ready=cell in ready, paused=snapshot["paused"], is_held=cell in held
-                )
-                reasons: tuple[Reason, ...] = () if reason is None else (reason,)
-                if reason is None and entry.get("queue") is None:
-                    reasons = yield from indexes.reasons(entry)
-                found.append(WaitingCell(base, key, len(entry.get("queue", ())), reasons))
-    return found
-
-
-_BUSY = frozenset(("status", "queue", "intents"))
-
-
-def _ready(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, set[tuple[str, bytes]]]:
-    ready = yield from lists.read("ready", snapshot["ready"], nodes)
-    return {(base, key) for base, key in ready.values()}
-
-
-def _held(
-    snapshot: dict[str, Any], nodes: Nodes, *, is_moving: bool
-) -> Generator[Need, None, set[tuple[str, bytes]]]:
-    """The held cells that will run again: by receipts of their module, or beat by beat while others run."""
-    held = yield from lists.read("held", snapshot["held"], nodes)
-    opened = yield from lists.read("open", snapshot["budgets"]["open"], nodes)
-    over = {name.decode() for name, (count, is_over) in opened.items() if is_over and count}
-    return {(base, key) for base, key in held.values() if is_moving or base in over}
 
 
 def _moment(time_ns: int) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from threading import get_ident
 from typing import Any, Final, cast
 
 from cellule.errors import Rejected
@@ -31,7 +30,7 @@ from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import shown_function
-from cellule.modules.python.watchdog import StepTimeout, Watchdog
+from cellule.modules.python.watchdog import Watchdog
 from cellule.values.requests import Request
 
 _PARAMETERS: Final = 3
@@ -80,7 +79,6 @@ class EnzymeProgram:
         places: Places,
     ) -> None:  # fmt: skip
         self._function = function
-        self._watchdog = watchdog
         self._places = places
         self._boundary = Boundary("run", watchdog, places)
         self._values = Emissions((), interface, naming, places)
@@ -97,26 +95,10 @@ class EnzymeProgram:
         """See `EnzymeProgram` of the kernel."""
         actions: list[dict[str, Any]] = []
         context = EnzymeContext(call, tree, actions, self._values.plain, self._request)
-        watched = self._watchdog.slots.get(get_ident()) or self._watchdog.join()
-        try:
-            watched.token = watched.count = watched.count + 1
-            answer = self._function(context, call.signal, call.target)
-            watched.token = 0
-            if watched.firing and watched.leave():
-                raise StepTimeout
-            return EnzymeOutput(0 if answer is None else answer, actions)
-        except BaseException as error:
-            watched.token = 0
-            try:
-                struck = watched.leave()
-            except StepTimeout:
-                struck = watched.leave() or True
-            if type(error) is Unwound and not struck:
-                raise
-            fault = self._boundary.fault(watched, error, self._described, struck=struck)
-            if fault is None:
-                raise
-            raise fault from error
+        answer = self._boundary.call(
+            lambda _: self._function(context, call.signal, call.target), self._described, passes=Unwound
+        )
+        return EnzymeOutput(0 if answer is None else answer, actions)
 
     def _request(self, request: Request) -> dict[str, Any]:
         kind, params, slot, key, limits = self._requests.encoded([request])[0]

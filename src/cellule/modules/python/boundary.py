@@ -36,9 +36,13 @@ class Boundary:
         self._watchdog = watchdog
         self._places = places
 
-    def call(self, function: Callable[[Watched], T], describe: Callable[[BaseException], StepFault]) -> T:
+    def call(
+        self, function: Callable[[Watched], T], describe: Callable[[BaseException], StepFault],
+        passes: type[BaseException] | None = None,
+    ) -> T:  # fmt: skip
         """Call into the author's code, watched; raises nothing but `StepFault`, a person's interrupt aside.
 
+        An exception of the very class `passes` is ours, and goes through as it is.
         The function may set `watched.token` to the next `count`: the watchdog counts from there.
         """
         watched = self._watchdog.slots.get(get_ident()) or self._watchdog.join()
@@ -55,6 +59,8 @@ class Boundary:
                 struck = watched.leave()
             except StepTimeout:
                 struck = watched.leave() or True
+            if type(error) is passes and not struck:
+                raise
             fault = self.fault(watched, error, describe, struck=struck)
             if fault is None:
                 raise

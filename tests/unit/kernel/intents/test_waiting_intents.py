@@ -11,7 +11,6 @@ from cellule.kernel.state.wait_reasons import (
     REASONS_MAX,
     RECEIPT,
     TIMER,
-    find_waiting,
     reasons_in,
 )
 from cellule.values.cbor import decode, encode
@@ -19,7 +18,7 @@ from cellule.values.cid import cid_of
 from cellule.values.link import Link
 from cellule.values.schema.text_forms import time_text
 from tests.support.kernel_world import START_NS
-from tests.support.stuck import find_stuck
+from tests.support.stuck import find_stuck, find_waiting
 
 SECOND = 1_000_000_000
 ASK = {"rules": [{"name": "ask", "when": "true", "then": "require_approval", "reason": "all of them"}]}
