@@ -28,6 +28,11 @@ def test_a_file_without_a_section_has_no_cases_of_it(write):
     assert [(entry.section, entry.id, entry.problem) for entry in entries] == [("ops", "o", "")]
 
 
+def test_what_stands_beside_the_sections_and_is_no_list_is_passed_over(write):
+    document = {"title": "some", "by": {"name": "x"}, "count": 3, "ops": [{"id": "o", "script": []}]}
+    assert [(entry.section, entry.id, entry.problem) for entry in read(write(document))] == [("ops", "o", "")]
+
+
 @pytest.mark.parametrize(
     ("document", "reason"),
     [([], "got `array`"), ({"meta": 5}, "got `int`"), ({"meta": {"format": 2}}, "`meta.format` is 2")],
@@ -46,6 +51,7 @@ ENZYME = {"id": 0, "name": "a", "query": "/"}
     ("document", "named", "place"),
     [
         ({"agenda": 5}, "agenda/*", "the section is no list"),
+        ({"ttl": None}, "ttl/*", "the section is no list"),
         ({"odd": []}, "odd/*", "there is no such section"),
         ({"agenda": [{"id": "x"}]}, "agenda/x", "missing required field `beats`"),
         ({"agenda": [5]}, "agenda/agenda[0]", "got `int`"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cellule.errors import Rejected
+from cellule.kernel.heartbeat.entries import name_of, parse_entry
+from cellule.kernel.heartbeat.impulses import check_impulse
+from cellule.kernel.heartbeat.paths import parse_path
 from cellule.kernel.items import Item, SignalItem
 from cellule.kernel.journal.heartbeat_records import AgendaRecord, EnzymeRecord, StageRecord
 from cellule.kernel.program import EnzymeCall, EnzymeOutput
@@ -80,6 +84,21 @@ def told(beaten: Beaten, entries: dict[int, int]) -> dict[str, Any]:
     return {"agenda": lines, "impulse_log": log, "promoted": promoted}
 
 
+def _is_taken(action: Mapping[str, Any], beat: int) -> bool:
+    """Tell whether an action is one that a run may do; what is refused leaves the rest of the call as it is."""
+    try:
+        if action["do"] == "signal":
+            check_impulse(action["signal"], action["target"], action["beat"], beat)
+        elif action["do"] == "register":
+            parse_entry(0, action["entry"])
+        else:
+            parse_path(action["path"])
+            name_of(action["name"])
+    except Rejected:
+        return False
+    return True
+
+
 class CaseCode:
     """The enzymes of a case. A call is known by its beat and its impulse: run again, it does the same."""
 
@@ -96,9 +115,8 @@ class CaseCode:
             calls.append(known)
         number = calls.index(known) + 1
         code = described.rc[min(number, len(described.rc)) - 1] if described.rc else 0
-        return EnzymeOutput(
-            code, [self._action(each) for each in described.actions if each.call in (0, number)]
-        )  # fmt: skip
+        wanted = [self._action(each) for each in described.actions if each.call in (0, number)]
+        return EnzymeOutput(code, [each for each in wanted if _is_taken(each, call.beat)])
 
     def beat_of(self, given: Impulse | Action) -> int | None:
         """The beat of the world that a case names by the number of its step."""

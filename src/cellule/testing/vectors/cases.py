@@ -189,11 +189,9 @@ class MessageCase(Case, kw_only=True):
     script: list[MessageAction]
 
 
-class Recorded(Part):
+class Recorded(Spec):
     """A message is recorded with this TTL."""
 
-    beats: int | None = None
-    unix_ns: int | None = None
     issued_beat: int | None = None
     issued_unix_ns: int | None = None
 

@@ -2,7 +2,7 @@
 
     {"meta": {}, "agenda": [], "ops": [], "wallclock": [], "ttl": [], "message_ids": [], "retention": []}
 
-A section may be missing. Each case is checked by itself, before any runs: one that is none is told as failed,
+A section may be missing, and what stands beside the sections and is no list is passed over. Each case is checked by itself, before any runs: one that is none is told as failed,
 with the place of what is wrong in it, and the others run. Null stands for what is left out.
 """
 
@@ -76,7 +76,8 @@ def read(path: Path) -> list[Entry]:
     found = meta.get("format", FORMAT)
     if found != FORMAT:
         raise _malformed(str(path), f"`meta.format` is {found!r}, and this reads {FORMAT}")
-    order = [*SECTIONS, *sorted(set(document) - set(SECTIONS))]
+    others = {name for name, given in document.items() if isinstance(given, list)}.difference(SECTIONS)
+    order = [*SECTIONS, *sorted(others)]
     return [entry for name in order if name in document for entry in _section(name, document[name])]
 
 

@@ -144,8 +144,7 @@ def retention(case: RetentionCase) -> list[Any]:
     wallclock: dict[int, set[str]] = {}
     for each in case.records:
         context = TtlContext(each.issued_beat, each.issued_unix_ns)
-        spec = TtlSpec(each.beats, each.unix_ns)
-        found = ttl.resolve([spec, None, None], context, TtlSettings(), dict[int, int]().get, [])
+        found = ttl.resolve([_spec(each), None, None], context, TtlSettings(), dict[int, int]().get, [])
         if found is not None:
             expiry.record(beats, wallclock, case.message, found)
     plans: list[Any] = []
