@@ -508,6 +508,18 @@ def test_an_agenda_that_would_fill_the_frame_goes_on_in_the_next_beat(made, monk
     assert found == [f"/s/{number}" for number in range(7)]
 
 
+def test_as_many_impulses_as_a_beat_takes_run_in_one_beat_and_each_may_emit_another():
+    world = EnzymeWorld({"a": lambda call, tree: (OK, [signal("/answers/here")])})
+    world.register("a", "/questions", match="prefix")
+    for number in range(IMPULSES_PER_BEAT_MAX):
+        world.signal(f"/questions/of/{number:05}")
+    world.tick()
+    assert world.promoted() == IMPULSES_PER_BEAT_MAX
+    world.tick()
+    assert len(world.agenda()) == IMPULSES_PER_BEAT_MAX
+    assert world.promoted() == IMPULSES_PER_BEAT_MAX
+
+
 def test_entries_of_the_manifest_are_registered_when_the_world_is_made_and_follow_a_deploy(made):
     first = [{"name": "a", "query": "/s", "module": "t/a"}, {"name": "b", "query": "/s", "module": "t/b"}]
     world = made({"a": nothing, "b": nothing}, entries=first)
