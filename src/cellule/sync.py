@@ -1257,7 +1257,7 @@ class SyncOperations(Facade[Operations]):
         )
 
     def get(self, op: str) -> OperationView:
-        """The whole dossier of an operation."""
+        """The whole dossier of an operation, by its id or by the path of what it shows."""
         return self._thread.call(lambda: self._inner.get(op))
 
     def list(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> OperationPage:
@@ -1267,7 +1267,9 @@ class SyncOperations(Facade[Operations]):
     def wait(self, op: str, want: str | None = None, *, timeout: float | None = None) -> OperationView:
         """Wait until an operation is closed, or as wanted: in a state (`ist:...`), closed with a status.
 
-        It is asked whenever the world has a new frame, and may miss a state between two of them.
+        `op` is its id, or the path of what it shows, such as `/cells/shop/order/o-1`: then it may begin
+        later, and the newest counts. It is asked whenever the world has a new frame, and may miss a state
+        between two of them.
         """
         return self._thread.call(lambda: self._inner.wait(op, want, timeout=timeout))
 

@@ -301,8 +301,11 @@ class App:
 
         The second annotation says which events start a run, `events` are those it awaits, `effects` those it
         may ask for. The other options are those of reducers: `key`, `keyed`, `name`, `version`, `grants`,
-        `failure`, `retention`, `open_max`, and `upgrade`, which is "pin" if it is not said.
+        `failure`, `retention`, `open_max`, and `upgrade`, which is "pin" if it is not said. With `operation`
+        each run shows its life as an operation.
         """
+        if options.get("operation"):
+            self.operations()
 
         def declare(given: Callable[..., Any], /) -> ModuleHandle[WorkflowRun]:
             self.add_module(declare_workflow(self.namespace, self.version, given, options))
@@ -335,22 +338,29 @@ class App:
         add_mailboxes(self.enzyme)
 
     def operations(self) -> None:
-        """Let cells show their work as operations, by `Signal("/op/begin")`, `/op/tell` and `/op/end`."""
-        add_operations(self.enzyme)
+        """Let cells show their work as operations, by `Signal("/op/begin")`, `/op/tell` and `/op/end`.
+
+        Whatever is declared with `operation=True` has it by that: workflows, plans and effects.
+        """
+        add_operations(self.enzyme, self._modules)
 
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],
-        grants: Grants = (), version: int | None = None,
+        grants: Grants = (), version: int | None = None, operation: bool = False,
     ) -> ModuleHandle[Any]:  # fmt: skip
         """Declare a plan: a file of JSON or YAML beside the file that calls this, or the map in it.
 
         `triggers` are the events that start a run, each with the field whose value is the run's correlation:
-        there is one run for each. A run is a cell with that key; `grants` are those its effects may use.
+        there is one run for each. A run is a cell with that key; `grants` are those its effects may use. With
+        `operation` each run shows its life as an operation.
         """
+        if operation:
+            self.operations()
         full = Name(self.namespace, name, self.version if version is None else version)
         handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
         source = plan if isinstance(plan, Mapping) else beside_caller(plan)
-        self.add_module(DeclaredPlan(handle, full, source, dict(triggers), check_grants(grants)))
+        slots = check_grants(grants)
+        self.add_module(DeclaredPlan(handle, full, source, dict(triggers), slots, operation))
         return handle
 
     def upcaster(self, function: F, /) -> F:
@@ -362,14 +372,19 @@ class App:
 
     def effect(
         self, kind: str, *, params: type[P], receipt: type[R], needs_grant: bool = False,
-        **options: Unpack[RequestOptions],
+        operation: bool = False, **options: Unpack[RequestOptions],
     ) -> DeclaredEffect[P, R]:  # fmt: skip
         """Declare an effect that an adapter elsewhere performs; calling the result makes a request.
 
         `options` are `timeout_s`, `attempts`, `deadline_s`, `priority`, `backoff_s` and `backoff_max_s`: for
-        every request that says nothing else, and before what the adapter says.
+        every request that says nothing else, and before what the adapter says. With `operation` each request
+        shows its life as an operation, at `/operations/effects/<intent>`.
         """
-        limits = AdapterLimits(priority=options.get("priority", most.PRIORITY), needs_grant=needs_grant)
+        limits = AdapterLimits(
+            priority=options.get("priority", most.PRIORITY), needs_grant=needs_grant, operation=operation
+        )
+        if operation:
+            self.operations()
         declared = DeclaredEffect(kind, params, receipt, limits, request_limits(options))
         self._effect_declarations.add_effect(declared)
         self._built.clear()
@@ -382,6 +397,9 @@ class App:
         on a thread. `limits` are the fields of `AdapterLimits`.
         """
         decorate = make_adapter(kind if isinstance(kind, str) else kind.kind, **limits)
+
+        if limits.get("operation"):
+            self.operations()
 
         def declare(function: Callable[..., Any]) -> Any:
             made = decorate(function)

@@ -145,7 +145,7 @@ def form_of(effect: EffectLike) -> EffectForm:
     own.pop("priority", None)
     return EffectForm(
         effect.kind, effect.params, effect.receipt, priority=limits.priority, needs_grant=limits.needs_grant,
-        **own,
+        operation=limits.operation, **own,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ wants the enzymes of Cellule itself says so, and they are bundled like its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Container, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict
 
@@ -149,7 +149,9 @@ def add_mailboxes(declare: Declare) -> None:
     declare(mailboxes.QUERY, match="prefix", name=mailboxes.NAME)(mailboxes.mailbox)
 
 
-def add_operations(declare: Declare) -> None:
-    """The enzyme by which cells show their work as operations."""
+def add_operations(declare: Declare, known: Container[str]) -> None:
+    """The enzyme by which cells show their work as operations, once; `known` are the modules by name."""
+    if exposed_operations.NAME in known:
+        return
     for query in reversed(exposed_operations.QUERIES):  # decorators run from the lowest up
         declare(query, name=exposed_operations.NAME)(exposed_operations.operation)

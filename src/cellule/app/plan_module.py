@@ -32,6 +32,7 @@ class DeclaredPlan(DeclaredStyle):
     source: Mapping[str, Any] | Path
     triggers: Mapping[type, str]
     cap_slots: Mapping[str, str]
+    operation: bool = False
     _read: list[PlanFile] = field(default_factory=list)
 
     @property
@@ -60,7 +61,9 @@ class DeclaredPlan(DeclaredStyle):
         ]
         slots = {"cap_slots": dict(self.cap_slots)} if self.cap_slots else {}
         problems = Problems()
-        made: Any = with_plans(problems, {"plans": {name: {**self._plan(), **slots}}, "triggers": triggers})
+        shown = {"operation": True} if self.operation else {}
+        plan = {**self._plan(), **slots, **shown}
+        made: Any = with_plans(problems, {"plans": {name: plan}, "triggers": triggers})
         problems.check_none()
         return StyleDescription(
             self.handle, name, made["modules"][name], tuple(made["routing"]["subscriptions"]), NO_SCHEMAS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict, TypeVar, cast
 
-from cellule.app.declarations import KeyChoice, check_function
+from cellule.app.declarations import KeyChoice, bad_option, check_function
 from cellule.app.effects import timer
 from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.keys import check_paths, key_paths
@@ -41,7 +41,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WorkflowOptions(TypedDict, total=False):
-    """The options of `@app.workflow`: as those of reducers, and `events`, which are those it awaits."""
+    """The options of `@app.workflow`: as those of reducers, and two of its own.
+
+    `events` are those it awaits; with `operation` each run shows its life as an operation.
+    """
 
     events: Iterable[type]
     effects: Iterable[Listed]
@@ -54,6 +57,7 @@ class WorkflowOptions(TypedDict, total=False):
     upgrade: Upgrade
     retention: Retention | None
     open_max: int | None
+    operation: bool
 
 
 class Declares(Protocol):
@@ -136,7 +140,10 @@ def declare_workflow(
     options = checked_options(_DECLARING, {"upgrade": "pin", **given})
     listed = check_listed(_DECLARING, given.get("effects", ()))
     full = Name(namespace, given.get("name") or function.__name__, given.get("version", version))
-    mark_workflow(function, WorkflowMark(tuple(given.get("events", ())), listed))
+    shown = given.get("operation", False)
+    if not isinstance(shown, bool):
+        raise bad_option(_DECLARING, "operation", shown, "True or False")
+    mark_workflow(function, WorkflowMark(tuple(given.get("events", ())), listed, shown))
     return DeclaredWorkflow(
         function, full, options, (*listed, timer), given.get("key"), given.get("keyed", True)
     )

@@ -53,6 +53,7 @@ class LimitOptions(TypedDict, total=False):
     progress_s: float | None
     concurrency_by: Mapping[str, int]
     rate_by: Mapping[str, float]
+    operation: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class AdapterLimits:
     `deadline_s`. An exception of a class of `no_retry` ends them at once. An attempt that reports no
     progress for `progress_s` is over. `concurrency_by={"tenant": 2}` lets two attempts run at once for each
     value of that field of the params, `rate_by={"tenant": 5.0}` lets five begin in a second.
+    With `operation` each effect shows its life as an operation; see `App.operations`.
     """
 
     timeout_s: float = most.TIMEOUT_S
@@ -78,6 +80,7 @@ class AdapterLimits:
     progress_s: float | None = None
     concurrency_by: Mapping[str, int] = field(default_factory=dict)
     rate_by: Mapping[str, float] = field(default_factory=dict)
+    operation: bool = False
 
     def __post_init__(self) -> None:
         check_number("timeout_s", self.timeout_s, 0.001, most.TIMEOUT_S_MAX)

@@ -1,11 +1,12 @@
-"""The enzyme by which cells, workflows and plans show their work as operations: `app.operations()`.
+"""The enzyme by which cells, workflows, plans and effects show their work as operations: `app.operations()`.
 
     /op/begin   {for, verb, mode?, ttl?, payload?}    starts the operation of what is done at the path `for`
     /op/tell    {for, state, code?, note?}            tells its state
     /op/end     {for, status?, summary?}              closes it, by default with sts:ok
 
-They are signals without a target: a reducer or a workflow emits `Signal("/op/begin", payload={...})`. The id
-of the operation stands at `/operations<for>`. What comes in the beat of its beginning is looked at again in
+They are signals without a target: a reducer emits `Signal("/op/begin", payload={...})`; workflows, plans and
+effects that are declared with `operation=True` emit them by themselves. The id of the operation stands at
+`/operations<for>`. What comes in the beat of its beginning is looked at again in
 the next.
 """
 
@@ -15,16 +16,15 @@ from typing import Any, Final
 
 from cellule.errors import Rejected
 from cellule.kernel.heartbeat.paths import parse_path
+from cellule.kernel.heartbeat.shown_operations import BEGIN, END, PLACE, TELL
 
 NAME: Final = "operation"
-QUERIES: Final = ("/op/begin", "/op/tell", "/op/end")
-PLACE: Final = "/operations"
-"""Below it stands, for each path, the id of its newest operation."""
+QUERIES: Final = (BEGIN, TELL, END)
 _RETRY: Final = -1
 _FIELDS: Final = {
-    "/op/begin": {"for", "verb", "mode", "ttl", "payload"},
-    "/op/tell": {"for", "state", "code", "note"},
-    "/op/end": {"for", "status", "summary"},
+    BEGIN: {"for", "verb", "mode", "ttl", "payload"},
+    TELL: {"for", "state", "code", "note"},
+    END: {"for", "status", "summary"},
 }
 
 
@@ -36,13 +36,13 @@ def operation(ctx: Any, signal: str | None, target: str | None) -> int | None:
     given = _checked(signal, ctx.payload)
     path = parse_path(given.pop("for"), "for")
     place = PLACE + path
-    if signal == "/op/begin":
+    if signal == BEGIN:
         ctx.write(place, ctx.op.start(given.pop("verb"), path, **given))
         return None
     op = ctx.read(place)
     if op is None:
         return _RETRY
-    if signal == "/op/tell":
+    if signal == TELL:
         ctx.op.state(op, given.pop("state"), **given)
     else:
         ctx.op.close(op, **given)
@@ -50,7 +50,7 @@ def operation(ctx: Any, signal: str | None, target: str | None) -> int | None:
 
 
 def _checked(signal: str, given: Any) -> dict[str, Any]:
-    needed = {"/op/begin": {"for", "verb"}, "/op/tell": {"for", "state"}, "/op/end": {"for"}}[signal]
+    needed = {BEGIN: {"for", "verb"}, TELL: {"for", "state"}, END: {"for"}}[signal]
     if not isinstance(given, dict) or not needed <= set(given) <= _FIELDS[signal]:
         raise Rejected(
             "operation.argument", "{do}: {field} is {value}: {why}", do=signal, field="the payload",

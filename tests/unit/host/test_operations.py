@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from cellule import Rejected, TimedOut
+from cellule.host.outbox.signatures import NodeKey
 from cellule.kernel.items import Pace
 from cellule.testing import VirtualClock
+from tests.support.nodes import load_app
 from tests.support.virtual_tests import in_virtual_time
+
+KEY = NodeKey(b"k" * 32)
+COPIES = load_app(Path(__file__).parents[2] / "node_apps" / "copies.py")
 
 
 @in_virtual_time
@@ -133,3 +139,24 @@ async def test_how_often_beats_only_count_can_be_chosen(opened):
         assert len((await world.op.get(op)).watchers) == 1
         await asyncio.sleep(500)
         assert (await world.op.get(op)).watchers == ()
+
+
+@in_virtual_time
+async def test_a_client_waits_for_a_run_by_its_path_before_it_has_begun(opened):
+    async with opened(app=COPIES.app, key=KEY, adapters=[COPIES.copy]) as node:
+        world = await node.world("w")
+        waiting = asyncio.create_task(world.op.wait("/cells/copies/job/abc", timeout=60))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await world.send(COPIES.Asked("abc"))
+        done = await waiting
+        assert (done.verb, done.status) == ("workflow/copies/job", "sts:ok")
+        assert (await world.op.get("/cells/copies/job/abc")).id == done.id
+        (name,) = await world.heartbeat.list("/operations/effects")
+        copied = await world.op.wait(f"/effects/{name}")
+        assert (copied.verb, copied.status, copied.summary) == ("effect/copies.copy", "sts:ok", "attempts: 1")
+        with pytest.raises(Rejected) as unknown:
+            await world.op.get("/cells/copies/job/other")
+        assert unknown.value.code == "operation.unknown"
+        with pytest.raises(TimedOut):
+            await world.op.wait("/cells/copies/job/other", timeout=0.5)

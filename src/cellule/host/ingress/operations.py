@@ -13,7 +13,14 @@ from cellule.host.ingress.arguments import Id, check_who_and_why
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.waits import within
 from cellule.host.ingress.world_effects import Control
-from cellule.host.read.operations import OperationPage, OperationView, get_operation, list_operations
+from cellule.host.read.operations import (
+    OperationPage,
+    OperationView,
+    find_operation,
+    get_operation,
+    is_place,
+    list_operations,
+)
 from cellule.host.read.reader import Reader
 from cellule.host.store_retry import reading
 from cellule.kernel.heartbeat.operations import FINAL
@@ -71,7 +78,7 @@ class Operations:
         await self._do("op.close", who, why, id, {"id": op, "status": status, "summary": summary})
 
     async def get(self, op: str) -> OperationView:
-        """The whole dossier of an operation."""
+        """The whole dossier of an operation, by its id or by the path of what it shows."""
         return await get_operation(self._reader, op)
 
     async def list(
@@ -83,7 +90,9 @@ class Operations:
     async def wait(self, op: str, want: str | None = None, *, timeout: float | None = None) -> OperationView:
         """Wait until an operation is closed, or as wanted: in a state (`ist:...`), closed with a status.
 
-        It is asked whenever the world has a new frame, and may miss a state between two of them.
+        `op` is its id, or the path of what it shows, such as `/cells/shop/order/o-1`: then it may begin
+        later, and the newest counts. It is asked whenever the world has a new frame, and may miss a state
+        between two of them.
         """
         last: OperationView | None = None
 
@@ -98,8 +107,9 @@ class Operations:
         async with within(timeout, timed_out):
             while True:
                 head = await self._reader.journal.head()
-                last = await get_operation(self._reader, op)
-                if _is_as_wanted(last, want):
+                find = find_operation if is_place(op) else get_operation
+                last = await find(self._reader, op)
+                if last is not None and _is_as_wanted(last, want):
                     return last
                 with reading():
                     await self._reader.next_head(head)

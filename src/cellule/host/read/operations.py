@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
+from cellule.host.read.heartbeat import value_at
 from cellule.host.read.reader import Reader
 from cellule.kernel.heartbeat import operations as rules
 from cellule.kernel.heartbeat.operations import HistoryEntry, Operation, Watcher
+from cellule.kernel.heartbeat.paths import parse_path
+from cellule.kernel.heartbeat.shown_operations import PLACE
 from cellule.kernel.need import Need
 from cellule.kernel.state.cell_pages import page_of_cells
 from cellule.kernel.state.operations import MODULE
@@ -70,15 +73,32 @@ def key_of(id: object) -> bytes:
 
 
 async def get_operation(reader: Reader, id: str) -> OperationView:
-    """The operation of an id, as of what is durable."""
-    key = key_of(id)
-    operation = await reader.ask(lambda world: _find(world, key))
-    if operation is None:
+    """The operation of an id, or the newest of what is done at a path, as of what is durable."""
+    known = await find_operation(reader, id)
+    if known is None:
         raise Rejected(
             "operation.unknown", "there is no operation {id}", id=repr(id)[:200],
             hint="`cellule op list` names those there are.",
         )  # fmt: skip
-    return view_of(key, operation)
+    return known
+
+
+async def find_operation(reader: Reader, id: str) -> OperationView | None:
+    """The same; None where there is none. A text that can be neither id nor path is refused."""
+    found: object = id
+    if is_place(id):
+        place = PLACE + parse_path(id)
+        found = ((await reader.ask(lambda world: value_at(world.ledger, place))) or {}).get("value")
+        if found is None:
+            return None
+    key = key_of(found)
+    operation = await reader.ask(lambda world: _find(world, key))
+    return None if operation is None else view_of(key, operation)
+
+
+def is_place(id: object) -> bool:
+    """Tell whether this is the path of what is done, and no operation itself."""
+    return isinstance(id, str) and id.startswith("/") and not id.startswith(f"{OPS_PATH}/")
 
 
 async def list_operations(reader: Reader, after: str | None, limit: int, state: str | None) -> OperationPage:

@@ -53,7 +53,7 @@ def proven_requests(era: Compiled, module: Module, effects: Sequence[Any]) -> li
         if len(params) > OUTPUT_BYTES_MAX:
             return None
         effect = kinds.get(kind)
-        if effect is None:
+        if effect is None or effect.operation:
             return None
         asked.append(_new(EffectRequest, (effect, params, slot, None, None)))
     return asked if len(asked) <= STEP_EFFECTS_MAX and module.kind != "pure" else None
@@ -76,7 +76,7 @@ def open_plain(
     for each in asked:
         effect, params, cap_slot, key, limits = each
         if (
-            key is not None or limits is not None or effect.kind == TIMER_SET
+            key is not None or limits is not None or effect.kind == TIMER_SET or effect.operation
             or len(params) > PARAMS_INLINE_MAX or LINK_MARK in params
             or book.counts.get(base, 0) + 1 >= module.open_max
         ):  # fmt: skip
@@ -162,7 +162,7 @@ def settle_plain(context: BeatContext, items: Sequence[Any], start: int, outcome
         if intent is MISSING or intent is None or intent.id != item.intent or intent.status != OPEN:
             return position
         kept = intent.extras
-        is_more = "key" in kept or "due" in kept or "entry" in kept
+        is_more = "key" in kept or "due" in kept or "entry" in kept or "operation" in kept
         event = None if is_more else _event(current, intent, item)
         slot = None if event is None else _slot(ledger, current.number, intent)
         if event is None or slot is None:

@@ -152,11 +152,13 @@ class IntentExtras(TypedDict, total=False):
     """The idempotency key that the step gave, the capability slot it names, its own limits of attempts.
 
     `entry`: the key of the entry whose step it was, where the cell holds the whole map of a module.
+    `operation`: it shows its life as an operation.
     """
 
     entry: Bytes
     key: Text
     limits: Limits
+    operation: Flag
     slot: Text
 
 

@@ -29,6 +29,7 @@ _MODULE_FIELDS: Final = (
 )  # fmt: skip
 _EFFECT_LIMITS: Final = (
     "timeout_ns", "attempts", "priority", "needs_grant", "deadline_ns", "backoff_ns", "backoff_max_ns",
+    "operation",
 )  # fmt: skip
 _SUBSCRIPTIONS: Final = "$.routing.subscriptions"
 

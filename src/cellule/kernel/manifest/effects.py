@@ -50,6 +50,7 @@ _EFFECT: Final[f.Table] = {
     "attempts": f.whole(0, ATTEMPTS_MAX), "priority": f.whole(0, PRIORITY_MAX), "needs_grant": f.flag,
     "deadline_ns": f.whole(0, _SPAN_MAX),
     "backoff_ns": f.whole(0, _SPAN_MAX), "backoff_max_ns": f.whole(0, _SPAN_MAX),
+    "operation": f.flag,
 }  # fmt: skip
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "params": VALUE, "receipt": VALUE, "timeout_ns": TIMEOUT_NS_DEFAULT, "attempts": ATTEMPTS_DEFAULT,

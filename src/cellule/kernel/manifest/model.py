@@ -82,6 +82,7 @@ class EffectKind:
     deadline_ns: int = 0
     backoff_ns: int | None = None  # None: as the adapter has it
     backoff_max_ns: int | None = None
+    operation: bool = False  # it shows its life as an operation
 
     @property
     def external(self) -> bool:

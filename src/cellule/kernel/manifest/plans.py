@@ -1,6 +1,7 @@
 """The sections `plans` and `triggers`: a plan becomes a module of style `plan`, a trigger a subscription.
 
     plans: {shop/charge@1: {steps, edges?, locals?, ...}}     -> modules["shop/charge@1"], its code the plan
+                                                                 (`operation`: a run shows its life as one)
     triggers: [{event, plan, correlate_by}]                   -> a subscription by the field `correlate_by`
     a step {op: await_event, event, by?}                      -> a subscription by `by`, else as the trigger's
 
@@ -26,6 +27,7 @@ PLAN_KIND: Final = "plan"
 PLAN_STYLE: Final = "plan"
 _BODY: Final = ("steps", "edges", "locals")
 _OPTIONS: Final = ("cap_slots", "failure", "upgrade", "retention", "open_max")
+_OPERATION: Final = "operation"
 _TRIGGER: Final = ("event", "plan", "correlate_by")
 
 
@@ -103,8 +105,11 @@ def _module(
     problems: Problems, path: str, plan: Mapping[Any, Any], triggers: list[_Trigger]
 ) -> dict[str, Any]:
     """The entry of the section `modules` for a plan."""
-    for name in sorted(set(map(str, plan)) - {f.KIND_FIELD, *_BODY, *_OPTIONS}):
+    for name in sorted(set(map(str, plan)) - {f.KIND_FIELD, *_BODY, *_OPTIONS, _OPERATION}):
         problems.add(below(path, name), "unknown_field", f"a plan has no field {name}", near(name, _BODY))
+    shown = plan.get(_OPERATION, False)
+    if not isinstance(shown, bool):
+        problems.add(below(path, _OPERATION), "type", f"{_OPERATION} is true or false, not {shown!r:.50}")
     listed = [kind for _, _, kind in _steps(plan, "emit_effect", "kind")]
     kinds = list(dict.fromkeys(KIND_ALIASES.get(kind, kind) for kind in listed))
     receipts = [receipt_event(kind) for kind in kinds if "." in kind]
@@ -117,6 +122,7 @@ def _module(
         "code": {
             "kind": PLAN_KIND, "plan": {name: plan[name] for name in _BODY if plan.get(name) is not None},
             "triggers": {each.event: each.by for each in triggers},
+            **({_OPERATION: True} if shown else {}),
         },
         **{name: plan[name] for name in _OPTIONS if plan.get(name) is not None},
     }  # fmt: skip

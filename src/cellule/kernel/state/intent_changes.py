@@ -23,7 +23,7 @@ from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, KnownReceipt, OpenIntent, TimerRow
 from cellule.values.link import Link
 
-REQUEST_EXTRAS = ("entry", "key", "limits", "slot")
+REQUEST_EXTRAS = ("entry", "key", "limits", "operation", "slot")
 """What an Intent record may say besides kind and params, and a dead letter keeps of it."""
 _KEPT = (*REQUEST_EXTRAS, "grant", "rule", "same")  # fields of records that the book keeps, too
 _STATUS = {ALLOW: rows.OPEN, DENY: rows.DENIED, PARK: rows.PARKED}

@@ -85,9 +85,9 @@ class OpenIntent(NamedTuple):
     `status`: open (an adapter has it), parked (waits for an approval), waiting (for the receipt of another
     intent with its idempotency key), timer, outside (waits to be completed from outside, until its time is
     over), held (a fork that is not live does not dispatch it), denied (until its receipt, in the same frame).
-    `extras`: params, since_ns, and where there is one: key, entry (of the whole map of its cell), slot, due
-    (its timer's key), grant, rule, same (the height of the intent it waits for), text (why it waits for an
-    approval).
+    `extras`: params, since_ns, and where there is one: key, entry (of the whole map of its cell), operation
+    (it shows its life as one), slot, due (its timer's key), grant, rule, same (the height of the intent it
+    waits for), text (why it waits for an approval).
     """
 
     id: bytes

@@ -129,11 +129,13 @@ def is_dead_letter(value: Any) -> bool:
 
 
 def is_failed_intent(value: Any) -> bool:
-    """Tell whether this is {born, entry?, height, key?, kind, limits?, params, slot?}."""
+    """Tell whether this is {born, entry?, height, key?, kind, limits?, operation?, params, slot?}."""
     return (
         isinstance(value, dict) and {"born", "height", "kind", "params"} <= set(value)
-        and set(value) <= {"born", "entry", "height", "key", "kind", "limits", "params", "slot"}
-        and type(value.get("entry", b"")) is bytes
+        and set(value) <= {
+            "born", "entry", "height", "key", "kind", "limits", "operation", "params", "slot",
+        }
+        and type(value.get("entry", b"")) is bytes and value.get("operation", True) is True
         and is_count(value["born"]) and are_limits(value.get("limits", {}))
         and is_count(value["height"]) and type(value["kind"]) is str and is_held(value["params"])
         and all(type(value.get(name, "")) is str for name in ("key", "slot"))
@@ -150,6 +152,7 @@ _INTENT_FIELDS: dict[str, Callable[[Any], bool]] = {
     "entry": lambda value: type(value) is bytes,
     "key": lambda value: type(value) is str,
     "limits": are_limits,
+    "operation": lambda value: value is True,
     "slot": lambda value: type(value) is str,
     "grant": lambda value: type(value) is str,
     "rule": lambda value: type(value) is str,

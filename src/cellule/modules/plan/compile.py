@@ -67,6 +67,8 @@ class CompiledPlan:
     first: str
     triggers: Mapping[str, tuple[str, ...]]  # where the correlation stands, by schema of the event
     awaited: frozenset[str]
+    module: str = ""  # its base name
+    operation: bool = False  # a run shows its life as an operation
 
 
 def compile_plan(manifest: Manifest, module: Module) -> CompiledPlan:
@@ -102,7 +104,10 @@ class _PlanCompiler:
         check_graph(self._problems, list(drafts), edges, waits, ends)
         self._problems.check_none()
         awaited = frozenset(step.name for step in steps.values() if step.op == "await_event")
-        return CompiledPlan(steps, next(iter(steps)), self._triggers, awaited)
+        shown = bool(self._module.code.get("operation"))
+        return CompiledPlan(
+            steps, next(iter(steps)), self._triggers, awaited, self._module.base, shown
+        )  # fmt: skip
 
     def _drafts(self, section: Any) -> dict[str, tuple[str, Mapping[str, Any]]]:
         """The steps by id, with their places: ids, operations and fields are as they have to be."""

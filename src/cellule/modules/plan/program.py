@@ -17,10 +17,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cellule.errors import CelluleError
+from cellule.kernel.heartbeat.cell_paths import cell_path
+from cellule.kernel.heartbeat.shown_operations import OK, begin, end
 from cellule.kernel.manifest.event_routes import UNREADABLE
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.schemas import is_receipt
-from cellule.kernel.manifest.system import TIMER_FIRED
+from cellule.kernel.manifest.system import SIGNAL, TIMER_FIRED
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault, StepRefusal
 from cellule.modules.plan.compile import CompiledPlan, Step
 from cellule.modules.plan.expr import Seen
@@ -44,11 +46,15 @@ class PlanProgram:
         state: bytes | None,
         schema: str,
         value: bytes,
-        key: bytes,  # noqa: ARG002
+        key: bytes,
         context: Context | None,
     ) -> Output:
         """See `Program.step`."""
-        plan, event = self._plan, decode_trusted(value)
+        output = self._step(state, schema, decode_trusted(value), context)
+        return self._shown(state, output, key) if self._plan.operation else output
+
+    def _step(self, state: bytes | None, schema: str, event: Any, context: Context | None) -> Output:
+        plan = self._plan
         run: dict[str, Any] | None = None if state is None else decode_trusted(state)  # type: ignore[assignment]
         if schema == TIMER_FIRED or is_receipt(schema):
             return self._receipt(run, state, event)
@@ -66,6 +72,19 @@ class PlanProgram:
             raise StepRefusal("plan.early_full", text)
         run["early"].append([schema, event])
         return self._go(run)
+
+    def _shown(self, before: bytes | None, output: Output, key: bytes) -> Output:
+        """The answer with the signals by which a run shows that it begins and ends."""
+        if output.state is None:
+            return output
+        run: Any = decode_trusted(output.state)
+        path = cell_path(self._plan.module, key)
+        signals = []
+        if before is None:
+            signals.append(begin(path, f"plan/{self._plan.module}"))
+        if run["status"] == ENDED and (before is None or before != output.state):
+            signals.append(end(path, OK))
+        return output._replace(events=[*output.events, *(Emit(SIGNAL, encode(each)) for each in signals)])
 
     def _begun(self, schema: str, event: Any, height: int) -> dict[str, Any]:
         found = event

@@ -35,6 +35,7 @@ class EffectForm:
     deadline_ns: int | None = None
     backoff_ns: int | None = None
     backoff_max_ns: int | None = None
+    operation: bool = False
 
     def schemas(self, naming: Naming) -> Schemas:
         """The schemas of params and receipt, with all they refer to."""
@@ -50,6 +51,7 @@ class EffectForm:
             "params": naming.derived(self.params).name, "receipt": naming.derived(self.receipt).name,
             "priority": self.priority, "needs_grant": self.needs_grant,
             **{name: value for name, value in limits.items() if value is not None},
+            **({"operation": True} if self.operation else {}),
         }  # fmt: skip
 
 

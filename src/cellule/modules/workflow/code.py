@@ -60,6 +60,7 @@ class WorkflowCode:
         self._argument_writers = [each.encode for each in arguments]
         self._result = None if signature.result is None else codec_for(naming.derived(signature.result))
         self.read_key = self._key_reader()
+        self.module = interface.module
         self.order = order_event(interface.module)
         self._check_events()
 

@@ -11,13 +11,13 @@ the same event often goes to other modules, too, whose sender must not hear of a
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from cellule.kernel.limits import STEP_CANCELS_MAX
-from cellule.kernel.program import CODE_UNAVAILABLE, Context, LogMark, Output, StepFault, StepRefusal
+from cellule.kernel.program import CODE_UNAVAILABLE, Context, Emit, LogMark, Output, StepFault, StepRefusal
 from cellule.kernel.state.log_state import NOTHING, advanced
 from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.failure import Places, exception_text
@@ -30,6 +30,7 @@ from cellule.modules.workflow.answers import Input, give, replay
 from cellule.modules.workflow.code import WorkflowCode
 from cellule.modules.workflow.commands import Sent
 from cellule.modules.workflow.failure import GoesOn
+from cellule.modules.workflow.life import Life
 from cellule.modules.workflow.limits import AGAIN_MAX, WARM_MAX
 from cellule.modules.workflow.run import Run
 from cellule.modules.workflow.signature import CANCEL, RERUN, read_workflow
@@ -66,6 +67,7 @@ class WorkflowProgram:
 
     def __init__(self, code: WorkflowCode, watchdog: Watchdog) -> None:
         self._code = code
+        self._life = Life(code)
         self._boundary = Boundary("step", watchdog, code.places)
         self._warm: OrderedDict[tuple[bytes, bytes], Warm] = OrderedDict()
         self._mark: LogMark | None = None  # where the log ends that the next `step` gets
@@ -97,9 +99,10 @@ class WorkflowProgram:
         if state is None:
             if schema not in self._code.starts:
                 return Output(None)  # nobody waits for it: no cell is made
-            return self._begun(Start(
+            start = Start(
                 1, context.now_ns, context.journal_height, context.entropy, schema, decode_trusted(value), []
-            ), given)  # fmt: skip
+            )  # fmt: skip
+            return self._begun(start, given, self._life.begun(key))
         entries: Any = decode_trusted(state)
         if self._reruns(schema, value):
             return self._rerun(entries, given)
@@ -139,16 +142,19 @@ class WorkflowProgram:
         before, context = Start(*entries[0][1:]), given.context
         asked = sum(each[0] == history.ASK for each in entries)
         open_keys = [key_of(before, number + 1) for number in range(asked)][-STEP_CANCELS_MAX:]
-        output = self._begun(before._replace(
+        start = before._replace(
             number=before.number + 1, now_ns=context.now_ns, height=context.journal_height,
             entropy=context.entropy,
-        ), given)  # fmt: skip
+        )  # fmt: skip
+        is_over = entries[-1][0] == history.END
+        output = self._begun(start, given, self._life.begun_again(given.key, is_over=is_over))
         return output._replace(cut=True, cancels=[*open_keys, *output.cancels][:STEP_CANCELS_MAX])
 
-    def _begun(self, start: Start, given: Input) -> Output:
+    def _begun(self, start: Start, given: Input, shown: Sequence[Emit]) -> Output:
         run = Run(self._code, start, given.key)
         run.commands.record(start.entry())
-        return self._taken(run, NOTHING, given, run.begin)
+        output = self._taken(run, NOTHING, given, run.begin)
+        return output._replace(events=[*shown, *output.events]) if shown else output
 
     def _stepped(self, run: Run, mark: LogMark, given: Input) -> Output:
         output = self._taken(run, mark, given, partial(give, run, given))
@@ -205,6 +211,8 @@ class WorkflowProgram:
                 run.commands.record_waits()
                 break
         run.commands.sent = Sent()
+        if run.loop.is_over:
+            sent.events += self._life.ended(given.key, sent.entries[-1])
         is_cut = given.context.version > 0 and (len(runs) > 1 or run.loop.is_over)
         state = history.joined(sent.entries)
         return Output(state, sent.events, sent.effects, None, None, sent.cancels, is_cut)

@@ -31,10 +31,11 @@ _NONE: Final = (None, type(None))
 
 @dataclass(frozen=True, slots=True)
 class WorkflowMark:
-    """What the decorator adds: the events it awaits, and the effects it may ask for."""
+    """What the decorator adds: what it awaits, what it may ask for, whether its runs are operations."""
 
     events: tuple[Any, ...] = ()
     effects: tuple[Any, ...] = ()
+    operation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def told(beaten: Beaten, entries: dict[int, int]) -> dict[str, Any]:
 
 
 def _is_taken(action: Mapping[str, Any], beat: int) -> bool:
-    """Tell whether an action is one that a run may do; what is refused leaves the rest of the call as it is."""
+    """Tell whether a run may do this; what is refused leaves the rest of the call as it is."""
     try:
         if action["do"] == "signal":
             check_impulse(action["signal"], action["target"], action["beat"], beat)

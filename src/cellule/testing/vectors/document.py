@@ -2,8 +2,9 @@
 
     {"meta": {}, "agenda": [], "ops": [], "wallclock": [], "ttl": [], "message_ids": [], "retention": []}
 
-A section may be missing, and what stands beside the sections and is no list is passed over. Each case is checked by itself, before any runs: one that is none is told as failed,
-with the place of what is wrong in it, and the others run. Null stands for what is left out.
+A section may be missing, and what stands beside the sections and is no list is passed over. Each case is
+checked by itself, before any runs: one that is none is told as failed, with the place of what is wrong in it,
+and the others run. Null stands for what is left out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.decide.intents import answers
+from cellule.kernel.decide.intents import answers, life
 from cellule.kernel.decide.intents import cancel as cancelling
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import Requester, Verdict, rule
@@ -58,6 +58,8 @@ def open_one(
         extras["slot"] = asked.slot
     if asked.limits is not None:
         extras["limits"] = asked.limits
+    if asked.effect.operation:
+        extras["operation"] = True
     intent = record(context, slot, origin, position, asked, extras)
     if not asked.effect.external and ruling.verdict == ALLOW:
         ruling.extras["due_ns"] = due_ns(asked.params, ledger.now_ns)
@@ -107,6 +109,7 @@ def decide(
         extras["over"] = True
     context.writer.add(DecisionRecord(intent.height, verdict, extras))
     opened = yield from applying.decided(context.ledger, slot, intent, verdict, extras)
+    yield from life.opened(context, intent.height, opened, depth)
     if answer is not None:
         yield from answers.give(context, slot, intent.height, opened, answer, NEXT_BEAT, {"depth": depth + 1})
     elif is_external and "held" not in extras:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import life
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.intents.gate import Verdict, check_again, grant_again
@@ -62,6 +63,8 @@ def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generat
     changed = yield from applying.approved(context.ledger, height, intent, extras)
     if asked.effect.external and "held" not in extras:
         context.dispatch(height, changed, asked.effect, asked.params)
+    if not was_held:
+        yield from life.goes_on(context, height, changed)
     return admitted
 
 

@@ -8,14 +8,17 @@ Rejected: a row of the outbox that waits. A repair would have to know of it, and
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from cellule.errors import CelluleError
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import life
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem
 from cellule.kernel.journal.codes import OUTSIDE
 from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
 from cellule.kernel.limits import OUTSIDE_NS_MAX
+from cellule.kernel.need import Need
 from cellule.kernel.state import intent_changes as applying
 from cellule.kernel.state.rows import OpenIntent
 from cellule.values.cbor import decode
@@ -24,7 +27,9 @@ OUTSIDE_ITEM: Final = "outside"
 """The status by which an adapter says that somebody outside completes the intent."""
 
 
-def hold(context: BeatContext, item: ReceiptItem, intent: OpenIntent) -> Outcome:
+def hold(
+    context: BeatContext, item: ReceiptItem, intent: OpenIntent
+) -> Generator[Need, None, Outcome]:  # fmt: skip
     """The adapter has done its part: the intent waits to be completed from outside, for a time."""
     extras: DecisionExtras = {"due_ns": _until_ns(item, context.ledger.now_ns)}
     if item.by:
@@ -35,6 +40,7 @@ def hold(context: BeatContext, item: ReceiptItem, intent: OpenIntent) -> Outcome
         extras["under"] = True
     at = context.writer.add(DecisionRecord(item.height, OUTSIDE, extras))
     applying.held_outside(context.ledger, item.height, intent, extras)
+    yield from life.waits(context, at, intent, "somebody outside completes it")
     return Admitted(at)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.decide import impulses
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.intents import life
 from cellule.kernel.decide.intents.outside import OUTSIDE_ITEM, hold
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
 from cellule.kernel.journal.codes import AT_ONCE, NOBODY, Settled
@@ -111,6 +112,7 @@ def write(
     if extra.get("exhausted") and context.ledger.heartbeat is not None:
         about = {"module": base, "key": key, "height": at, "code": ending.code, "text": ending.text}
         yield from impulses.warn(context, at, about, extra.get("depth", 0), impulses.ERROR)
+    yield from life.settled(context, at, intent, status, ending.text, extra)
     if not born:
         yield from _send_back(context, at, key, stored, extra.get("depth", 0))
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
@@ -202,7 +204,7 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
     assert intent is not None
     slot = yield from context.slot(intent.module, intent.key)
     if item.status == OUTSIDE_ITEM:
-        return hold(context, item, intent)
+        return (yield from hold(context, item, intent))
     status, payload, ending = yield from proven(context, slot, intent.kind, item)
     is_letter = item.exhausted and status != Settled.OK and intent.status in (OPEN, OUTSIDE)
     given = {

@@ -1,0 +1,28 @@
+"""A workflow and an effect that show their life as operations."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cellule import App, Workflow
+
+app = App("copies")
+
+
+@app.event(key="id")
+class Asked(msgspec.Struct, frozen=True):
+    id: str
+
+
+class Copied(msgspec.Struct, frozen=True):
+    rows: int
+
+
+@app.adapter("copies.copy", operation=True)
+async def copy(params: Asked) -> Copied:
+    return Copied(len(params.id))
+
+
+@app.workflow(effects=[copy], operation=True)
+async def job(ctx: Workflow, asked: Asked) -> int:
+    return (await ctx.effect(copy(asked))).rows
