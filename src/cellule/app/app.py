@@ -301,11 +301,9 @@ class App:
 
         The second annotation says which events start a run, `events` are those it awaits, `effects` those it
         may ask for. The other options are those of reducers: `key`, `keyed`, `name`, `version`, `grants`,
-        `failure`, `retention`, `open_max`, and `upgrade`, which is "pin" if it is not said. With `operation`
-        each run shows its life as an operation.
+        `failure`, `retention`, `open_max`, `upgrade` ("pin" if it is not said); and `operation`: each run is one.
         """
-        if options.get("operation"):
-            self.operations()
+        self._show(options.get("operation"))
 
         def declare(given: Callable[..., Any], /) -> ModuleHandle[WorkflowRun]:
             self.add_module(declare_workflow(self.namespace, self.version, given, options))
@@ -344,6 +342,10 @@ class App:
         """
         add_operations(self.enzyme, self._modules)
 
+    def _show(self, operation: object) -> None:
+        if operation:
+            self.operations()
+
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],
         grants: Grants = (), version: int | None = None, operation: bool = False,
@@ -354,8 +356,7 @@ class App:
         there is one run for each. A run is a cell with that key; `grants` are those its effects may use. With
         `operation` each run shows its life as an operation.
         """
-        if operation:
-            self.operations()
+        self._show(operation)
         full = Name(self.namespace, name, self.version if version is None else version)
         handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
         source = plan if isinstance(plan, Mapping) else beside_caller(plan)
@@ -380,11 +381,9 @@ class App:
         every request that says nothing else, and before what the adapter says. With `operation` each request
         shows its life as an operation, at `/operations/effects/<intent>`.
         """
-        limits = AdapterLimits(
-            priority=options.get("priority", most.PRIORITY), needs_grant=needs_grant, operation=operation
-        )
-        if operation:
-            self.operations()
+        self._show(operation)
+        priority = options.get("priority", most.PRIORITY)
+        limits = AdapterLimits(priority=priority, needs_grant=needs_grant, operation=operation)
         declared = DeclaredEffect(kind, params, receipt, limits, request_limits(options))
         self._effect_declarations.add_effect(declared)
         self._built.clear()
@@ -398,8 +397,7 @@ class App:
         """
         decorate = make_adapter(kind if isinstance(kind, str) else kind.kind, **limits)
 
-        if limits.get("operation"):
-            self.operations()
+        self._show(limits.get("operation"))
 
         def declare(function: Callable[..., Any]) -> Any:
             made = decorate(function)

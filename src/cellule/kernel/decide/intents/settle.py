@@ -119,14 +119,8 @@ def write(
     receipt = KnownReceipt(int(status), schema, stored)
     for waiter in waiters:
         if context.writer.is_full():
-            postpone(
-                context,
-                at,
-                None,
-                idempotency_hash(base, intent.kind, intent.extras["key"]),
-                base,
-                extra.get("depth", 0),
-            )
+            place = idempotency_hash(base, intent.kind, intent.extras["key"])
+            postpone(context, at, None, place, base, extra.get("depth", 0))
             break
         yield from pass_on(context, waiter, receipt, others, passed)
     return at
