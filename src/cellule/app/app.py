@@ -301,7 +301,7 @@ class App:
 
         The second annotation says which events start a run, `events` are those it awaits, `effects` those it
         may ask for. The other options are those of reducers: `key`, `keyed`, `name`, `version`, `grants`,
-        `failure`, `retention`, `open_max`, `upgrade` ("pin" if it is not said); and `operation`: each run is one.
+        `failure`, `retention`, `open_max`, `upgrade` ("pin" if unsaid), and `operation`: each run is one.
         """
         self._show(options.get("operation"))
 
@@ -336,10 +336,7 @@ class App:
         add_mailboxes(self.enzyme)
 
     def operations(self) -> None:
-        """Let cells show their work as operations, by `Signal("/op/begin")`, `/op/tell` and `/op/end`.
-
-        Whatever is declared with `operation=True` has it by that: workflows, plans and effects.
-        """
+        """Let cells show their work as operations, by `Signal("/op/begin")`, `/op/tell` and `/op/end`."""
         add_operations(self.enzyme, self._modules)
 
     def _show(self, operation: object) -> None:

@@ -10,7 +10,7 @@ wants the enzymes of Cellule itself says so, and they are bundled like its own.
 
 from __future__ import annotations
 
-from collections.abc import Container, Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict
 
