@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from tests.support.nodes import load_app
-from tests.support.places import Place
+from tests.support.places import BRIEF_TTL_S, Place
 
 TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
 
@@ -46,7 +46,9 @@ async def let_go(node):
 
 
 async def main(place, life, tasks):
-    async with Place.of_words(place).open(TALLY.app, snapshot_bytes=60_000) as node:
+    async with Place.of_words(place).open(
+        TALLY.app, snapshot_bytes=60_000, session_ttl_s=BRIEF_TTL_S
+    ) as node:
         await node.wait_owner()  # on a shared store, until the session of the killed one is over
         say("open")
         async with asyncio.TaskGroup() as group:

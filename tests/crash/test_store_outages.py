@@ -11,7 +11,7 @@ import pytest
 from cellule.errors import OutcomeUnknown, Unavailable
 from cellule.store.store import open_store
 from tests.support.nodes import events_of, load_app
-from tests.support.places import postgres_place
+from tests.support.places import BRIEF_TTL_S, postgres_place
 from tests.support.servers.postgres import PostgresServer
 from tests.support.servers.s3 import S3Server
 
@@ -69,7 +69,7 @@ class Clients:
 async def test_no_event_is_lost_or_doubled_when_a_server_is_killed_under_load(postgres, s3, victim):
     place = postgres_place(postgres, s3)
     server = {"postgres": postgres, "s3": s3}[victim]
-    async with place.open(TALLY.app, snapshot_bytes=50_000, stall_s=0.3) as node:
+    async with place.open(TALLY.app, snapshot_bytes=50_000, stall_s=0.3, session_ttl_s=BRIEF_TTL_S) as node:
         clients = Clients(await node.world("w"))
         async with asyncio.TaskGroup() as group:
             for task in range(CLIENTS):

@@ -14,7 +14,7 @@ from pathlib import Path
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from tests.support.nodes import load_app
-from tests.support.places import Place
+from tests.support.places import BRIEF_TTL_S, Place
 
 JOURNEYS = load_app(Path(__file__).parents[1] / "node_apps" / "journeys.py")
 LIMITS = AdapterLimits(timeout_s=5, backoff_s=0.005, backoff_max_s=0.05, needs_grant=True)
@@ -25,7 +25,8 @@ def say(line):
 
 
 async def main(place, life, url):
-    options = {"snapshot_bytes": 40_000, "adapters": [HttpAdapter(HttpOptions(limits=LIMITS))]}
+    adapters = [HttpAdapter(HttpOptions(limits=LIMITS))]
+    options = {"snapshot_bytes": 40_000, "adapters": adapters, "session_ttl_s": BRIEF_TTL_S}
     async with Place.of_words(place).open(JOURNEYS.app, **options) as node:
         await node.wait_owner()
         world = await node.world("trips")

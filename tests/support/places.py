@@ -30,7 +30,8 @@ POSTGRES, POSTGRES_AND_S3 = "postgres", "postgres and s3"
 KINDS = (FOLDER, FOLDER_AND_OBJECTS, POSTGRES, POSTGRES_AND_S3)
 SHARED_KINDS = (POSTGRES, POSTGRES_AND_S3)
 
-SESSION_TTL_S = 2.0  # whoever comes after a killed node waits for it
+SESSION_TTL_S = 10.0  # longer than a busy machine stands still
+BRIEF_TTL_S = 2.0  # of nodes that are killed: whoever comes after them waits for it
 
 _numbers = count()
 

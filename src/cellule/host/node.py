@@ -29,7 +29,7 @@ from cellule.host.outbox.repair import Wanted, repair
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.deletion import delete_names, delete_rows, delete_universe
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
-from cellule.host.own.ownership import Claim, Ownership
+from cellule.host.own.ownership import Claim, Ownership, not_owner
 from cellule.host.own.wakes import Waker
 from cellule.host.run.commits import fenced
 from cellule.host.run.loader import Loader
@@ -97,6 +97,7 @@ class Node:
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _owns: asyncio.Event = field(default_factory=asyncio.Event)
     _is_guest: asyncio.Event = field(default_factory=asyncio.Event)
+    _lapsed: UUID | None = None  # the session under which this node last lost the store
     _ends: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -224,6 +225,7 @@ class Node:
 
     def _drop_all(self, error: Fenced) -> None:
         """The claim is lost: end all worlds now, whatever they were about to do."""
+        self._lapsed = None if self.claim is None else self.claim.node
         self.claim = None
         self._owns.clear()
         self._is_guest.set()
@@ -247,12 +249,7 @@ class Node:
         if self.may_act():
             return
         self.ownership.check_store()
-        owner = next((each for each in await self.ownership.sessions() if each.owns), None)
-        raise Unavailable(
-            "host.not_owner", "this process does not own the store: {owner} does",
-            owner=owner or "nobody yet",
-            hint="Send through the inbox, or stop the owner: another process then takes over.",
-        )  # fmt: skip
+        raise not_owner(await self.ownership.sessions(), self._lapsed)
 
     def cas(self, universe: UUID, cache: NodeCache | None = None) -> Cas:
         """The objects of a universe; with a cache of its own for whoever reads very many once."""

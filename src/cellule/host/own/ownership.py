@@ -10,12 +10,13 @@ Rejected: one flag on the node. Between its setting and its reading another node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from cellule.errors import Unavailable
 from cellule.values.schema.text_forms import time_text
 
 
@@ -42,6 +43,20 @@ class SessionInfo:
         named = "" if self.node is None else f"node {self.node}, "
         since = f" since {time_text(self.since_ns)}" if self.since_ns else ""
         return f"{named}process {self.pid} on {self.host}{since}"
+
+
+def not_owner(sessions: Iterable[SessionInfo], lapsed: UUID | None) -> Unavailable:
+    """Why a node may not act; `lapsed` is the session under which it last lost the store."""
+    owner = next((each for each in sessions if each.owns), None)
+    if owner is not None and owner.node is not None and owner.node == lapsed:
+        return Unavailable(
+            "host.session_lapsed", "this node could not renew its session in time and stopped working",
+            hint="Nobody else owns the store; the node owns it again once it reaches it. Try again.",
+        )  # fmt: skip
+    return Unavailable(
+        "host.not_owner", "this process does not own the store: {owner} does", owner=owner or "nobody yet",
+        hint="Send through the inbox, or stop the owner: another process then takes over.",
+    )  # fmt: skip
 
 
 class Claim(Protocol):

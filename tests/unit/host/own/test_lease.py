@@ -180,6 +180,9 @@ def test_an_owner_that_nobody_displaced_goes_on_when_the_store_is_back(on_node):
             await one.wait_guest()
             await asyncio.sleep(10 * TTL_S)
             cut.heal()
+            with pytest.raises(Unavailable) as caught:
+                await one.node.check_owner()
+            assert caught.value.code == "host.session_lapsed"
             await one.wait_owner()
             await world.send(TALLY.Add("a", 1))
             assert [each.node for each in await one.sessions()] == [before.node]
