@@ -28,7 +28,7 @@ from cellule.kernel.limits import FRAME_BYTES_ADMIT, OUTPUT_BYTES_MAX, PARAMS_IN
 from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.program import CheckedRequest
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
-from cellule.kernel.state.intent_changes import spend
+from cellule.kernel.state.intent_changes import attach, detach, spend
 from cellule.kernel.state.intent_id import intent_digest, intent_text
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import OPEN, OpenIntent
@@ -89,7 +89,7 @@ def open_plain(
         waits.append(_open(context, slot, step, born, position, each, extras))
         position += 1
     if position:
-        context.ledger.attach(slot, born, *waits[-position:])
+        attach(context.ledger, slot, born, *waits[-position:])
     return position
 
 
@@ -232,6 +232,6 @@ def _settle(context: BeatContext, slot: Slot, intent: OpenIntent, item: ReceiptI
     records.append(receipt_row(item.height, at, key, born, _OK, named, [event], AT_ONCE, extras or None))
     writer.size += RECORD_BYTES + len(event)
     ledger.book.remove(item.height, intent)
-    ledger.detach(slot, born, item.height)
+    detach(ledger, slot, born, item.height)
     ledger.deliver(slot, _new(Message, (height, RECEIPT_MESSAGE, schema, event, 0, born)))
     return height

@@ -242,6 +242,8 @@ class LiveIndex(Generic[Entry]):
         self._nodes.pin(done.blocks)
         self._root = done.root
         self._root_count += done.added
+        count = self._root_count
+        ensure(count >= 0, "kernel.index_count", "an index has {count} entries", count=count)
         self._retire(layers)
         return Materialised(done.root, done.blocks)
 

@@ -87,11 +87,13 @@ class OrderedIndex(Generic[Row]):
             dirty.count += 1
 
     def remove(self, key: bytes) -> None:
-        """Remove the entry of a key that has one; the caller knows, and this is not checked."""
+        """Remove the entry of a key that has one; the caller knows, and this is checked only in memory."""
         dirty = self._dirty
         if key in dirty.added:
             dirty.drop(key)
         else:
+            is_there = key not in dirty.hidden
+            ensure(is_there, "kernel.index_remove", "key {key} is removed, and has no entry", key=key)
             dirty.hidden.add(key)
         if key not in dirty.unsure:
             dirty.count -= 1
@@ -134,6 +136,8 @@ class OrderedIndex(Generic[Row]):
         self._nodes.pin(done.blocks)
         self._root = done.root
         self._root_count += done.added
+        count = self._root_count
+        ensure(count >= 0, "kernel.index_count", "an index has {count} entries", count=count)
         del self._frozen[: len(layers)]
         self._front, self._front_past = None, False
         self._warm.clear()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
-from cellule.errors import Corrupted, Rejected
+from cellule.errors import Corrupted, InvariantBroken, Rejected
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.codes import DELETED, DROPPED, OK, Status
 from cellule.kernel.journal.fields import RetentionTimer, ScheduleTimer
@@ -62,7 +62,8 @@ from cellule.values.link import Link
 
 RETENTIONS = ("ttl", "idle", "sweep", "answer")
 _STATUSES = frozenset(int(status) for status in Status if status != DROPPED)  # of steps that ran
-_UNREADABLE = (Rejected, TypeError, ValueError, LookupError, AttributeError)  # a field does not fit
+# A field does not fit, or what the records say breaks an invariant of the ledger: no live beat does that.
+_UNREADABLE = (Rejected, InvariantBroken, TypeError, ValueError, LookupError, AttributeError)
 
 Witness = Callable[[Frame, int, StepRecord | AgendaRecord, Slot | None], Generator[Need, None, None]]
 """Called before a step is applied, and before the first Agenda record of a frame (without a slot)."""

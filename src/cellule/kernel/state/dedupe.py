@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, ensure
 from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
 from cellule.kernel.limits import (
     DEDUPE_BUCKET_IDS,
@@ -162,7 +162,10 @@ class Dedupe:
             self.closed.pop(0)
             total = left
             kept_ns = self.closed[0].since_ns if self.closed else self.since_ns
-            self.floor_ns = max(kept_ns, oldest.until_ns + 1)  # both buckets may hold ids of one moment
+            floor_ns = max(kept_ns, oldest.until_ns + 1)  # both buckets may hold ids of one moment
+            # A floor that fell would take an id that was forgotten for one that never came.
+            ensure(floor_ns >= self.floor_ns, "kernel.floor_order", "the floor falls to {ns}", ns=floor_ns)
+            self.floor_ns = floor_ns
 
     def is_full(self, now_ns: int) -> bool:
         """Tell whether one more id would push out one that its sender may just be presenting again."""

@@ -87,6 +87,8 @@ class Heartbeat:
 
     def unregister(self, number: int, entry: Entry) -> None:
         """An entry is gone; its number is not given again."""
+        is_given = 0 <= number < self.numbers
+        ensure(is_given, "kernel.entry_number", "entry {number} was never registered", number=number)
         self._parsed.pop(number, None)
         self._listed.clear()
         self.registry.remove(number_key(number))
@@ -183,6 +185,7 @@ class Heartbeat:
 
     def _count(self, beat: int, change: int, impulse: Impulse) -> Generator[Need, None, None]:
         self.queued += change
+        ensure(self.queued >= 0, "kernel.impulse_count", "beat {beat} has too few", beat=beat)
         count, promoted = yield from self.count(beat)
         count, promoted = count + change, promoted + change * is_promoted(impulse.kind)
         ensure(count >= 0 <= promoted, "kernel.impulse_count", "beat {beat} has too few", beat=beat)

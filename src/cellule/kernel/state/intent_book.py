@@ -115,8 +115,10 @@ class Book:
             self.counts.pop(base, None)
         elif status == PARKED:
             self.parked += change
+            ensure(self.parked >= 0, "kernel.intent_count", "{module} parks too few", module=base)
         elif status in (TIMER, OUTSIDE):
             self.timers += change
+            ensure(self.timers >= 0, "kernel.intent_count", "{module} has too few timers", module=base)
 
     # Grants
 
@@ -163,10 +165,14 @@ class Book:
 
     def wait_for(self, place: bytes, known: KnownKey, waiter: int) -> None:
         """Another intent waits for the receipt of the first with its key."""
+        is_new = waiter != known.height and waiter not in known.waiters
+        ensure(is_new, "kernel.key_order", "intent {height} waits for its key already", height=waiter)
         self.keys.put(place, known._replace(waiters=[*known.waiters, waiter]))
 
     def answered(self, place: bytes, known: KnownKey, receipt: KnownReceipt) -> None:
         """The first intent with this key got its receipt; those who wait leave as they get it."""
+        is_first = known.receipt is None
+        ensure(is_first, "kernel.key_order", "intent {height} is answered twice", height=known.height)
         self.keys.put(place, known._replace(receipt=receipt))
         self.ages.put(pair_key(known.since_ns, known.height), place)  # an open one may have lost its age
 

@@ -58,6 +58,8 @@ def decided(
     ledger: Ledger, slot: Slot, intent: Intent, verdict: int, extras: Mapping[str, Any]
 ) -> Generator[Need, None, OpenIntent]:
     """An intent and its first decision; returns it as it is open now."""
+    is_new = intent.height > ledger.height
+    ensure(is_new, "kernel.intent_order", "intent {height} is of an older frame", height=intent.height)
     kept: dict[str, Any] = {"params": intent.params, "since_ns": ledger.now_ns}
     for source in (intent.extras, extras):
         kept.update({name: source[name] for name in _KEPT if name in source})
@@ -72,7 +74,7 @@ def decided(
         kept["due"] = _arm(ledger, what, intent.base, intent.key, intent.height, extras["due_ns"])
     opened = OpenIntent(intent.digest, intent.base, intent.key, intent.born, intent.kind, status, kept)
     ledger.book.add(intent.height, opened)
-    ledger.attach(slot, intent.born, intent.height)
+    attach(ledger, slot, intent.born, intent.height)
     if "period" in extras:
         spend(ledger, extras)
     if "key" in kept:
@@ -80,6 +82,34 @@ def decided(
     if extras.get("over"):
         yield from ledger.hold(intent.base)
     return opened
+
+
+def attach(ledger: Ledger, slot: Slot, born: int, *heights: int) -> None:
+    """A cell waits for more receipts; a cell that is gone does not."""
+    entry = slot.entry
+    if entry is not None and entry.is_life(born):
+        known = entry.get("intents", [])
+        is_new = heights[0] not in known
+        ensure(is_new, "kernel.intent_cell", "cell {key} waits twice for an intent", key=slot.key)
+        slot.entry = entry.with_extras({**(entry.extras or {}), "intents": [*known, *heights]})
+        ledger.touch(slot)
+
+
+def detach(ledger: Ledger, slot: Slot, born: int, height: int) -> None:
+    """A cell no longer waits for a receipt; nothing changes if this incarnation of it is gone."""
+    entry = slot.entry
+    if entry is None or not entry.is_life(born):
+        return
+    waits = entry.get("intents", [])
+    heights = [each for each in waits if each != height]
+    is_known = len(heights) == len(waits) - 1
+    text = "cell {key} does not wait for intent {height}"
+    ensure(is_known, "kernel.intent_cell", text, key=slot.key, height=height)
+    if heights:
+        slot.entry = entry.with_extras({**(entry.extras or {}), "intents": heights})
+    else:
+        slot.entry = entry.without("intents")
+    ledger.touch(slot)
 
 
 def spend(ledger: Ledger, extras: Mapping[str, Any]) -> None:
@@ -112,6 +142,11 @@ def approved(
     ledger: Ledger, height: int, intent: OpenIntent, extras: Mapping[str, Any]
 ) -> Generator[Need, None, OpenIntent]:
     """A parked or held intent may be dispatched, or a parked one is held now; a timer is armed now."""
+    is_waiting = intent.status in (rows.PARKED, rows.HELD)
+    ensure(
+        is_waiting, "kernel.intent_status", "intent {height} is {status}, and waits for no approval",
+        height=height, status=intent.status,
+    )  # fmt: skip
     if "due" in intent.extras:
         ledger.timers.remove(intent.extras["due"])
     since = {"since_ns": ledger.now_ns, "text": None}
@@ -147,6 +182,11 @@ def forked(
 
 def held_outside(ledger: Ledger, height: int, intent: OpenIntent, extras: Mapping[str, Any]) -> None:
     """The adapter of an intent has done its part: it waits for somebody outside, until a time."""
+    is_open = intent.status == rows.OPEN
+    ensure(
+        is_open, "kernel.intent_status", "intent {height} is {status}, and no adapter has it",
+        height=height, status=intent.status,
+    )  # fmt: skip
     due = _arm(ledger, "outside", intent.module, intent.key, height, extras["due_ns"])
     ledger.book.change(height, intent, rows.OUTSIDE, due=due)
     if extras.get("under"):
@@ -158,12 +198,14 @@ def settled(
 ) -> Generator[Need, None, list[int]]:
     """The intent at `height` has its receipt; returns the heights of intents that waited for it."""
     digest, base, key, born, kind, _, kept = intent
+    is_later = outcome.height > height
+    ensure(is_later, "kernel.intent_order", "intent {height} is settled before it was opened", height=height)
     if "answer" in outcome.extras and ledger.branch is not None:
         yield from ledger.branch.take(outcome.extras["answer"])
     ledger.book.remove(height, intent)
     if "due" in kept:
         ledger.timers.remove(kept["due"])
-    ledger.detach(slot, born, height)
+    detach(ledger, slot, born, height)
     waiters = yield from _answer_key(ledger, height, intent, outcome)
     if outcome.extras.get("exhausted"):
         letter = {"born": born, "height": height, "kind": kind, "params": kept["params"]}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from cellule.errors import ensure
+from cellule.errors import broken, ensure
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.live import MISSING, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
@@ -214,11 +214,13 @@ class Ledger:
 
     def abandon_beat(self, now_ns: int, pending: list[tuple[Message, list[Target]]]) -> None:
         """The beat wrote nothing: the world is what it was before, at the time it was."""
+        ensure(now_ns <= self.now_ns, "kernel.time_order", "time goes on to {now_ns}", now_ns=now_ns)
         self.beat, self.now_ns = self.beat - 1, now_ns
         self.take_back(pending)
 
     def end_frame(self, digest: bytes) -> None:
         """The frame of the beat is made; the next one is chained to it."""
+        ensure(digest != self.frame, "kernel.frame_order", "frame {digest} follows itself", digest=digest)
         self.frame = digest
 
     def begin_era(self, manifest: Cid, height: int) -> None:
@@ -298,6 +300,7 @@ class Ledger:
 
     def enter(self, slot: Slot) -> None:
         """Let a slot with messages run in its turn, or hold it until its module may ask for effects again."""
+        ensure(slot.queue, "kernel.ring_empty", "a cell without messages enters the ring")
         base = slot.cells.base
         if base in self.book.over and slot.queue[0].kind == EVENT_MESSAGE:
             self.held.setdefault(base, {})[slot.key] = None
@@ -357,7 +360,8 @@ class Ledger:
     def step_ok(self, slot: Slot, queue: deque[Message], entry: Entry) -> None:
         """Account for a step of the ring's first slot (and its queue) that went well."""
         ring = self.ring
-        ring.popleft()
+        if ring.popleft() is not slot:  # `ensure` would be a call more for every event
+            broken("kernel.ring_order", "a step of another cell than the ring's first: {key}", key=slot.key)
         queue.popleft()
         slot.entry = entry
         slot.dirty = True
@@ -406,6 +410,9 @@ class Ledger:
 
     def hold(self, base: str) -> Generator[Need, None, None]:
         """A module reached its limit: its cells in the ring whose next message is an event are held."""
+        ensure(
+            base not in self.book.over, "kernel.over_order", "{module} is at its limit already", module=base
+        )
         self.book.over.add(base)
         unread = [slot.key for slot in self.ring if slot.cells.base == base and not slot.loaded]
         if unread:
@@ -420,7 +427,8 @@ class Ledger:
 
     def unhold(self, base: str) -> None:
         """A module is below its limit again: the first of its held cells run in their turn."""
-        self.book.over.discard(base)
+        ensure(base in self.book.over, "kernel.over_order", "{module} is not at its limit", module=base)
+        self.book.over.remove(base)
         self._release_held(base)
 
     def _release_held(self, base: str) -> None:
@@ -443,30 +451,12 @@ class Ledger:
         heights: list[int] = [] if slot.entry is None else slot.entry.get("intents", [])
         return heights
 
-    def attach(self, slot: Slot, born: int, *heights: int) -> None:
-        """A cell waits for more receipts; a cell that is gone does not."""
-        entry = slot.entry
-        if entry is not None and entry.is_life(born):
-            waits = [*entry.get("intents", []), *heights]
-            slot.entry = entry.with_extras({**(entry.extras or {}), "intents": waits})
-            self.touch(slot)
-
-    def detach(self, slot: Slot, born: int, height: int) -> None:
-        """A cell no longer waits for a receipt; nothing changes if this incarnation of it is gone."""
-        entry = slot.entry
-        if entry is None or not entry.is_life(born):
-            return
-        heights = [each for each in entry.get("intents", []) if each != height]
-        if heights:
-            slot.entry = entry.with_extras({**(entry.extras or {}), "intents": heights})
-        else:
-            slot.entry = entry.without("intents")
-        self.touch(slot)
-
     # The end of a beat
 
     def settle(self, height: int) -> None:
         """Write changed cells back, let idle slots go, and roll what rolls with time."""
+        is_next = height > self.height
+        ensure(is_next, "kernel.frame_order", "a frame ends at {height}, before it begins", height=height)
         for slot in self.active:
             slot.active = False
             cells = slot.cells

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cellule.errors import ensure
 from cellule.kernel.index.live import LiveIndex, Spill
 from cellule.kernel.need import Nodes
 from cellule.kernel.state.cells import Entry, Slot, pack, pack_whole, unpack, weigh
@@ -57,6 +58,8 @@ class Cells:
     def put_to_rest(self, slot: Slot) -> None:
         """Have the index hold a cell with its queue, and forget its slot."""
         entry = slot.at_rest()
+        is_here = entry is not None and self.slots.get(slot.key) is slot
+        ensure(is_here, "kernel.slot_stale", "cell {key} is not at work, and goes to rest", key=slot.key)
         assert entry is not None
         self.live.put(slot.key, entry)
         del self.slots[slot.key]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn, TypeVar
 
-from cellule.errors import CelluleError, Corrupted
+from cellule.errors import CelluleError, Corrupted, ensure
 from cellule.kernel.index import LISTS, OrderedIndex, Spill, update
 from cellule.kernel.journal.frame import check_not_newer
 from cellule.kernel.limits import FORMAT_VERSION
@@ -57,6 +57,7 @@ class SnapshotJob:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        ensure(not ledger.active, "kernel.snapshot_order", "a snapshot begins in the middle of a beat")
         self.height = ledger.height
         self.blocks: dict[Cid, bytes] = {}
         self._branch: dict[str, Any] | None = None

@@ -13,6 +13,7 @@ from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import Entry, Message, Slot
 from cellule.kernel.state.expectation import Asker
+from cellule.kernel.state.intent_changes import attach
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.values.link import Link
 
@@ -85,7 +86,7 @@ def _hand_over(
         if timer is not None:
             ledger.timers.put(extras["due"], timer._replace(key=key))
         if cell is not None and born:
-            ledger.attach(cell, born, height)
+            attach(ledger, cell, born, height)
     return owners
 
 

@@ -42,7 +42,14 @@ def step_done(ledger: Ledger, slot: Slot, height: int, status: int, version: int
         if old is not None and ledger.has_intents(slot):
             extras = {**(extras or {}), "intents": old.get("intents")}
         now_ns = ledger.now_ns
-        born_ns = old.born_ns if old is not None and old.is_life(born) else now_ns
+        is_life = old is not None and old.is_life(born)
+        born_ns = old.born_ns if old is not None and is_life else now_ns
+        before = old.version if old is not None and is_life else 0
+        ensure(
+            version == before + 1, "kernel.step_version",
+            "cell {key} goes from version {before} to {version}",
+            key=slot.key, before=before, version=version,
+        )  # fmt: skip
         slot.entry = Entry(state, size, version, born, born_ns, era, now_ns, height, extras)
     else:
         _step_other(ledger, slot, height, status, era, extras)
@@ -85,6 +92,7 @@ def _step_other(
 
 
 def _stop(ledger: Ledger, slot: Slot, height: int, era: int, since: dict[str, Any]) -> None:
+    ensure(not slot.stopped, "kernel.halted_twice", "cell {key} is stopped already", key=slot.key)
     entry = slot.entry or ghost(era, ledger.now_ns)
     slot.entry = entry.changed(last=height, extras={**(entry.extras or {}), **since})
     slot.stopped = True
@@ -159,6 +167,10 @@ def put_recorded(ledger: Ledger, slot: Slot, height: int, step: StepRecord) -> N
 
 def migrate(ledger: Ledger, slot: Slot, era: int, state: bytes) -> None:
     """Move a cell to another era."""
+    is_known = 0 <= era < len(ledger.eras)
+    ensure(
+        is_known, "kernel.era_order", "cell {key} moves to era {era}, which is none", key=slot.key, era=era
+    )
     entry = slot.entry
     assert entry is not None
     size = len(state) if entry.get("log") is None else entry.size  # a log moves as it is, or not at all
@@ -181,6 +193,9 @@ def append_log(
     mark, sealed = log.NOTHING, 0
     if entry is not None and isinstance(entry.state, bytes):
         mark, sealed = LogMark(entry.get("log", ()), entry.state), entry.size - len(entry.state)
+    ensure(
+        sealed >= 0, "kernel.log_size", "a log of {size} bytes has a longer tail", size=entry and entry.size
+    )
     mark, chunk = log.advanced(mark, added)
     if chunk is not None:
         sealed += len(chunk)

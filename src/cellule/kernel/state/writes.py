@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
+from cellule.errors import ensure
 from cellule.kernel.index.live import MISSING
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.state.cells import Entry
@@ -75,4 +76,6 @@ def apply(
 
 def follow(entry: Entry | None, height: int, now_ns: int) -> tuple[int, int, int]:
     """The version of a cell after a write, and when it was born."""
+    is_later = entry is None or entry.last < height
+    ensure(is_later, "kernel.write_order", "a write at {height} comes before the last", height=height)
     return (1, height, now_ns) if entry is None else (entry.version + 1, entry.born, entry.born_ns)
