@@ -134,6 +134,7 @@ class Journal:
             async for found in self._rows(stretch, last, last):
                 if (first_height(found[1]) or 0) <= height:
                     return found
+        # Not in the rows: compaction took it away, maybe since the look above.
         segment = await self._segment(stretch, height)
         for found in await self._in_segment(segment) if segment is not None else ():
             if found[0] >= height:
@@ -259,6 +260,7 @@ class Journal:
             if not page.more:
                 break
             begin = page.items[-1][0] + b"\0"
+            # A part of full length may have a next one behind the end of this page.
             is_sure = len(parts[-1]) < FRAME_PART_BYTES
         if parts and (is_sure or await self._has_row(stretch, height)):
             yield height, b"".join(parts)

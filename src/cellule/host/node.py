@@ -307,6 +307,7 @@ class Node:
         try:
             info = await self.directory.create_world(universe, name, root, witness)
         except Rejected:
+            # The name of a world that is being deleted is free as soon as that is done.
             leaving = await self.directory.leaving(universe, name)
             if leaving is None:
                 raise

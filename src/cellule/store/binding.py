@@ -42,6 +42,7 @@ async def bind_objects(
         await _check_free(objects, b"", where)
         if not create:
             return
+        # The row first, then the marker: after a crash in between the next open goes on from the row.
         fresh = {"id": entropy.bytes(ID_BYTES), "is_bound": False, "where": where}
         stored = await _replaced(engine, None, fresh)
     row = _row(stored)

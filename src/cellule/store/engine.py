@@ -160,6 +160,7 @@ def check_batch(batch: Batch) -> int:
     for key, expected in batch.expect.items():
         if key[0] == _COUNTER_BYTE:
             raise Rejected("store.counter_expected", "key {key} is a counter and cannot be expected", key=key)
+        # Engines lock rows that exist: only writing a row keeps it from being made by another.
         if expected is None and key not in batch.set:
             raise Rejected("store.absent_not_set", "key {key} is expected absent but not set", key=key)
     for key in batch.clear:

@@ -136,6 +136,7 @@ async def _headers(params: LlmGenerate, attempt: Attempt) -> dict[str, str]:
     if MARK in params.headers:
         raise Failed("effects.llm_params", f"headers maps names to texts, and {MARK} is no name of a header.")
     headers: dict[str, str] = await attempt.secrets.resolve(params.headers)
+    # Names of headers have no case: of two spellings each server would choose another.
     names = [name.lower() for name in headers]
     if len(set(names)) < len(names):
         raise Failed("effects.llm_params", "A header is given twice, in different cases. Give it once.")

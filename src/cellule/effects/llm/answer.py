@@ -28,6 +28,7 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for chunk in chunks:
         seen += len(chunk)
         *whole, line = (line + chunk).split(b"\n")
+        # Some servers begin with a byte order mark, which belongs to no field.
         if whole and not is_begun:
             is_begun, whole[0] = True, whole[0].removeprefix(BYTE_ORDER_MARK)
         for each in (ended.removesuffix(b"\r") for ended in whole):

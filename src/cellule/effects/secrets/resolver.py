@@ -88,6 +88,7 @@ class Secrets:
             case str():
                 return await self._text(value)
             case Mapping():
+                # Only alone: a map of the author's may have such a key among others.
                 if len(value) == 1 and MARK in value:
                     return await self.get(value[MARK])
                 return {key: await self.resolve(item) for key, item in value.items()}

@@ -119,6 +119,7 @@ class Inbox:
         if self._back:
             rows = [self._back.popleft() for _ in range(min(limit, len(self._back)))]
             return Taken(rows, None)
+        # Items that are brought need no look, but may not keep those in the store waiting for ever.
         if self._brought and self._passed < LOOK_PASSES:
             self._passed += 1
             rows = [Row(key, Sent(item)) for key, item in self._brought.take(limit)]

@@ -117,6 +117,7 @@ class KindQueue:
                 return None
             place = heappop(ready)
             entry = place[3]
+            # A key at its limit takes the row aside, and the next row gets its turn.
             if not self._keys.is_any or self._keys.begin(entry.stored.row, place, self._clock.monotonic_ns()):
                 break
         if self.limits.rate_per_s is not None:

@@ -83,6 +83,7 @@ async def repair(
     written again are found by the pool's next search. May be repeated at will.
     """
     found = await _Found.read(engine, cas.universe, world)
+    # A receipt in the inbox means that the row went as it should.
     answered = {intent async for intent in _answered(engine, cas.universe, world)}
     asked = await openings()
     wanted = {opening.intent: opening for opening in asked.openings}

@@ -137,6 +137,8 @@ class Settler:
                 stamps = await self._engine.commit(batch)
             except (Conflict, OutcomeUnknown) as error:
                 left = await self._left(group)
+                # Nothing came of it: without a pause, a store that is not sure would be asked again and
+                # again.
                 if len(left) == len(group):
                     await self._patience.pause(_as_unavailable(error))
                 group = left
@@ -145,6 +147,7 @@ class Settler:
             except Corrupted as error:
                 if (key := damaged_key(error)) is None or key not in batch.expect:
                     raise
+                # One damaged row must not hold back the others: the next batch goes without it.
                 damaged.add(key)
             else:
                 self._patience.over()

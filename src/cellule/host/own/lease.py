@@ -150,6 +150,7 @@ class Lease:
             return Rest(0)
         [row] = await engine.read([OWNER])
         found = {each.node: each for each in await sessions.look() if each.node != session.node}
+        # The same count for its whole time, on our own monotonic clock: no wall clock decides who owns.
         for seen in list(found.values()):
             if self._clock.monotonic_ns() >= seen.expires_ns and await sessions.expire(seen):
                 del found[seen.node]

@@ -104,6 +104,7 @@ class Committer:
         """
         head = group[-1].head
         ready = next((each.ready for each in reversed(group) if each.ready is not None), None)
+        # Beats without a frame that took nothing from the inbox have nothing to write.
         if head is self.head and ready is None and not any(each.inbox for each in group):
             return False
         has_news = False
@@ -115,8 +116,10 @@ class Committer:
                 await self._engine.commit(self._batch(group, head, row, ready, blocks))
                 break
             except (OutcomeUnknown, Conflict) as error:
+                # The head in the store tells: under this epoch nobody else can have written it.
                 if await self._is_applied(head, patience):
                     break
+                # Somebody put an item behind `ready` since it was read: leave it there, and look again.
                 if isinstance(error, Conflict) and ready is not None:
                     has_news, ready = True, None
                 else:

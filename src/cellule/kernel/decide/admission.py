@@ -62,6 +62,7 @@ class Admission:
         start = yield from short.admit(items)
         if start == len(items):
             return
+        # Other items follow, so the outcomes of the plain ones are told one by one, too.
         if start:
             self.outcomes.extend(short.leave())
         expected = False
@@ -79,6 +80,7 @@ class Admission:
                 if stop > start:
                     start = stop
                     continue
+                # All intents of the beat's receipts are read together, and only if there are receipts.
                 if not expected:
                     yield from settling.expect(self._context, items[start:])
                     expected = True

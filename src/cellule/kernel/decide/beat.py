@@ -78,6 +78,7 @@ class BeatRun:
         pending = ledger.pending
         if pending:
             yield from ledger.slots(target for _, targets in pending for target in targets)
+        # Before anything is delivered: a cell whose time is over expires only while its queue is empty.
         due: list[schedules.Due] = []
         if not ledger.paused and context.pace.quota:
             due = yield from expiry.run_due(context)
@@ -95,12 +96,14 @@ class BeatRun:
             if not ledger.paused and context.pace.quota:
                 yield from operations.commit(context, ledger.heartbeat)
             yield from self._note(ledger.heartbeat, before_ns)
+        # No record, no frame: otherwise a world that is asked and does nothing would fill its journal.
         if self._writer.next_height() == self._writer.start:
             ledger.abandon_beat(before_ns, pending)
             return (yield from self._result(None))
         frame = self._writer.encode(
             ledger.beat, self._now_ns, context.entropy, context.pace.quota, context.pace.burst, ledger.frame
         )
+        # Admission and rounds leave room, so this is our fault: better stop than write what no engine takes.
         if len(frame) > FRAME_BYTES_MAX:
             broken(
                 "kernel.frame_size", "the frame has {size} bytes; a commit takes {most}",
@@ -147,6 +150,7 @@ class BeatRun:
 
     def _result(self, frame: bytes | None) -> Generator[Need, None, Beat]:
         ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes
+        # Plain events answer together: an outcome for each would cost as much as its step.
         batch = None if outcomes else self._context.short.result()
         cid, steps = None, self._rounds.steps
         if self._context.removed:
@@ -158,6 +162,7 @@ class BeatRun:
         more = not ledger.paused and bool(
             ledger.ring or (ledger.pending and frame is not None) or self._has_run
         )
+        # Beats for which only deadlines in beats wait come at an interval: an idle world must not spin.
         if ledger.heartbeat is not None and not ledger.paused and not more:
             more = yield from operations.has_due(ledger.heartbeat, ledger.beat + 1)
             if not more and (yield from operations.has_later(ledger.heartbeat, ledger.beat)):

@@ -211,6 +211,7 @@ def _stopped(
         for _, row in page:
             if (module is not None and row.module != module) or (only is not None and row.status != only):
                 continue
+            # One cell goes however full the frame is, or the control would never get on.
             if targets and (room <= 0 or len(targets) >= limit):
                 is_more = True
                 break

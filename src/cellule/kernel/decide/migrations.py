@@ -57,6 +57,7 @@ def old_cells(
                 return slots, [base, following]
             live = context.ledger.cells(base).live
             entries, following = yield from live.scan(following, None, MIGRATE_SCAN_PAGE)
+            # Cells that stay count, too: one beat must not read a million of them to find the few that move.
             left -= max(len(entries), 1)
             old = [key for key, entry in entries if entry.era != target.number]
             yield from context.ledger.slots([(base, key) for key in old])

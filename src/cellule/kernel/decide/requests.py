@@ -132,6 +132,7 @@ def _checked(era: Compiled, module: Module, at: int, request: Any) -> EffectRequ
         raise StepFault("kernel.effect_limits", f"the limits of effects[{at}] ({kind}): {problem}")
     own = None if limits is None else dict(sorted(limits.items()))
     effect = limited(effect, own)
+    # The module's own codec has proven these params; a timer is decoded all the same, for its time.
     if type(request) is CheckedRequest and effect.external:
         return EffectRequest(effect, params, slot, key, own)
     try:

@@ -202,6 +202,7 @@ class FastBatch:
             found = yield from ledger.cells(base).live.load(keys)
             for position, key in zip(positions, keys, strict=True):
                 entry = found[key]
+                # A queue, a stop or open intents need a slot: the short way knows none of them.
                 if entry is not None and entry.extras is not None:
                     self.promote(position)
                 row = rows[position]

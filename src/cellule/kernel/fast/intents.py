@@ -70,6 +70,7 @@ def open_plain(
         return 0
     base = slot.cells.base
     module, rules, now_ns = current.manifest.modules[base], current.manifest.policy, context.ledger.now_ns
+    # Without grants and rules there is nothing to decide, so nothing is asked.
     is_free = not (module.cap_slots or rules.rules) and rules.default == "allow"
     waits = list(entry.get("intents", ()))
     position = 0

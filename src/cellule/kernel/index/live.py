@@ -194,6 +194,7 @@ class LiveIndex(Generic[Entry]):
         if prior is MISSING:
             prior = self._supersede(key)
             if prior is None:
+                # There was none, so no layer has to hide anything.
                 self._remember(key, None)
                 return
         elif prior is None:

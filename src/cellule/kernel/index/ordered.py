@@ -74,6 +74,7 @@ class OrderedIndex(Generic[Row]):
         if key not in dirty.added:
             self._account(key, now=True)
         dirty.hold(key, value)
+        # What is below stays hidden also if this entry is removed again.
         dirty.hidden.add(key)
 
     def insert(self, key: bytes, value: Row) -> None:

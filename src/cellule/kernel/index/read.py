@@ -88,6 +88,7 @@ def scan(
     found: list[Entry] = []
     if root is None or (end is not None and begin >= end):
         return found
+    # Chunks ahead are read together: a remote store answers many at the price of one.
     cursor = Cursor(root, nodes, ahead_max=min(1 + limit // _AHEAD_ENTRIES, AHEAD_MAX))
     yield from cursor.open()
     yield from cursor.seek(end if reverse else begin)

@@ -182,6 +182,7 @@ def _manifest(
         "enzymes": list(drafts.enzymes),
         **drafts.extra,
     }
+    # Only what was said, in its normal form: the same app has the same CID everywhere.
     data = _encoded({"format": FORMAT_VERSION, **_without_empty(sections)})
     routes: dict[str, tuple[Route, ...]] = {}
     for route in drafts.subscriptions:

@@ -154,6 +154,7 @@ def _merged(
     routing = merged.get("routing")
     if routing is None or isinstance(routing, Mapping):
         routing = dict(routing or {})
+        # Both names mean the same, and the document keeps the one it has.
         name = "events" if "events" in routing else "subscriptions"
         listed = routing.get(name)
         if listed is None or (isinstance(listed, list) and len(listed) <= ENTRIES_MAX):

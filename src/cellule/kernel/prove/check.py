@@ -122,6 +122,7 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
             begin = page.next
             for key, entry in page.entries:
                 more = yield from _proven(cid, base, key, entry, ledger)
+                # A stopped cell keeps its queue and is not ready, so one list excludes the other.
                 if "status" in more:
                     stopped.add((base, key))
                 elif "queue" in more:
@@ -136,6 +137,7 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     if {(row.module, row.key) for row in rows.values()} != stopped:
         _damaged(cid, "the list of stopped cells is not that of the cells")
     yield from _check_answers(cid, ledger.branch, nodes)
+    # Held cells have messages, too; they are in no ring until their module is below its limit.
     ring = [(slot.cells.base, slot.key) for slot in ledger.ring]
     ring += [(base, key) for base, keys in ledger.held.items() for key in keys]
     if len(ring) != len(ready) or set(ring) != ready:

@@ -110,6 +110,7 @@ def _keys(rows: BookRows) -> Iterator[str]:
     for place, (height, _, receipt, waiters, params) in rows.keys.items():
         first = rows.intents.get(height)
         if receipt is not None:
+            # Those who wait for an answered key are told over several beats; a timer stands for them.
             if waiters and place not in answered:
                 yield f"intent {waiters[0]} waits for a receipt that has come"
         elif first is None or first.status == WAITING or _place(first) != place:

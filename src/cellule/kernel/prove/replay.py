@@ -275,6 +275,7 @@ class Replay:
         found = (0, 0) if entry is None else (entry.last, entry.born)
         if record.status != DELETED or record.key or (record.prev, record.born) != found:
             self._contradicts("the step does not end the cell that held the map")
+        # The record says where each message goes: nothing is routed again.
         moved = control.arguments.get("queue", ())
         messages = {height: key for base, height, key in moved if base == record.module}
         waiting = [*slot.queue, *spill_changes.pending_of(ledger, (record.module, b""))]
@@ -393,6 +394,7 @@ class Replay:
             if slot.stopped:
                 self._contradicts("the halted cell was stopped before")
             step_changes.halt(ledger, slot, self._height, len(ledger.eras) - 1, record.why)
+        # New limits may let modules go on; the record names them, so that no manifest is asked.
         elif verb == "deploy" or verb == "cell.spill":
             for base in arguments.get("under", ()):
                 if base not in ledger.book.over:

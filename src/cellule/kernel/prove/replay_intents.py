@@ -177,6 +177,7 @@ class RecordedIntents:
         if "over" in extras and (verdict != ALLOW or is_timer):
             raise Contradiction("an intent that is not dispatched brings no module to its limit")
         self._check_over(intent.base, extras)
+        # Whoever was denied is told in the same frame; `end` sees to that.
         if verdict == DENY:
             self._owed.add(intent.height)
         known = None

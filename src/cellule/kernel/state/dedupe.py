@@ -156,6 +156,7 @@ class Dedupe:
         while self.closed:
             oldest = self.closed[0]
             left = total - oldest.count
+            # A flood does not push out young ids: their senders may be repeating them just now.
             aged = oldest.until_ns < now_ns - DEDUPE_WINDOW_NS and left >= DEDUPE_IDS_MIN
             if not aged and (total <= DEDUPE_IDS_MAX or _is_young(oldest, now_ns)):
                 return
@@ -252,13 +253,7 @@ def _search(bucket: Bucket, key: bytes, nodes: Nodes) -> Generator[Need, None, S
         assert bucket.bucket_cid is not None
         data = yield from _arrays_of(bucket.bucket_cid, nodes)
     ids: bytes = data["ids"]
-    low, high = 0, len(ids) // 16
-    while low < high:
-        middle = (low + high) // 2
-        if ids[middle * 16 : middle * 16 + 16] < key:
-            low = middle + 1
-        else:
-            high = middle
+    low = bisect_left(range(len(ids) // 16), key, key=lambda at: ids[at * 16 : at * 16 + 16])
     if ids[low * 16 : low * 16 + 16] != key:
         return None
     return _row(data, low)

@@ -185,6 +185,7 @@ class Book:
         if now_ns < DEDUPE_WINDOW_NS:
             return
         end = pair_key(now_ns - DEDUPE_WINDOW_NS, 0)
+        # A few with each new key, so that no beat pays for all of them.
         page = yield from self.ages.scan(b"", end, IDEMPOTENCY_FORGET_PER_ADD)
         for age, place in page:
             known = yield from self.keys.get(place)

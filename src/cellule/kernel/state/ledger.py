@@ -342,6 +342,7 @@ class Ledger:
         for emitted, targets in reversed(pending):
             for place, (base, key) in reversed([*enumerate(targets)]):
                 slot = self.modules[base].slots[key]
+                # It found no room, and became a dead letter.
                 if slot.queue[-1] is not emitted:
                     self.dead_letters.remove(letter_key(emitted, place))
                     continue
@@ -414,6 +415,7 @@ class Ledger:
             base not in self.book.over, "kernel.over_order", "{module} is at its limit already", module=base
         )
         self.book.over.add(base)
+        # Whether a cell is held depends on its first message, which is known once it is read.
         unread = [slot.key for slot in self.ring if slot.cells.base == base and not slot.loaded]
         if unread:
             yield from self.load({base: unread})

@@ -115,6 +115,7 @@ class _Step:
         """The window of an item of this time, open; raises `AggregateLimit` where it takes none."""
         if time_ns is None:
             raise AggregateLimit("aggregate.no_time", f"the item has no {'.'.join(self._spec.time)}")
+        # One item from far ahead would close every window before it.
         if self._spec.time and time_ns > self.now_ns + self._spec.ahead_ns:
             raise AggregateLimit("aggregate.ahead", f"{time_ns} is too far ahead of world time {self.now_ns}")
         size, state = self._spec.size_ns, self._state

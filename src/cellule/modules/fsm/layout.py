@@ -77,6 +77,7 @@ def lay_out(
             slot.size = wide
     routes = [_route(slots, *arrow) for arrow in arrows]
     rows = _rows(slots, routes)
+    # Down and up in turns: one sweep orders a row by its neighbours on one side only.
     for turn in range(SWEEPS):
         _order(rows, downwards=turn % 2 == 0)
     for row in rows:

@@ -64,10 +64,12 @@ def _walk(
             case ast.ImportFrom(module=module, names=names, level=level):
                 name = absolute(package, module or "", level)
                 yield Imported(name, tuple(alias.name for alias in names), node.lineno, optional, inside)
+            # Never run: its names are for type checkers only.
             case ast.If(test=test, orelse=orelse) if _is_type_checking(test):
                 yield from _walk(orelse, package, optional=optional, top=top, inside=inside)
             case ast.If() if is_main_guard(node):
                 pass
+            # What a `try` guards may be missing, and so may what its handlers import in its place.
             case ast.Try(body=inner, handlers=handlers, orelse=orelse, finalbody=final):
                 yield from _walk(inner, package, optional=True, top=top, inside=inside)
                 for handler in handlers:

@@ -226,6 +226,7 @@ class Scan:
         if name in TIES and any(map(has_ties, keys)):
             for argument in node.args:
                 self._ordered(argument, f"{name}() of a set by a key that may be equal")
+        # What does not depend on the order of its argument may be given a set.
         if name in ORDER_FREE:
             self._free.update(id(argument) for argument in node.args)
         if keeps_order(found) and id(node) not in self._free:

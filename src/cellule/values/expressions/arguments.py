@@ -71,6 +71,7 @@ class Sizes:
     def bound(self, value: Any, path: Path, depth: int = 0) -> Any:
         """Check `value` and return what the expression sees; raises `ExpressionFault` naming `path`."""
         self.size += 1
+        # By class, not by `isinstance`: a bool is an int, and a subclass may answer as it likes.
         kind = value.__class__
         if kind is str or kind is bytes:
             self.size += len(value) // PART_BYTES

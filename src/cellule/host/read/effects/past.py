@@ -81,6 +81,7 @@ class Past:
                 elif record.cause == height and isinstance(record, ReceiptRecord):
                     receipt = await self._receipt(each, at, record)
             looked += 1
+            # A settled one ends with its receipt; an open one would be followed to the end of the journal.
             if receipt is not None or (opened is not None and looked >= WALK_FRAMES_MAX):
                 break
             if progress is not None:

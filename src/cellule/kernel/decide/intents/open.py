@@ -44,6 +44,7 @@ def open_one(
     """Write one request down, decide it, and make it so."""
     ledger, base = context.ledger, slot.cells.base
     era = yield from context.eras.era(origin.era)
+    # Timers with this key are replaced below, so they do not count against the limits of this one.
     old = yield from cancelling.timers_like(context, slot, origin, asked)
     running = sum(timer.status == TIMER for _, timer in old)
     key, count = origin.entry or slot.key, len(ledger.intents_of(slot)) - len(old)
@@ -103,6 +104,7 @@ def decide(
     answer = None
     if is_external and context.holds(intent.kind):
         answer = yield from answers.find(context, intent.base, intent.key, intent.kind, intent.params)
+        # Held also where the fork answers it itself: it is allowed, and no adapter may see it.
         if answer is not None or not context.is_live:
             extras["held"] = True
     if is_external and context.is_at_limit(intent.base):

@@ -231,6 +231,7 @@ class Writer:
         try:
             connection.execute("COMMIT")
         except Exception as error:
+            # Busy changed nothing: a definite answer. After anything else the commit may be on the disk.
             if is_busy(error) and roll_back(connection):
                 raise mapped(error, self._settings.path) from error
             self._drop()
