@@ -4,8 +4,9 @@
 async def test_a_world_adds(node, tally):
     await (await node.world("w")).send(tally.Add("a", 1))
 
-`node` is a running node; `opened(**options)` opens one, for tests that need options or several. Everything
-else is a fixture. The fixture `on_node` runs it, and proves the store when it ends.
+`node` is a running node; `opened(**options)` opens one, for tests that need options or several. The fixture
+`on_node` runs these, and proves the store when they end. `bench` is what a test of the pool needs, and `play`
+runs it. Everything else is a fixture.
 """
 
 from __future__ import annotations
@@ -16,31 +17,33 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 NODE, OPENED = "node", "opened"
+RUNNERS = {NODE: "on_node", OPENED: "on_node", "bench": "play"}
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The test as pytest calls it: with its fixtures, and `on_node` in place of `node` and `opened`."""
+    """The test as pytest calls it: with its fixtures, and what runs it in place of what it is given."""
     names = list(inspect.signature(test).parameters)
-    if not {NODE, OPENED} & set(names):
-        raise TypeError(f"{test.__name__} takes neither `{NODE}` nor `{OPENED}`")
-    fixtures = ["on_node", *(name for name in names if name not in (NODE, OPENED))]
+    given = [name for name in names if name in RUNNERS]
+    if not given:
+        raise TypeError(f"{test.__name__} takes none of {', '.join(RUNNERS)}")
+    runner = RUNNERS[given[0]]
+    others = [name for name in names if name not in given]
 
     @functools.wraps(test)
-    def played(**given: Any) -> None:
-        on_node = given["on_node"]
-        known = {name: given[name] for name in names if name not in (NODE, OPENED)}
+    def played(**fixtures: Any) -> None:
+        known = {name: fixtures[name] for name in others}
 
-        async def main(opened: Any) -> None:
-            if OPENED in names:
-                known[OPENED] = opened
-            if NODE not in names:
-                return await test(**known)
-            async with opened() as node:
+        async def main(made: Any) -> None:
+            if NODE not in given:
+                return await test(**known, **{given[0]: made})
+            if OPENED in given:
+                known[OPENED] = made
+            async with made() as node:
                 return await test(**known, node=node)
 
-        on_node(main)
+        fixtures[runner](main)
 
     kind = inspect.Parameter.KEYWORD_ONLY
-    played.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in fixtures])  # type: ignore[attr-defined]
+    played.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in (runner, *others)])  # type: ignore[attr-defined]
     del played.__wrapped__
     return played

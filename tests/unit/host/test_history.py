@@ -120,14 +120,11 @@ async def test_a_read_of_a_state_touches_no_frame(opened, tally, monkeypatch):
 
 
 @pytest.mark.parametrize("limit", [0, 10_001])
-def test_a_page_of_a_history_without_a_sensible_limit_is_refused(on_node, tally, limit):
-    async def main(opened):
-        async with opened() as node:
-            with pytest.raises(Rejected) as error:
-                await (await node.world("w")).cell(tally.account, "a").history(limit=limit)
-            assert error.value.code == "host.page_limit"
-
-    on_node(main)
+@in_virtual_time
+async def test_a_page_of_a_history_without_a_sensible_limit_is_refused(node, tally, limit):
+    with pytest.raises(Rejected) as error:
+        await (await node.world("w")).cell(tally.account, "a").history(limit=limit)
+    assert error.value.code == "host.page_limit"
 
 
 def _counted(read):

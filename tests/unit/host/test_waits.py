@@ -8,6 +8,7 @@ import pytest
 
 from cellule.errors import OutcomeUnknown, Rejected, StepFailed, TimedOut
 from cellule.testing import VirtualClock
+from tests.support.virtual_tests import in_virtual_time
 
 
 def on_both(on_node, work):
@@ -155,25 +156,23 @@ def test_a_stopped_cell_is_no_work_but_a_paused_world_is_busy(on_node, tally):
     on_both(on_node, work)
 
 
-def test_a_send_that_takes_too_long_says_that_its_outcome_is_not_known(on_node, tally):
-    async def main(opened):
+@in_virtual_time
+async def test_a_send_that_takes_too_long_says_that_its_outcome_is_not_known(opened, tally):
+    async with opened() as node:
+        await (await node.world("w")).send(tally.Add("a", 1))
+    async with opened(owner=False) as guest:
+        world = await guest.world("w")
+        with pytest.raises(OutcomeUnknown) as error:
+            await world.send(tally.Add("a", 5), timeout=1)
+        assert error.value.code == "host.send_timeout"
+        assert error.value.fields["id"] is not None
         async with opened() as node:
-            await (await node.world("w")).send(tally.Add("a", 1))
-        async with opened(owner=False) as guest:
-            world = await guest.world("w")
-            with pytest.raises(OutcomeUnknown) as error:
-                await world.send(tally.Add("a", 5), timeout=1)
-            assert error.value.code == "host.send_timeout"
-            assert error.value.fields["id"] is not None
-            async with opened() as node:
-                owner = await node.world("w")
-                await owner.wait_idle(timeout=5)
-                assert await owner.cell(tally.account, "a").state() == tally.Account(6, 2)
-                again = await world.send(tally.Add("a", 5), id=error.value.fields["id"], timeout=5)
-                assert again.duplicate
-                assert await owner.cell(tally.account, "a").state() == tally.Account(6, 2)
-
-    on_node(main)
+            owner = await node.world("w")
+            await owner.wait_idle(timeout=5)
+            assert await owner.cell(tally.account, "a").state() == tally.Account(6, 2)
+            again = await world.send(tally.Add("a", 5), id=error.value.fields["id"], timeout=5)
+            assert again.duplicate
+            assert await owner.cell(tally.account, "a").state() == tally.Account(6, 2)
 
 
 def test_a_send_within_its_time_is_like_any_other(on_node, tally):

@@ -198,22 +198,20 @@ def broken_files(good):
     "a snapshot of another height", "a snapshot that is none", "the first frames left out",
     "an origin that is none",
 ])  # fmt: skip
-def test_a_broken_file_is_refused_and_changes_nothing(on_node, tally, tmp_path, what):
-    async def main(opened):
-        good, bad, disk = tmp_path / "good.car", tmp_path / "bad.car", MemoryDisk()
-        async with opened() as node:
-            await filled(node, tally, rounds=2)
-            await node.export_world("w", good)
-        bad.write_bytes(broken_files(good.read_bytes())[what])
-        async with opened(MemoryEngine(disk)) as node:
-            await node.node.universe("default", create=True)
-            before = await rows(disk)
-            with pytest.raises(CelluleError) as caught:
-                await node.import_world(bad)
-            assert isinstance(caught.value, Rejected), caught.value
-            assert await rows(disk) == before
-
-    on_node(main)
+@in_virtual_time
+async def test_a_broken_file_is_refused_and_changes_nothing(opened, tally, tmp_path, what):
+    good, bad, disk = tmp_path / "good.car", tmp_path / "bad.car", MemoryDisk()
+    async with opened() as node:
+        await filled(node, tally, rounds=2)
+        await node.export_world("w", good)
+    bad.write_bytes(broken_files(good.read_bytes())[what])
+    async with opened(MemoryEngine(disk)) as node:
+        await node.node.universe("default", create=True)
+        before = await rows(disk)
+        with pytest.raises(CelluleError) as caught:
+            await node.import_world(bad)
+        assert isinstance(caught.value, Rejected), caught.value
+        assert await rows(disk) == before
 
 
 @in_virtual_time

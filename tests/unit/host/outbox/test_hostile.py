@@ -15,6 +15,7 @@ from cellule.effects.child_tasks import TaskExit
 from cellule.host.outbox.search import due_rows
 from cellule.values.cbor import decode
 from tests.support.outbox import check_left_nothing, opening
+from tests.support.virtual_tests import in_virtual_time
 
 SECOND = 1_000_000_000
 TENANT: ContextVar[str] = ContextVar("TENANT", default="nobody")
@@ -105,121 +106,109 @@ async def forgets(work):
 
 @pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
 @pytest.mark.parametrize("name", RAISED)
-def test_it_is_one_attempt_that_failed_and_the_next_one_has_its_place(play, work_types, name, later):
+@in_virtual_time
+async def test_it_is_one_attempt_that_failed_and_the_next_one_has_its_place(bench, work_types, name, later):
     do, said = RAISED[name]
 
-    async def main(bench):
-        async def hostile(params, attempt):
-            if later:
-                await asyncio.sleep(0.1)
-            if params.number == 0:
-                do()
-                await asyncio.sleep(0.1)
-            return work_types[1](params.number)
+    async def hostile(params, attempt):
+        if later:
+            await asyncio.sleep(0.1)
+        if params.number == 0:
+            do()
+            await asyncio.sleep(0.1)
+        return work_types[1](params.number)
 
-        async with bench.pool(bench.worker(hostile, concurrency=1)) as pool:
-            intents = await bench.opened(pool, opening(0, attempts=2), *map(opening, range(1, 6)))
-            await pool.wait_idle()
-        found = await check_left_nothing(bench.world, intents)
-        first, *others = [found[intent] for intent in intents]
-        assert (first.status, first.code, first.attempts) == ("failed", "effects.exhausted", 2)
-        assert first.text.startswith(said)
-        assert [each.status for each in others] == ["ok"] * 5
-
-    play(main)
+    async with bench.pool(bench.worker(hostile, concurrency=1)) as pool:
+        intents = await bench.opened(pool, opening(0, attempts=2), *map(opening, range(1, 6)))
+        await pool.wait_idle()
+    found = await check_left_nothing(bench.world, intents)
+    first, *others = [found[intent] for intent in intents]
+    assert (first.status, first.code, first.attempts) == ("failed", "effects.exhausted", 2)
+    assert first.text.startswith(said)
+    assert [each.status for each in others] == ["ok"] * 5
 
 
 @pytest.mark.parametrize("way", [gathers, groups, asks_a_task_of_a_task, forgets])
-def test_a_task_that_an_adapter_starts_ends_its_attempt_and_nothing_else(play, work_types, way):
+@in_virtual_time
+async def test_a_task_that_an_adapter_starts_ends_its_attempt_and_nothing_else(bench, work_types, way):
     """It went through to whoever ran the loop, past every `except`, and the node was gone."""
 
-    async def main(bench):
-        async def hostile(params, attempt):
-            if params.number == 0:
-                await way(exits_in_a_task())
-            return work_types[1](params.number)
+    async def hostile(params, attempt):
+        if params.number == 0:
+            await way(exits_in_a_task())
+        return work_types[1](params.number)
 
-        async with bench.pool(bench.worker(hostile, concurrency=1)) as pool:
-            intents = await bench.opened(pool, opening(0, attempts=2), opening(1))
-            await pool.wait_idle()
-        assert asyncio.get_running_loop().get_task_factory() is None
-        found = await check_left_nothing(bench.world, intents)
-        first, second = [found[intent] for intent in intents]
-        assert (first.status, first.attempts, second.status) == ("failed", 2, "ok")
-        assert "raised SystemExit: enough (" in first.text
-        if way is not forgets:
-            assert "test_hostile.py" in first.text
-
-    play(main)
+    async with bench.pool(bench.worker(hostile, concurrency=1)) as pool:
+        intents = await bench.opened(pool, opening(0, attempts=2), opening(1))
+        await pool.wait_idle()
+    assert asyncio.get_running_loop().get_task_factory() is None
+    found = await check_left_nothing(bench.world, intents)
+    first, second = [found[intent] for intent in intents]
+    assert (first.status, first.attempts, second.status) == ("failed", 2, "ok")
+    assert "raised SystemExit: enough (" in first.text
+    if way is not forgets:
+        assert "test_hostile.py" in first.text
 
 
-def test_a_task_of_an_adapter_that_is_cancelled_before_it_begins_is_begun_and_ended(play, work_types):
+@in_virtual_time
+async def test_a_task_of_an_adapter_that_is_cancelled_before_it_begins_is_begun_and_ended(bench, work_types):
     """A coroutine that nobody ever awaited is warned of, and warnings are errors here."""
 
-    async def main(bench):
-        async def hasty(params, attempt):
-            task = asyncio.create_task(exits_in_a_task())
-            assert task.get_coro().cr_code is exits_in_a_task.__code__
-            task.cancel()
-            await asyncio.wait([task])
-            return work_types[1](params.number)
+    async def hasty(params, attempt):
+        task = asyncio.create_task(exits_in_a_task())
+        assert task.get_coro().cr_code is exits_in_a_task.__code__
+        task.cancel()
+        await asyncio.wait([task])
+        return work_types[1](params.number)
 
-        async with bench.pool(bench.worker(hasty)) as pool:
-            [intent] = await bench.opened(pool, opening(1))
-            await pool.wait_idle()
-        assert (await check_left_nothing(bench.world, [intent]))[intent].status == "ok"
-
-    play(main)
+    async with bench.pool(bench.worker(hasty)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await pool.wait_idle()
+    assert (await check_left_nothing(bench.world, [intent]))[intent].status == "ok"
 
 
-def test_the_reason_has_the_places_in_the_authors_file(play):
-    async def main(bench):
-        async def broken(params, attempt):
-            exits()
+@in_virtual_time
+async def test_the_reason_has_the_places_in_the_authors_file(bench):
+    async def broken(params, attempt):
+        exits()
 
-        async with bench.pool(bench.worker(broken)) as pool:
-            [intent] = await bench.opened(pool, opening(1, attempts=1))
-            await pool.wait_idle()
-        text = (await check_left_nothing(bench.world, [intent]))[intent].text
-        line = exits.__code__.co_firstlineno + 1
-        assert f"test_hostile.py:{line} in exits, called at " in text
-        assert "broken" in text
-        assert "attempts.py" not in text  # our own files say nothing to the author
-
-    play(main)
+    async with bench.pool(bench.worker(broken)) as pool:
+        [intent] = await bench.opened(pool, opening(1, attempts=1))
+        await pool.wait_idle()
+    text = (await check_left_nothing(bench.world, [intent]))[intent].text
+    line = exits.__code__.co_firstlineno + 1
+    assert f"test_hostile.py:{line} in exits, called at " in text
+    assert "broken" in text
+    assert "attempts.py" not in text  # our own files say nothing to the author
 
 
 @pytest.mark.parametrize("after", [timedelta(seconds=40), 40, 40.0])
-def test_a_pause_may_be_a_number_or_a_timedelta(play, after):
-    async def main(bench):
-        async def busy(params, attempt):
-            raise Retry("busy", after_s=after)
+@in_virtual_time
+async def test_a_pause_may_be_a_number_or_a_timedelta(bench, after):
+    async def busy(params, attempt):
+        raise Retry("busy", after_s=after)
 
-        async with bench.pool(bench.worker(busy)) as pool:
-            await bench.opened(pool, opening(1))
-            begun_ns = bench.clock.now_ns()
-            await asyncio.sleep(1)
-            [page] = [page async for page in due_rows(bench.engine, 1 << 63)]
-            assert page.rows[0].row.ready_ns - begun_ns >= 40 * SECOND
-
-    play(main)
+    async with bench.pool(bench.worker(busy)) as pool:
+        await bench.opened(pool, opening(1))
+        begun_ns = bench.clock.now_ns()
+        await asyncio.sleep(1)
+        [page] = [page async for page in due_rows(bench.engine, 1 << 63)]
+        assert page.rows[0].row.ready_ns - begun_ns >= 40 * SECOND
 
 
 @pytest.mark.parametrize("after", [float("nan"), float("inf"), -5, 10**400, True])
-def test_any_other_pause_is_taken_within_reason(play, work_types, after):
-    async def main(bench):
-        async def busy(params, attempt):
-            if attempt.number == 1:
-                raise Retry("busy", after_s=after)
-            return work_types[1](params.number)
+@in_virtual_time
+async def test_any_other_pause_is_taken_within_reason(bench, work_types, after):
+    async def busy(params, attempt):
+        if attempt.number == 1:
+            raise Retry("busy", after_s=after)
+        return work_types[1](params.number)
 
-        async with bench.pool(bench.worker(busy)) as pool:
-            [intent] = await bench.opened(pool, opening(1))
-            await asyncio.sleep(86_401)
-            await pool.wait_idle()
-        assert (await check_left_nothing(bench.world, [intent]))[intent].attempts == 2
-
-    play(main)
+    async with bench.pool(bench.worker(busy)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await asyncio.sleep(86_401)
+        await pool.wait_idle()
+    assert (await check_left_nothing(bench.world, [intent]))[intent].attempts == 2
 
 
 FAILURES = [
@@ -230,37 +219,33 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("make", FAILURES, ids=["text", "code", "hostile code"])
-def test_a_failure_for_good_is_one_whatever_it_says(play, make):
-    async def main(bench):
-        async def refused(params, attempt):
-            raise make()
+@in_virtual_time
+async def test_a_failure_for_good_is_one_whatever_it_says(bench, make):
+    async def refused(params, attempt):
+        raise make()
 
-        async with bench.pool(bench.worker(refused)) as pool:
-            [intent] = await bench.opened(pool, opening(1))
-            await pool.wait_idle()
-        receipt = (await check_left_nothing(bench.world, [intent]))[intent]
-        assert (receipt.status, receipt.attempts, receipt.exhausted) == ("failed", 1, False)
-        assert type(receipt.text) is str
-
-    play(main)
+    async with bench.pool(bench.worker(refused)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await pool.wait_idle()
+    receipt = (await check_left_nothing(bench.world, [intent]))[intent]
+    assert (receipt.status, receipt.attempts, receipt.exhausted) == ("failed", 1, False)
+    assert type(receipt.text) is str
 
 
-def test_a_failure_out_of_a_task_group_is_the_failure(play):
-    async def main(bench):
-        async def grouped(params, attempt):
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(refuse())
+@in_virtual_time
+async def test_a_failure_out_of_a_task_group_is_the_failure(bench):
+    async def grouped(params, attempt):
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(refuse())
 
-        async def refuse():
-            raise Failed("bank.no", "no money")
+    async def refuse():
+        raise Failed("bank.no", "no money")
 
-        async with bench.pool(bench.worker(grouped)) as pool:
-            [intent] = await bench.opened(pool, opening(1))
-            await pool.wait_idle()
-        receipt = (await check_left_nothing(bench.world, [intent]))[intent]
-        assert (receipt.code, receipt.text) == ("bank.no", "no money")
-
-    play(main)
+    async with bench.pool(bench.worker(grouped)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await pool.wait_idle()
+    receipt = (await check_left_nothing(bench.world, [intent]))[intent]
+    assert (receipt.code, receipt.text) == ("bank.no", "no money")
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -282,135 +267,121 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_value_that_is_no_receipt_fails_its_effect_only(play, name):
-    async def main(bench):
-        async def odd(params, attempt):
-            return VALUES[name]() if params.number else Paid(2)
+@in_virtual_time
+async def test_a_value_that_is_no_receipt_fails_its_effect_only(bench, name):
+    async def odd(params, attempt):
+        return VALUES[name]() if params.number else Paid(2)
 
-        work = bench.worker(odd)
-        work.receipt = Paid
-        async with bench.pool(work) as pool:
-            intents = await bench.opened(pool, opening(1), opening(0))
-            await pool.wait_idle()
-        found = await check_left_nothing(bench.world, intents)
-        assert found[intents[1]].status == "ok"
-        receipt = found[intents[0]]
-        assert receipt.code == "effects.receipt" or decode(receipt.value) == {"number": 1, "text": "x"}
-
-    play(main)
+    work = bench.worker(odd)
+    work.receipt = Paid
+    async with bench.pool(work) as pool:
+        intents = await bench.opened(pool, opening(1), opening(0))
+        await pool.wait_idle()
+    found = await check_left_nothing(bench.world, intents)
+    assert found[intents[1]].status == "ok"
+    receipt = found[intents[0]]
+    assert receipt.code == "effects.receipt" or decode(receipt.value) == {"number": 1, "text": "x"}
 
 
-def test_classes_of_params_may_have_code_that_fails(play):
-    async def main(bench):
-        work = bench.worker()
-        work.params = Paid
-        async with bench.pool(work) as pool:
-            intents = await bench.opened(pool, opening(0), opening(1))
-            await pool.wait_idle()
-        found = await check_left_nothing(bench.world, intents)
-        assert (found[intents[0]].status, found[intents[0]].code) == ("failed", "effects.params")
-        assert "SystemExit: params with code (" in found[intents[0]].text
-        assert found[intents[1]].status == "ok"
-
-    play(main)
+@in_virtual_time
+async def test_classes_of_params_may_have_code_that_fails(bench):
+    work = bench.worker()
+    work.params = Paid
+    async with bench.pool(work) as pool:
+        intents = await bench.opened(pool, opening(0), opening(1))
+        await pool.wait_idle()
+    found = await check_left_nothing(bench.world, intents)
+    assert (found[intents[0]].status, found[intents[0]].code) == ("failed", "effects.params")
+    assert "SystemExit: params with code (" in found[intents[0]].text
+    assert found[intents[1]].status == "ok"
 
 
 # Attempts do not see each other
 
 
-def test_context_variables_end_with_their_attempt(play, work_types):
-    async def main(bench):
-        seen = []
+@in_virtual_time
+async def test_context_variables_end_with_their_attempt(bench, work_types):
+    seen = []
 
-        async def tenant(params, attempt):
-            seen.append(TENANT.get())
-            TENANT.set(f"tenant {params.number}")
-            if params.number % 2:
-                await asyncio.sleep(0.1)
-            assert TENANT.get() == f"tenant {params.number}"
-            return work_types[1](params.number)
+    async def tenant(params, attempt):
+        seen.append(TENANT.get())
+        TENANT.set(f"tenant {params.number}")
+        if params.number % 2:
+            await asyncio.sleep(0.1)
+        assert TENANT.get() == f"tenant {params.number}"
+        return work_types[1](params.number)
 
-        async with bench.pool(bench.worker(tenant, concurrency=1)) as pool:
-            intents = await bench.opened(pool, *map(opening, range(6)))
-            await pool.wait_idle()
-        assert seen == ["nobody"] * 6
-        await check_left_nothing(bench.world, intents)
-
-    play(main)
+    async with bench.pool(bench.worker(tenant, concurrency=1)) as pool:
+        intents = await bench.opened(pool, *map(opening, range(6)))
+        await pool.wait_idle()
+    assert seen == ["nobody"] * 6
+    await check_left_nothing(bench.world, intents)
 
 
-def test_every_attempt_has_a_task_of_its_own(play, work_types):
-    async def main(bench):
-        tasks = []
+@in_virtual_time
+async def test_every_attempt_has_a_task_of_its_own(bench, work_types):
+    tasks = []
 
-        async def keeps(params, attempt):
-            for task in tasks:
-                task.cancel()  # a late cancellation reaches nobody else
-            tasks.append(asyncio.current_task())
-            return work_types[1](params.number)
+    async def keeps(params, attempt):
+        for task in tasks:
+            task.cancel()  # a late cancellation reaches nobody else
+        tasks.append(asyncio.current_task())
+        return work_types[1](params.number)
 
-        async with bench.pool(bench.worker(keeps, concurrency=1)) as pool:
-            intents = await bench.opened(pool, *map(opening, range(6)))
-            await pool.wait_idle()
-        assert len(set(tasks)) == 6
+    async with bench.pool(bench.worker(keeps, concurrency=1)) as pool:
+        intents = await bench.opened(pool, *map(opening, range(6)))
+        await pool.wait_idle()
+    assert len(set(tasks)) == 6
+    found = await check_left_nothing(bench.world, intents)
+    assert {each.status for each in found.values()} == {"ok"}
+
+
+@in_virtual_time
+async def test_an_attempt_that_does_not_stop_loses_its_place(bench, work_types):
+    free = asyncio.Event()
+
+    async def stubborn(params, attempt):
+        while params.number == 0 and not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+        return work_types[1](params.number)
+
+    async with bench.pool(bench.worker(stubborn, concurrency=1)) as pool:
+        intents = await bench.opened(pool, opening(0, attempts=1, timeout_ns=SECOND, priority=0), opening(1))
+        await pool.wait_idle()
         found = await check_left_nothing(bench.world, intents)
-        assert {each.status for each in found.values()} == {"ok"}
+        free.set()
+    assert found[intents[1]].status == "ok"
+    receipt = found[intents[0]]
+    assert (receipt.status, receipt.attempts) == ("timeout", 1)
+    assert receipt.text == "it took longer than 1 s, and goes on although it was cancelled"
+    await check_left_nothing(bench.world, intents)  # what it did later counts no more
 
-    play(main)
 
+@in_virtual_time
+async def test_an_adapter_that_cannot_be_closed_keeps_nobody_from_it(bench, work_types):
+    closed = []
 
-def test_an_attempt_that_does_not_stop_loses_its_place(play, work_types):
-    async def main(bench):
-        free = asyncio.Event()
+    class Work:
+        params, receipt, limits = *work_types, AdapterLimits()
 
-        async def stubborn(params, attempt):
-            while params.number == 0 and not free.is_set():
-                try:
-                    await free.wait()
-                except asyncio.CancelledError:
-                    continue
+        def __init__(self, kind, error=None):
+            self.kind, self.error = kind, error
+
+        async def perform(self, params, attempt):
             return work_types[1](params.number)
 
-        async with bench.pool(bench.worker(stubborn, concurrency=1)) as pool:
-            intents = await bench.opened(
-                pool, opening(0, attempts=1, timeout_ns=SECOND, priority=0), opening(1)
-            )
-            await pool.wait_idle()
-            found = await check_left_nothing(bench.world, intents)
-            free.set()
-        assert found[intents[1]].status == "ok"
-        receipt = found[intents[0]]
-        assert (receipt.status, receipt.attempts) == ("timeout", 1)
-        assert receipt.text == "it took longer than 1 s, and goes on although it was cancelled"
-        await check_left_nothing(bench.world, intents)  # what it did later counts no more
+        async def close(self):
+            if self.error is not None:
+                raise self.error
+            closed.append(self.kind)
 
-    play(main)
-
-
-def test_an_adapter_that_cannot_be_closed_keeps_nobody_from_it(play, work_types):
-    async def main(bench):
-        closed = []
-
-        class Work:
-            params, receipt, limits = *work_types, AdapterLimits()
-
-            def __init__(self, kind, error=None):
-                self.kind, self.error = kind, error
-
-            async def perform(self, params, attempt):
-                return work_types[1](params.number)
-
-            async def close(self):
-                if self.error is not None:
-                    raise self.error
-                closed.append(self.kind)
-
-        errors = [SystemExit(1), Unreadable(), asyncio.CancelledError()]
-        every = [Work(f"test.bad{number}", error) for number, error in enumerate(errors)]
-        async with bench.pool(*every, Work("test.work")) as pool:
-            intents = await bench.opened(pool, opening(1))
-            await pool.wait_idle()
-        assert closed == ["test.work"]
-        await check_left_nothing(bench.world, intents)
-
-    play(main)
+    errors = [SystemExit(1), Unreadable(), asyncio.CancelledError()]
+    every = [Work(f"test.bad{number}", error) for number, error in enumerate(errors)]
+    async with bench.pool(*every, Work("test.work")) as pool:
+        intents = await bench.opened(pool, opening(1))
+        await pool.wait_idle()
+    assert closed == ["test.work"]
+    await check_left_nothing(bench.world, intents)

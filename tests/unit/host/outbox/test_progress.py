@@ -12,77 +12,70 @@ from cellule.sources import SystemClock
 from cellule.store import keys
 from cellule.values.cbor import decode
 from tests.support.outbox import check_left_nothing, opening
+from tests.support.virtual_tests import in_virtual_time
 from tests.unit.host.outbox.conftest import Bench, Work, Worked
 
 
-def test_the_next_attempt_finds_the_last_progress_also_after_a_restart(play, work_types):
-    async def main(bench):
-        found = []
+@in_virtual_time
+async def test_the_next_attempt_finds_the_last_progress_also_after_a_restart(bench, work_types):
+    found = []
 
-        async def steps(params, attempt):
-            found.append(attempt.last_progress)
-            if attempt.number < 3:
-                attempt.progress({"page": attempt.number * 10})
-                raise Retry("cut off", after_s=10)
-            return work_types[1](params.number)
+    async def steps(params, attempt):
+        found.append(attempt.last_progress)
+        if attempt.number < 3:
+            attempt.progress({"page": attempt.number * 10})
+            raise Retry("cut off", after_s=10)
+        return work_types[1](params.number)
 
-        worker = bench.worker(steps)
-        async with bench.pool(worker) as pool:
-            [intent] = await bench.opened(pool, opening(1))
-            await bench.attempts(1)
-            await asyncio.sleep(1)
-        async with bench.pool(worker) as pool:
-            await bench.attempts(3)
-            await pool.wait_idle()
-        assert found == [None, {"page": 10}, {"page": 20}]
-        await check_left_nothing(bench.world, [intent])
-
-    play(main)
+    worker = bench.worker(steps)
+    async with bench.pool(worker) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await bench.attempts(1)
+        await asyncio.sleep(1)
+    async with bench.pool(worker) as pool:
+        await bench.attempts(3)
+        await pool.wait_idle()
+    assert found == [None, {"page": 10}, {"page": 20}]
+    await check_left_nothing(bench.world, [intent])
 
 
-def test_silence_ends_an_attempt_and_progress_keeps_it_alive(play, work_types):
-    async def main(bench):
-        async def works(params, attempt):
-            for page in range(20):
-                await asyncio.sleep(2 if attempt.number > 1 or page < 5 else 60)
-                attempt.progress(page)
-            return work_types[1](params.number, str(attempt.last_progress))
+@in_virtual_time
+async def test_silence_ends_an_attempt_and_progress_keeps_it_alive(bench, work_types):
+    async def works(params, attempt):
+        for page in range(20):
+            await asyncio.sleep(2 if attempt.number > 1 or page < 5 else 60)
+            attempt.progress(page)
+        return work_types[1](params.number, str(attempt.last_progress))
 
-        async with bench.pool(bench.worker(works, timeout_s=1_000, progress_s=5)) as pool:
-            silent = opening(1, timeout_ns=0)
-            [intent] = await bench.opened(pool, silent)
-            await pool.wait_idle()
-        receipt = (await check_left_nothing(bench.world, [intent]))[intent]
-        assert (receipt.status, receipt.attempts) == ("ok", 2)
-
-    play(main)
+    async with bench.pool(bench.worker(works, timeout_s=1_000, progress_s=5)) as pool:
+        silent = opening(1, timeout_ns=0)
+        [intent] = await bench.opened(pool, silent)
+        await pool.wait_idle()
+    receipt = (await check_left_nothing(bench.world, [intent]))[intent]
+    assert (receipt.status, receipt.attempts) == ("ok", 2)
 
 
-def test_the_reason_says_that_there_was_no_progress(play):
-    async def main(bench):
-        async def hangs(params, attempt):
-            await asyncio.Event().wait()
+@in_virtual_time
+async def test_the_reason_says_that_there_was_no_progress(bench):
+    async def hangs(params, attempt):
+        await asyncio.Event().wait()
 
-        async with bench.pool(bench.worker(hangs, progress_s=5)) as pool:
-            [intent] = await bench.opened(pool, opening(1, attempts=1))
-            await pool.wait_idle()
-        receipt = (await check_left_nothing(bench.world, [intent]))[intent]
-        assert (receipt.status, receipt.text) == ("timeout", "it reported no progress for 5 s")
-
-    play(main)
+    async with bench.pool(bench.worker(hangs, progress_s=5)) as pool:
+        [intent] = await bench.opened(pool, opening(1, attempts=1))
+        await pool.wait_idle()
+    receipt = (await check_left_nothing(bench.world, [intent]))[intent]
+    assert (receipt.status, receipt.text) == ("timeout", "it reported no progress for 5 s")
 
 
-def test_progress_that_is_too_long_fails_the_effect(play):
-    async def main(bench):
-        async def talks(params, attempt):
-            attempt.progress("x" * 10_000)
+@in_virtual_time
+async def test_progress_that_is_too_long_fails_the_effect(bench):
+    async def talks(params, attempt):
+        attempt.progress("x" * 10_000)
 
-        async with bench.pool(bench.worker(talks)) as pool:
-            [intent] = await bench.opened(pool, opening(1))
-            await pool.wait_idle()
-        assert (await check_left_nothing(bench.world, [intent]))[intent].code == "effects.progress"
-
-    play(main)
+    async with bench.pool(bench.worker(talks)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await pool.wait_idle()
+    assert (await check_left_nothing(bench.world, [intent]))[intent].code == "effects.progress"
 
 
 # Plain functions, on threads
@@ -146,76 +139,69 @@ async def test_a_plain_function_that_takes_too_long_is_not_waited_for():
 # Attempts that are cut off
 
 
-def test_an_attempt_that_a_crash_cuts_off_hands_its_progress_on(play, work_types):
+@in_virtual_time
+async def test_an_attempt_that_a_crash_cuts_off_hands_its_progress_on(bench, work_types):
     """Progress was kept only when an attempt failed: after a crash the work began from its start."""
+    found = []
 
-    async def main(bench):
-        found = []
+    async def pages(params, attempt):
+        found.append(attempt.last_progress)
+        for page in range(attempt.last_progress or 0, 5):
+            if page == 3 and len(found) == 1:
+                await asyncio.Event().wait()
+            await asyncio.sleep(2)
+            attempt.progress(page + 1)
+        return work_types[1](params.number)
 
-        async def pages(params, attempt):
-            found.append(attempt.last_progress)
-            for page in range(attempt.last_progress or 0, 5):
-                if page == 3 and len(found) == 1:
-                    await asyncio.Event().wait()
-                await asyncio.sleep(2)
-                attempt.progress(page + 1)
-            return work_types[1](params.number)
-
-        async with bench.pool(bench.worker(pages, timeout_s=1_000), grace_s=0) as dying:
-            [intent] = await bench.opened(dying, opening(1, timeout_ns=0))
-            await asyncio.sleep(60)
-            stored = await _progress(bench, intent)
-        assert stored == 3
-        async with bench.pool(bench.worker(pages, timeout_s=1_000)) as pool:
-            await bench.attempts(2)
-            await pool.wait_idle()
-        assert found == [None, 3]
-        assert (await check_left_nothing(bench.world, [intent]))[intent].attempts == 1
-
-    play(main)
+    async with bench.pool(bench.worker(pages, timeout_s=1_000), grace_s=0) as dying:
+        [intent] = await bench.opened(dying, opening(1, timeout_ns=0))
+        await asyncio.sleep(60)
+        stored = await _progress(bench, intent)
+    assert stored == 3
+    async with bench.pool(bench.worker(pages, timeout_s=1_000)) as pool:
+        await bench.attempts(2)
+        await pool.wait_idle()
+    assert found == [None, 3]
+    assert (await check_left_nothing(bench.world, [intent]))[intent].attempts == 1
 
 
-def test_an_attempt_that_the_end_of_its_node_cuts_off_hands_its_last_progress_on(play, work_types):
-    async def main(bench):
-        found = []
+@in_virtual_time
+async def test_an_attempt_that_the_end_of_its_node_cuts_off_hands_its_last_progress_on(bench, work_types):
+    found = []
 
-        async def pages(params, attempt):
-            found.append(attempt.last_progress)
-            attempt.progress("half")
-            await asyncio.sleep(0 if attempt.last_progress else 1_000)
-            return work_types[1](params.number)
+    async def pages(params, attempt):
+        found.append(attempt.last_progress)
+        attempt.progress("half")
+        await asyncio.sleep(0 if attempt.last_progress else 1_000)
+        return work_types[1](params.number)
 
-        worker = bench.worker(pages)
-        async with bench.pool(worker, grace_s=0) as pool:
-            [intent] = await bench.opened(pool, opening(1))
-            await bench.attempts(1)
-        async with bench.pool(worker) as pool:
-            await bench.attempts(2)
-            await pool.wait_idle()
-        assert found == [None, "half"]
-        await check_left_nothing(bench.world, [intent])
-
-    play(main)
+    worker = bench.worker(pages)
+    async with bench.pool(worker, grace_s=0) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await bench.attempts(1)
+    async with bench.pool(worker) as pool:
+        await bench.attempts(2)
+        await pool.wait_idle()
+    assert found == [None, "half"]
+    await check_left_nothing(bench.world, [intent])
 
 
-def test_progress_is_written_once_a_second_however_often_it_is_reported(play, work_types):
-    async def main(bench):
-        writes = []
+@in_virtual_time
+async def test_progress_is_written_once_a_second_however_often_it_is_reported(bench, work_types):
+    writes = []
 
-        async def talks(params, attempt):
-            for page in range(1_000):
-                attempt.progress(page)
-                await asyncio.sleep(0.01)
-            return work_types[1](params.number)
+    async def talks(params, attempt):
+        for page in range(1_000):
+            attempt.progress(page)
+            await asyncio.sleep(0.01)
+        return work_types[1](params.number)
 
-        counting = _counted(bench.engine, writes)
-        async with bench.pool(bench.worker(talks, timeout_s=1_000), engine=counting) as pool:
-            [intent] = await bench.opened(pool, opening(1, timeout_ns=0))
-            await pool.wait_idle()
-        assert len(writes) == 10  # nine or ten reports and the receipt
-        await check_left_nothing(bench.world, [intent])
-
-    play(main)
+    counting = _counted(bench.engine, writes)
+    async with bench.pool(bench.worker(talks, timeout_s=1_000), engine=counting) as pool:
+        [intent] = await bench.opened(pool, opening(1, timeout_ns=0))
+        await pool.wait_idle()
+    assert len(writes) == 10  # nine or ten reports and the receipt
+    await check_left_nothing(bench.world, [intent])
 
 
 def test_an_intent_that_its_world_closes_while_progress_is_written_leaves_nothing(play):

@@ -242,24 +242,22 @@ async def test_a_collector_that_was_overtaken_changes_nothing_any_more(opened, t
 
 
 @pytest.mark.parametrize("phase", [MARK, SWEEP, ORPHANS])
-def test_a_collection_that_was_interrupted_goes_on(on_node, tally, phase):
-    async def main(opened):
-        async with opened() as node:
-            await filled(node, tally, "goes")
-            await filled(node, tally, "stays")
-            await node.delete_world("goes")
-            await collected(node)
-            await asyncio.sleep(COLLECT_GRACE_S + 1)
-            with pytest.raises(StopHereError):
-                await collected(node, progress=stop_at(phase))
-        async with opened() as node:
-            done = await collected(node)
-            assert (done.phase, done.counts.waiting) == (DONE, 0)
-            assert {each.cid for each in await stored(node)} == await reachable(node)
-            marks = await node.node.engine.scan(*keys.cas_mark_range(await universe_of(node)), limit=1)
-            assert not marks.items
-
-    on_node(main)
+@in_virtual_time
+async def test_a_collection_that_was_interrupted_goes_on(opened, tally, phase):
+    async with opened() as node:
+        await filled(node, tally, "goes")
+        await filled(node, tally, "stays")
+        await node.delete_world("goes")
+        await collected(node)
+        await asyncio.sleep(COLLECT_GRACE_S + 1)
+        with pytest.raises(StopHereError):
+            await collected(node, progress=stop_at(phase))
+    async with opened() as node:
+        done = await collected(node)
+        assert (done.phase, done.counts.waiting) == (DONE, 0)
+        assert {each.cid for each in await stored(node)} == await reachable(node)
+        marks = await node.node.engine.scan(*keys.cas_mark_range(await universe_of(node)), limit=1)
+        assert not marks.items
 
 
 async def reachable(node):
