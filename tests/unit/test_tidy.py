@@ -86,7 +86,14 @@ OLD_NAMES = {
     "Ruling": "Verdict",
     "teller_of": "renderer_of",
 }
-OLD_PARAMETERS = {"most": "limit", "more": "extras", "how": "delivery", "told": "outcome", "desk": "context"}
+OLD_PARAMETERS = {
+    "most": "limit",
+    "more": "extras",
+    "how": "delivery",
+    "told": "outcome",
+    "desk": "context",
+    "held": "stored",
+}
 
 # Sentences that nobody would say to a colleague; each has a plain one.
 OLD_SENTENCES = (

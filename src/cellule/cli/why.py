@@ -93,10 +93,10 @@ async def _height(session: Session, world: WorldHandle, renderer: RecordRenderer
     )  # fmt: skip
 
 
-async def _event(world: WorldHandle, given: str) -> int:
+async def _event(world: WorldHandle, event_id: str) -> int:
     """The height of the event with an id, as far as the world remembers ids; 0 where it does not."""
     try:
-        return await world.find_event(_id(given))
+        return await world.find_event(_id(event_id))
     except Rejected:
         return 0
 

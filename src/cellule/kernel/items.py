@@ -153,9 +153,9 @@ class ForkItem:
 Item = EventItem | BareEvent | ControlItem | ReceiptItem | RefusalItem | SignalItem | ForkItem
 
 
-def record_id(given: str | bytes | UUID | None) -> str | bytes | None:
+def record_id(event_id: str | bytes | UUID | None) -> str | bytes | None:
     """An id as records hold it."""
-    return given.bytes if isinstance(given, UUID) else given
+    return event_id.bytes if isinstance(event_id, UUID) else event_id
 
 
 class Opening(NamedTuple):

@@ -50,15 +50,15 @@ class Expected(NamedTuple):
 NOTHING_EXPECTED: Final = Expected()
 
 
-def check_id(given: Any) -> Id:
+def check_id(event_id: Any) -> Id:
     """An id of an event or a verb."""
-    if isinstance(given, UUID):
-        return given
-    if not isinstance(given, str | bytes):
-        _refuse("id", given, "a text, bytes or a UUID")
-    if not given:
+    if isinstance(event_id, UUID):
+        return event_id
+    if not isinstance(event_id, str | bytes):
+        _refuse("id", event_id, "a text, bytes or a UUID")
+    if not event_id:
         raise Rejected("host.empty_id", "an id cannot be empty", hint="Leave it out, or give one.")
-    plain = _plain_text("id", given) if isinstance(given, str) else bytes(given)
+    plain = _plain_text("id", event_id) if isinstance(event_id, str) else bytes(event_id)
     size = len(plain.encode() if isinstance(plain, str) else plain)
     if size > ID_BYTES_MAX:
         _refuse("id", plain, f"at most {ID_BYTES_MAX} bytes long", f"{size} bytes long")
@@ -84,13 +84,13 @@ def check_correlation(correlation: Any) -> str | None:
     return _check_text("correlation", correlation, CORRELATION_CHARS_MAX, is_needed=True)
 
 
-def check_issued(issued: Any, given: Any) -> int | None:
+def check_issued(issued: Any, event_id: Any) -> int | None:
     """When an event with this id was first sent, in nanoseconds; None: now."""
     if issued is None:
         return None
     if not isinstance(issued, datetime) or issued.tzinfo is None:
         _refuse("issued", issued, "an aware datetime: the time of the first attempt")
-    if given is None:
+    if event_id is None:
         raise Rejected(
             "host.issued_without_id", "`issued` says when an id was first sent, and there is no id",
             hint="Send every attempt with the same id.",

@@ -445,14 +445,14 @@ class WorldHandle:
         hosted.submit(*sents)
 
     def _sent(
-        self, event: Any, given: Id | None, key: Any, expected: int | str | None, correlation: str | None,
+        self, event: Any, event_id: Id | None, key: Any, expected: int | str | None, correlation: str | None,
         issued: datetime | None,
     ) -> Sent:  # fmt: skip
         """The handle of an event, which is mostly plain and of a class that was sent before."""
         self._node.storage.check_events(self.info.universe, 1)
-        if (given is not None or key is not None or expected is not None or correlation is not None
+        if (event_id is not None or key is not None or expected is not None or correlation is not None
                 or issued is not None):  # fmt: skip
-            return Sent(self._item(event, given, key, expected, correlation, issued))
+            return Sent(self._item(event, event_id, key, expected, correlation, issued))
         make = self.types.encoders.get(event.__class__)
         item = self.types.item(event) if make is None else make(event)
         if len(item[1]) > EVENT_INLINE_MAX:
@@ -460,36 +460,36 @@ class WorldHandle:
         return Sent(item)
 
     def _item(
-        self, event: Any, given: Id | None, key: Any, expected: int | str | None, correlation: str | None,
+        self, event: Any, event_id: Id | None, key: Any, expected: int | str | None, correlation: str | None,
         issued: datetime | None,
     ) -> EventItem:  # fmt: skip
-        given = None if given is None else check_id(given)
+        event_id = None if event_id is None else check_id(event_id)
         version, born = edge.check_expected(expected)
-        correlation, issued_ns = edge.check_correlation(correlation), edge.check_issued(issued, given)
+        correlation, issued_ns = edge.check_correlation(correlation), edge.check_issued(issued, event_id)
         schema, value = self.types.event(event)
         check_event_size(schema, value)
         key = None if key is None else edge.event_key(self.types, schema, key)
         return EventItem(
-            schema, value, key, given, explicit=given is not None, expected_version=version,
+            schema, value, key, event_id, explicit=event_id is not None, expected_version=version,
             expected_born=born, issued_ns=issued_ns, correlation=correlation,
         )  # fmt: skip
 
     def _applied(
-        self, height: int, given: Any, steps: tuple[Stepped, ...], *, duplicate: bool
+        self, height: int, event_id: Any, steps: tuple[Stepped, ...], *, duplicate: bool
     ) -> Applied[Any]:
         reply = None
         for step in steps:
             if step.reply is not None:
                 reply = self.types.reply(step.module, step.reply)
-        return Applied(height, given, duplicate, steps, reply)
+        return Applied(height, event_id, duplicate, steps, reply)
 
-    async def _outcome_of(self, height: int, given: Any, *, duplicate: bool = False) -> Applied[Any]:
+    async def _outcome_of(self, height: int, event_id: Any, *, duplicate: bool = False) -> Applied[Any]:
         """What the journal says became of the event at `height`; waits until every cell has stepped."""
         steps, parking = await self.reader.steps_of(height)
         check_steps(height, steps)
         if parking is not None:
             raise parked(height, *parking)
-        return self._applied(height, given, tuple(steps), duplicate=duplicate)
+        return self._applied(height, event_id, tuple(steps), duplicate=duplicate)
 
     async def _send_remote(self, item: EventItem, wait: Wait) -> Applied[Any]:
         """Send through the inbox, and read the outcome from the journal."""

@@ -106,7 +106,7 @@ class Window:
         self._gone = None
 
 
-def _is_hastened(held: Entry, stored: Stored) -> bool:
+def _is_hastened(entry: Entry, stored: Stored) -> bool:
     """Tell whether a person made a row due earlier that waits here; the pool's own moves count attempts."""
-    before, after = held.stored.row, stored.row
-    return held.state is WAITING and after.tried == before.tried and after.ready_ns < before.ready_ns
+    before, after = entry.stored.row, stored.row
+    return entry.state is WAITING and after.tried == before.tried and after.ready_ns < before.ready_ns

@@ -229,22 +229,22 @@ class Reader:
         """What a cell waits for; nothing where there is no such cell."""
         return (await self.ask(lambda world: reasons_in(world.ledger, base, key))) or ()
 
-    async def await_event(self, given: Any, after: int, row: bytes) -> tuple[int, bool]:
+    async def await_event(self, event_id: Any, after: int, row: bytes) -> tuple[int, bool]:
         """Where an event from an inbox row was admitted or refused above `after`, and False.
 
         Or, with True, where one with the same id was admitted before: then the row goes without a record.
         """
-        wanted = dedupe_key(given)
+        wanted = dedupe_key(event_id)
         found = await self._await(after, lambda record: _has_id(record, wanted), row)
-        return (found, False) if found else (await self.find_event(given), True)
+        return (found, False) if found else (await self.find_event(event_id), True)
 
-    async def await_control(self, given: Any, after: int, row: bytes) -> tuple[int, bool]:
+    async def await_control(self, event_id: Any, after: int, row: bytes) -> tuple[int, bool]:
         """Where a control from an inbox row is recorded above `after`, and False; raises its refusal.
 
         Or, with True, where one with the same id was before: then the row goes without a record. The answer
         to a request has the request's id among its arguments.
         """
-        wanted = dedupe_key(given)
+        wanted = dedupe_key(event_id)
 
         def is_it(record: Record) -> bool:
             if isinstance(record, RefusedRecord) and _has_id(record, wanted):
@@ -255,14 +255,14 @@ class Reader:
             return found is not None and dedupe_key(found) == wanted
 
         found = await self._await(after, is_it, row)
-        return (found, False) if found else (await self.find_event(given), True)
+        return (found, False) if found else (await self.find_event(event_id), True)
 
-    async def await_signal(self, given: Any, after: int, row: bytes) -> tuple[int, bool]:
+    async def await_signal(self, event_id: Any, after: int, row: bytes) -> tuple[int, bool]:
         """Where an impulse from an inbox row is recorded above `after`, and False; raises its refusal.
 
         Or, with True, where one with the same id was before.
         """
-        wanted = dedupe_key(given)
+        wanted = dedupe_key(event_id)
 
         def is_it(record: Record) -> bool:
             if isinstance(record, RefusedRecord) and _has_id(record, wanted):
@@ -271,7 +271,7 @@ class Reader:
             return found is not None and dedupe_key(found) == wanted
 
         found = await self._await(after, is_it, row)
-        return (found, False) if found else (await self.find_event(given), True)
+        return (found, False) if found else (await self.find_event(event_id), True)
 
     async def await_receipt(
         self, intent: str, height: int, given: tuple[str, str], after: int, row: bytes
@@ -289,20 +289,20 @@ class Reader:
 
         return await self._await(after, is_it, row)
 
-    async def find_event(self, given: Any) -> int:
+    async def find_event(self, event_id: Any) -> int:
         """The height of an event that was sent before with an id, as long as the world remembers it."""
-        height = await self.seen(given)
+        height = await self.seen(event_id)
         if height is None:
             raise Rejected(
                 "host.no_such_event", "world {world} knows no event with id {id}",
-                world=self._info.name, id=given,
+                world=self._info.name, id=event_id,
                 hint="Ids are remembered for days, not for ever; events sent without one cannot be found.",
             )  # fmt: skip
         return height
 
-    async def seen(self, given: Any) -> int | None:
+    async def seen(self, event_id: Any) -> int | None:
         """The height of what was admitted with an id, if the world remembers it."""
-        wanted = dedupe_key(given)
+        wanted = dedupe_key(event_id)
         return await self._read(lambda hosted: hosted.find(wanted), lambda: self.follower.find(wanted))
 
     async def _await(self, after: int, matches: Callable[[Record], bool], row: bytes) -> int:

@@ -70,12 +70,12 @@ class BeatContext:
             self.ledger.keep_block(held.cid, value)  # it is read before the frame is durable
         return held
 
-    def value_of(self, held: Any) -> Generator[Need, None, bytes]:
+    def value_of(self, stored: Any) -> Generator[Need, None, bytes]:
         """The bytes of a held value."""
-        if isinstance(held, Link):
-            found = yield from fetch(self.ledger.nodes, (held.cid,))
-            return found[held.cid]
-        return open_envelope(held).data
+        if isinstance(stored, Link):
+            found = yield from fetch(self.ledger.nodes, (stored.cid,))
+            return found[stored.cid]
+        return open_envelope(stored).data
 
     def slot(self, base: str, key: bytes) -> Generator[Need, None, Slot]:
         """A cell, loaded."""

@@ -70,15 +70,15 @@ class Bucket:
         self.prints_cid: Cid | None = None
 
 
-def dedupe_key(given: str | bytes | UUID) -> bytes:
+def dedupe_key(event_id: str | bytes | UUID) -> bytes:
     """16 bytes: a UUID as it is, also where its text is given; anything else by its truncated sha-256."""
-    if isinstance(given, UUID):
-        return given.bytes
-    if isinstance(given, bytes):
-        return given if len(given) == 16 else sha256(given).digest()[:16]
-    if _UUID_TEXT.fullmatch(given):
-        return bytes.fromhex(given.replace("-", ""))
-    return sha256(given.encode()).digest()[:16]
+    if isinstance(event_id, UUID):
+        return event_id.bytes
+    if isinstance(event_id, bytes):
+        return event_id if len(event_id) == 16 else sha256(event_id).digest()[:16]
+    if _UUID_TEXT.fullmatch(event_id):
+        return bytes.fromhex(event_id.replace("-", ""))
+    return sha256(event_id.encode()).digest()[:16]
 
 
 def payload_check(schema: str, value: bytes) -> int:

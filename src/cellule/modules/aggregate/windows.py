@@ -99,8 +99,8 @@ def _window_value(window: Window, spec: Spec) -> dict[str, Any]:
     return {**span(window), **_present(more)}
 
 
-def _window(held: Mapping[str, Any], spec: Spec) -> Window:
-    results, partials = held["results"], held["partials"]
+def _window(stored: Mapping[str, Any], spec: Spec) -> Window:
+    results, partials = stored["results"], stored["partials"]
     found: dict[str, Any] = {}
     for measure in spec.measures:
         name, is_decimal = measure.name, measure.name in spec.decimals
@@ -112,8 +112,8 @@ def _window(held: Mapping[str, Any], spec: Spec) -> Window:
             case "count" | "sum" | "min" | "max" if results.get(name) is not None:
                 found[name] = _number(results[name], is_decimal and measure.operation != "count")
     return Window(
-        held["aggregation_id"], held.get("start_ns"), held.get("end_ns"), held["opened_ns"], held["items"],
-        held["batches"], held["batched"], held.get("failed"), found,
+        stored["aggregation_id"], stored.get("start_ns"), stored.get("end_ns"), stored["opened_ns"],
+        stored["items"], stored["batches"], stored["batched"], stored.get("failed"), found,
     )  # fmt: skip
 
 
