@@ -28,7 +28,7 @@ from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.registry import standard_adapters
 from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
-from cellule.effects.secrets.log_records import redacted_logs
+from cellule.effects.secrets.redactor import redacted_logs
 from cellule.errors import Rejected
 from cellule.host.limits import (
     BEAT_INTERVAL_S,

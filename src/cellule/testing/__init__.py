@@ -20,8 +20,7 @@ from cellule.testing.wire import Wire
 if TYPE_CHECKING:
     from cellule.testing.answers import Cell, Events, Failure, Letter, Sent, Version
     from cellule.testing.app_simulation import AppRun, simulate_app
-    from cellule.testing.attempts import new_attempt
-    from cellule.testing.effects import Intent, Intents
+    from cellule.testing.effects import Intent, Intents, new_attempt
     from cellule.testing.recordings import Recording, replay_export
     from cellule.testing.world import World
 
@@ -63,8 +62,7 @@ __all__ = [
 _LATER = {
     "cellule.testing.answers": ("Cell", "Events", "Failure", "Letter", "Sent", "Version"),
     "cellule.testing.app_simulation": ("AppRun", "simulate_app"),
-    "cellule.testing.attempts": ("new_attempt",),
-    "cellule.testing.effects": ("Intent", "Intents"),
+    "cellule.testing.effects": ("Intent", "Intents", "new_attempt"),
     "cellule.testing.recordings": ("Recording", "replay_export"),
     "cellule.testing.world": ("World",),
 }

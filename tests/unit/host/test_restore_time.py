@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cellule.host.limits import RESTORE_CELL_S, RESTORE_CHUNK_S, RESTORE_RECORD_S
 from cellule.host.own.directory import baseline_of
-from cellule.host.run.restore_time import restore_s
+from cellule.host.run.snapshot_rows import restore_s
 from cellule.host.storage.policy import StoragePolicy
 from cellule.modules.python import PythonPrograms
 from cellule.store import keys

@@ -5,12 +5,20 @@ the process ends: a text about an old one may still come. Their number is what o
 ask for, so it has no other bound. `RedactingFilter` belongs on every handler of logs.
 
 Rejected: a filter on loggers. Records of loggers below would pass it by.
+
+Log records are scrubbed where they are made, so that no handler ever gets a secret. Records of the loggers
+`cellule` and below are written anew by the factory that makes them, whatever handlers there are and come
+later; records of all others pass `RedactingFilter` on the handlers that exist when a node begins to perform
+effects.
+
+Rejected: rewriting the records of every logger of the process. They are not ours to change.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -157,3 +165,42 @@ class Redactor:
 
     def __repr__(self) -> str:
         return f"<redactor of {len(self._known)} values>"
+
+
+OURS = "cellule"
+_filters: list[RedactingFilter] = []  # one for each node of this process that performs effects
+
+
+class _Factory:
+    """Makes records as the factory before did, and scrubs ours."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+
+    def __call__(self, *args: Any, **more: Any) -> logging.LogRecord:
+        record: logging.LogRecord = self.before(*args, **more)
+        if record.name == OURS or record.name.startswith(OURS + "."):
+            for each in _filters:
+                each.filter(record)
+        return record
+
+
+@contextmanager
+def redacted_logs(redactor: Redactor) -> Iterator[None]:
+    """Keep what this redactor knows out of what the process logs."""
+    redacting = RedactingFilter(redactor)
+    handlers = [*logging.getLogger().handlers, *logging.getLogger(OURS).handlers]
+    for handler in handlers:
+        handler.addFilter(redacting)
+    factory = _Factory(logging.getLogRecordFactory())
+    if not _filters:
+        logging.setLogRecordFactory(factory)
+    _filters.append(redacting)
+    try:
+        yield
+    finally:
+        _filters.remove(redacting)
+        if not _filters and isinstance(current := logging.getLogRecordFactory(), _Factory):
+            logging.setLogRecordFactory(current.before)
+        for handler in handlers:
+            handler.removeFilter(redacting)

@@ -7,18 +7,42 @@ longer go in the same batch. What the owner cannot do for now is a row, too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import expm1
 from uuid import UUID
 
 from cellule.errors import Conflict, Unavailable
-from cellule.host.limits import ATTEMPTS_MAX, SNAPSHOTS_KEPT_MAX
+from cellule.host.limits import (
+    ATTEMPTS_MAX,
+    RESTORE_CELL_S,
+    RESTORE_CHUNK_S,
+    RESTORE_RECORD_S,
+    SNAPSHOTS_KEPT_MAX,
+)
 from cellule.host.own.directory import baseline_row
 from cellule.host.run.commits import fenced
 from cellule.host.storage.policy import read_retention
 from cellule.host.trouble import Trouble
+from cellule.kernel.index.chunk import CELLS
+from cellule.kernel.state.ledger import Ledger
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cid import Cid
+
+
+def restore_s(ledger: Ledger, start: int) -> float:
+    """About how long it takes to restore this world from a snapshot at height `start`.
+
+    It decides when a snapshot is due, beside the tail's bytes. Records are applied one by one; the cells they
+    changed are read first, and where these lie anywhere in a large world, almost each comes with a chunk of
+    its own, which costs more than the cell.
+    """
+    cells_s = 0.0
+    for cells in ledger.modules.values():
+        changed, chunks = cells.live.changed, cells.live.root_count * CELLS.ending_below / 256
+        read = -chunks * expm1(-changed / chunks) if chunks else 0  # where they lie anywhere in the world
+        cells_s += changed * RESTORE_CELL_S + read * RESTORE_CHUNK_S
+    return (ledger.height - start) * RESTORE_RECORD_S + cells_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,7 @@ from cellule.host.limits import (
     SNAPSHOT_RETRY_S,
     SNAPSHOT_SLICE_RECORDS,
 )
-from cellule.host.run.restore_time import restore_s
-from cellule.host.run.snapshot_rows import SnapshotRows
+from cellule.host.run.snapshot_rows import SnapshotRows, restore_s
 from cellule.host.storage.policy import StoragePolicy
 from cellule.host.storage.snapshot_list import horizon_of
 from cellule.host.trouble import Trouble

@@ -7,7 +7,7 @@ names; nobody else knows the order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from cellule.errors import Corrupted
 from cellule.kernel.index.keys import pair_key
@@ -20,6 +20,8 @@ from cellule.kernel.state.snapshot_schema import (
     is_stopped,
     is_timer,
 )
+
+Row = TypeVar("Row")
 
 OPEN: Final = "open"
 PARKED: Final = "parked"
@@ -150,28 +152,12 @@ def letter_key(message: Message, place: int) -> bytes:
     return pair_key(message.height, place + 1 if place else 0)
 
 
-def unpack_timer(value: Any) -> TimerRow:
-    """The timer of a stored row."""
-    _prove(is_timer, value, "kernel.timer_damaged")
-    return TimerRow(*value)
+def _unpacker(fits: Callable[[Any], bool], row: Callable[..., Row], code: str) -> Callable[[Any], Row]:
+    def unpack(value: Any) -> Row:
+        _prove(fits, value, code)
+        return row(*value)
 
-
-def unpack_stopped(value: Any) -> StoppedRow:
-    """The stopped cell of a stored row."""
-    _prove(is_stopped, value, "kernel.stopped_damaged")
-    return StoppedRow(*value)
-
-
-def unpack_letter(value: Any) -> DeadLetter:
-    """The dead letter of a stored row."""
-    _prove(is_dead_letter, value, "kernel.letter_damaged")
-    return DeadLetter(*value)
-
-
-def unpack_intent(value: Any) -> OpenIntent:
-    """The open intent of a stored row."""
-    _prove(is_intent, value, "kernel.intent_damaged")
-    return OpenIntent(*value)
+    return unpack
 
 
 def unpack_key(value: Any) -> KnownKey:
@@ -191,3 +177,10 @@ def unpack_place(value: Any) -> bytes:
 def _prove(fits: Callable[[Any], bool], value: Any, code: str) -> None:
     if not fits(value):
         raise Corrupted(code, "a stored row is not what it should be: {found}", found=repr(value)[:200])
+
+
+# The row of a stored value, proven.
+unpack_timer = _unpacker(is_timer, TimerRow, "kernel.timer_damaged")
+unpack_stopped = _unpacker(is_stopped, StoppedRow, "kernel.stopped_damaged")
+unpack_letter = _unpacker(is_dead_letter, DeadLetter, "kernel.letter_damaged")
+unpack_intent = _unpacker(is_intent, OpenIntent, "kernel.intent_damaged")

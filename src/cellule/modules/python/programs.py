@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from cellule.errors import Rejected
+from cellule.errors import CelluleError, Rejected
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.need import Need, Nodes, fetch
-from cellule.kernel.program import Program, forget_kept
+from cellule.kernel.program import CODE_UNAVAILABLE, Program, StepFault, forget_kept
 from cellule.kernel.whole_map import EntryProgram, WholeMap
+from cellule.modules.python.boundary import Boundary
 from cellule.modules.python.bundle import read_root
 from cellule.modules.python.code import LIVE, PYTHON, REDUCER, PythonCode, read_code, read_entry
 from cellule.modules.python.collect import bundle_file, live_places
 from cellule.modules.python.describe import Description
-from cellule.modules.python.failure import Places
+from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.guard import check_deterministic
 from cellule.modules.python.interface import Interface
-from cellule.modules.python.loader import LoadedBundle, load_bundle, load_function
+from cellule.modules.python.loader import LoadedBundle, is_missing, load_bundle, load_function
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.program import PythonProgram
 from cellule.modules.python.runtime_guard import GuardedProgram
-from cellule.modules.python.signature import read_signature, read_upcaster
-from cellule.modules.python.upcast import upcast_function
+from cellule.modules.python.signature import UpcasterSignature, read_signature, read_upcaster, shown_function
 from cellule.modules.python.watchdog import LIMIT_S, Watchdog
 from cellule.values.cid import Cid
 from cellule.values.link import Link
@@ -180,3 +180,29 @@ def live_program(
         read_signature(description.function), Interface.of(manifest, module), description.naming,
         watchdog or Watchdog(), live_places(description.function),
     )  # fmt: skip
+
+
+def upcast_function(
+    signature: UpcasterSignature, manifest: Manifest, upcaster: Upcaster, naming: Naming, watchdog: Watchdog,
+    places: Places,
+) -> Callable[[bytes], bytes]:  # fmt: skip
+    """The upcaster as the kernel calls it; what it returns raises nothing but `StepFault`."""
+    read = naming.codec(signature.old, manifest.schemas, upcaster.old).decode_trusted
+    write = naming.codec(signature.new, manifest.schemas, upcaster.new).encode
+    function = signature.function
+
+    boundary = Boundary("upcaster", watchdog, places)
+
+    def described(error: BaseException) -> StepFault:
+        what = f"upcaster {upcaster.old} -> {upcaster.new}: "
+        if issubclass(type(error), CelluleError):
+            return StepFault("modules.upcast_invalid", places.cleaned(f"{what}{error}"))
+        is_gone = issubclass(type(error), ImportError) and is_missing(cast("ImportError", error), places)
+        code = CODE_UNAVAILABLE if is_gone else "modules.upcast_failed"
+        return StepFault(code, what + exception_text(error, places))
+
+    def upcast(data: bytes) -> bytes:
+        return boundary.call(lambda _: write(function(read(data))), described)
+
+    upcast.__qualname__ = shown_function(function)
+    return upcast
