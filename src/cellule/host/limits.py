@@ -125,4 +125,6 @@ EXPORT_VERSIONS_MAX = 100_000  # steps of an exported cell
 QUOTA_MAX = 1 << 62  # a quota's number
 QUOTA_BURST_S = 2  # seconds of events that a universe may send at once
 QUOTA_LOOK_S = 15.0  # how often the owner reads quotas and measures universes that have some
+QUOTA_COUNT_S = 1.0  # how often the owner and its guests tell each other how many events they took
+QUOTA_COUNTED_S = 10  # seconds whose events are looked at, and whose counters stay
 EXPORT_CELL_PAGE = 200  # steps of one block of an exported cell

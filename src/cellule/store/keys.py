@@ -221,6 +221,28 @@ def universe_quotas(universe: UUID) -> bytes:
     return universe_prefix(universe) + pack("quotas")
 
 
+def universe_usage(universe: UUID) -> bytes:
+    """`u/<universe>/usage`: the cells and bytes that its owner measured last, where there is a quota."""
+    return universe_prefix(universe) + pack("usage")
+
+
+def universe_events(universe: UUID, second: int) -> bytes:
+    """`events/<universe>/<second>`: a counter of the events that its worlds were sent in that second."""
+    return pack(b"events", universe, _whole("second", second))
+
+
+def universe_events_range(universe: UUID, first: int = 0, last: int = INT_MAX) -> Range:
+    """The counters of the seconds `first` to `last`, both included."""
+    return universe_events(universe, first), prefix_range(universe_events(universe, last))[1]
+
+
+def universe_events_second(key: bytes) -> int:
+    """Return the second that a key `events/<universe>/<second>` holds."""
+    second = unpack(key)[2]
+    assert isinstance(second, int)
+    return second
+
+
 def pin(universe: UUID, ident: UUID) -> bytes:
     """`u/<universe>/pins/<id>`: objects that are kept until a time."""
     return universe_prefix(universe) + pack("pins", ident)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -54,6 +55,8 @@ from cellule.store.cas import NOTHING, Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode, links_of
 from cellule.values.link import Link
+
+NOTHING_BESIDE = Batch()
 
 
 class Row(NamedTuple):
@@ -221,7 +224,7 @@ def enqueue_rows(universe: UUID, world: UUID) -> list[bytes]:
 
 async def enqueue(
     engine: Engine, universe: UUID, world: UUID, rows: list[dict[str, Any]], bell_id: bytes,
-    seen: Sequence[bytes | None] = (), cas: Cas | None = None,
+    seen: Sequence[bytes | None] = (), cas: Cas | None = None, beside: Batch = NOTHING_BESIDE,
 ) -> list[bytes]:  # fmt: skip
     """Put items into a world's inbox from anywhere, durably, and ring the bell of its shard.
 
@@ -229,7 +232,7 @@ async def enqueue(
     outcome they are put once more: items have ids, and the second is a duplicate. Where `ready` says that
     others put items, it is only expected: many do that at once, and the bell has been rung. `seen` is what
     the rows `enqueue_rows` hold, if the caller has just read them. `cas` is of the universe, for items that
-    link something: from then on the inbox keeps it.
+    link something: from then on the inbox keeps it. What `beside` adds and clears goes in the same batch.
     """
     shard = keys.shard_of(world)
     listing, ready = enqueue_rows(universe, world)
@@ -246,13 +249,14 @@ async def enqueue(
             raise await lost_row(engine, WorldInfo(world, universe, str(world), 0), "its row in the list")
         expect: dict[bytes, bytes | None] = {listing: listed}
         if is_shared(held) and attempt <= ATTEMPTS_MAX:
-            batch = Batch(expect={ready: held}, ordered=ordered)  # deleting the world clears it
+            batch = replace(beside, expect={ready: held}, ordered=ordered)  # deleting the world clears it
         else:
             # Each attempt has a value of its own: one that arrives late must be told from the one seen.
             value = SHARED + bell_id + bytes((attempt % 256,))
             if attempt <= ATTEMPTS_MAX:
                 expect[ready] = held
-            batch = Batch(expect=expect, set={ready: value}, add={keys.bell(shard): 1}, ordered=ordered)
+            add = {**beside.add, keys.bell(shard): 1}
+            batch = replace(beside, expect=expect, set={ready: value}, add=add, ordered=ordered)
         try:
             stamps = await engine.commit(parts.into(batch))
         except Conflict:

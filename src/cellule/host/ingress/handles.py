@@ -133,12 +133,12 @@ class WorldHandle:
             sent = self._sent(event, id, key, expected_version, correlation, issued)
             applied = await self._send(sent, id, needed)
         else:
+            self._node.storage.check_events(self.info.universe, 1)
             item = self._item(event, id, key, expected_version, correlation, issued)
             async with within(timeout, lambda: send_timed_out(self.name, item, timeout)):
-                if self._node.is_owner:
-                    applied = await self._send(Sent(item), id, needed)
-                else:
-                    applied = await self._send_remote(item, needed)
+                own = self._node.is_owner
+                sending = self._send(Sent(item), id, needed) if own else self._send_remote(item, needed)
+                applied = await sending
         return applied if reply is None else check_reply_type(applied, reply)
 
     async def _send(self, sent: Sent, id: Id | None, wait: Wait) -> Applied[Any]:

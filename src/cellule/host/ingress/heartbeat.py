@@ -60,6 +60,7 @@ class Heartbeat:
         if not self._node.is_owner:
             height, duplicate = await self._remote.signal(item)
             return Applied(height, given, duplicate, (), None)
+        self._node.storage.check_events(self._info.universe, 1)
         sent = Sent(item)
         (await self._node.hosted(self._info)).submit(sent)
         await sent.wait("durable")

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import Rejected
-from cellule.host.inbox.inbox import enqueue, enqueue_rows
+from cellule.host.inbox.inbox import NOTHING_BESIDE, enqueue, enqueue_rows
 from cellule.host.inbox.item_rows import control_row, event_row, signal_row
 from cellule.host.inbox.requests import Request
 from cellule.host.inbox.sends import Wait
@@ -45,7 +45,7 @@ class Remote:
             item.issued_ns = self._node.clock.now_ns()
         self._check_edge(item, manifest, wait)
         cas = self._node.cas(self._info.universe)
-        height, row = await self._put(await event_row(item, cas), self._fresh_id().bytes)
+        height, row = await self._put(await event_row(item, cas), self._fresh_id().bytes, events=1)
         if wait == "durable":
             return 0, False
         return await self._reader.await_event(item.id, height, row)
@@ -68,7 +68,7 @@ class Remote:
         if item.id is None:
             item.id = self._fresh_id()
         row_of_item = await signal_row(item, self._node.cas(self._info.universe))
-        height, row = await self._put(row_of_item, self._fresh_id().bytes)
+        height, row = await self._put(row_of_item, self._fresh_id().bytes, events=1)
         return await self._reader.await_signal(item.id, height, row)
 
     async def snapshot(self, who: str, why: str) -> tuple[int, Cid]:
@@ -80,15 +80,28 @@ class Remote:
         arguments = frame.expect(height, ControlRecord).arguments
         return arguments["height"], arguments["snapshot"].cid
 
-    async def _put(self, item: dict[str, Any], ready: bytes) -> tuple[int, bytes]:
-        """Put an item into the inbox of the store at the address: the height before it, and its row."""
+    async def _put(self, item: dict[str, Any], ready: bytes, events: int = 0) -> tuple[int, bytes]:
+        """Put an item into the inbox of the store at the address: the height before it, and its row.
+
+        As many `events` count for the quota of the universe; `Rejected` where it allows no more.
+        """
         self._node.check_loop()
         self._node.ownership.check_store()
         engine, universe, world = self._node.engine, self._info.universe, self._info.id
-        head, *seen = await engine.read([keys.world_head(universe, world), *enqueue_rows(universe, world)])
+        head, quotas, *seen = await engine.read(
+            [
+                keys.world_head(universe, world),
+                keys.universe_quotas(universe),
+                *enqueue_rows(universe, world),
+            ]
+        )
         if head is None:
             raise await lost_row(engine, self._info, "its head")
-        [row] = await enqueue(engine, universe, world, [item], ready, seen, self._node.cas(universe))
+        beside = NOTHING_BESIDE
+        if events and quotas is not None:
+            beside = await self._node.storage.counted_events(universe, quotas, events)
+        cas = self._node.cas(universe)
+        [row] = await enqueue(engine, universe, world, [item], ready, seen, cas, beside)
         self._node.ownership.check_store()
         return Head.of_row(head).height, row
 

@@ -108,6 +108,7 @@ async def delete_universe(
         Batch(
             expect={key: universe.id.bytes},
             clear=[key, keys.universe_named(universe.name), meta, keys.world_count(universe.id)],
+            clear_range=[keys.universe_events_range(universe.id)],
             add={keys.universe_count(): -1},
         )
     )

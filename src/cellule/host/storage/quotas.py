@@ -1,23 +1,25 @@
 """Quotas of a universe: how much of everything it may have, what it has, and refusals that name the quota.
 
     u/<universe>/quotas = {cells?, events_per_s?, snapshots?, stored_bytes?, worlds?}
+    u/<universe>/usage  = {cells, snapshots, stored_bytes, worlds}     as the owner measured it
 
-The owner of the store measures its universes now and then, so what is refused is what was too much a short
-while ago: a quota bounds growth and is no exact count. New worlds, forks and imports are counted when they
-are made. Events are refused at the edge, before they are acknowledged; what is in the store goes on:
-receipts, timers, effects, and what people do.
+The owner of the store measures its universes now and then, and leaves what it found for processes that do
+not own it; so what is refused is what was too much a short while ago: a quota bounds growth and is no exact
+count. New worlds, forks and imports are counted when they are made. Events are refused at the edge, before
+they are acknowledged; what is in the store goes on: receipts, timers, effects, and what people do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.host.limits import COLLECT_PAGE, QUOTA_BURST_S, QUOTA_MAX, SNAPSHOTS_KEPT_MAX
 from cellule.host.own.directory import WorldInfo, baseline_of
+from cellule.host.storage.event_rates import SECOND_NS, allowance, counted, read_counts
 from cellule.sources import Clock
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -33,7 +35,7 @@ class Quotas:
     snapshots: int | None = None  # kept ones, of all its worlds
     stored_bytes: int | None = None  # of objects: states, snapshots, blobs, segments
     cells: int | None = None  # as of the baselines of its worlds
-    events_per_s: int | None = None  # sent to its worlds through their owner
+    events_per_s: int | None = None  # sent to its worlds, by all processes together
 
     def __post_init__(self) -> None:
         for name, most in asdict(self).items():
@@ -70,6 +72,22 @@ class Usage:
     snapshots: int = 0
     stored_bytes: int = 0
     cells: int = 0
+
+    def row(self) -> bytes:
+        """As the store holds it."""
+        return encode(asdict(self))
+
+    @classmethod
+    def of_row(cls, stored: Any) -> Usage:
+        """Read a stored row; without one nothing was measured yet."""
+        try:
+            row: Any = {} if stored is None else decode(stored)
+            return cls(**row)
+        except (CelluleError, TypeError) as error:
+            raise Corrupted(
+                "host.usage_damaged", "what a universe has cannot be read: {why}", why=error,
+                hint="Its owner writes it anew within seconds.",
+            ) from error  # fmt: skip
 
 
 async def read_quotas(engine: Engine, universe: UUID) -> Quotas:
@@ -133,8 +151,17 @@ def exceeded(universe: str, quota: str, limit: int, found: int) -> Rejected:
     )  # fmt: skip
 
 
+def full_quota(quotas: Quotas, usage: Usage) -> tuple[str, int, int] | None:
+    """The quota of cells or bytes that is used up, as `exceeded` takes it; None where there is room."""
+    for name in ("stored_bytes", "cells"):
+        most, found = getattr(quotas, name), getattr(usage, name)
+        if most is not None and found >= most:
+            return name, most, found
+    return None
+
+
 class Gate:
-    """Decides which events a universe with quotas may take."""
+    """Decides which events a universe with quotas may take, in the process that owns it."""
 
     def __init__(self, name: str, quotas: Quotas, usage: Usage, clock: Clock) -> None:
         self._name = name
@@ -142,11 +169,9 @@ class Gate:
         self.per_s = quotas.events_per_s
         self.left = float((self.per_s or 0) * QUOTA_BURST_S)
         self.at_ns = clock.monotonic_ns()
-        self._over: tuple[str, int, int] | None = None
-        for field in fields(Usage):
-            most, found = getattr(quotas, field.name), getattr(usage, field.name)
-            if field.name in ("stored_bytes", "cells") and most is not None and found >= most:
-                self._over = (field.name, most, found)
+        self.taken = 0  # and not told to other processes yet
+        self.known: dict[int, int] | None = None  # events by the second that `left` takes into account
+        self._over = full_quota(quotas, usage)
 
     def check(self, count: int) -> None:
         """Take so many events, or refuse all of them with the quota's name."""
@@ -161,8 +186,27 @@ class Gate:
         if self.left < count:
             raise exceeded(self._name, "events_per_s", self.per_s, self.per_s)
         self.left -= count
+        self.taken += count
 
     def follow(self, before: Gate | None) -> None:
         """Go on with what the gate before it had left of this second."""
         if before is not None and before.per_s == self.per_s:
             self.left, self.at_ns = before.left, before.at_ns
+            self.taken, self.known = before.taken, before.known
+
+    async def share(self, engine: Engine, universe: UUID) -> None:
+        """Take off what other processes sent, and tell them what was taken here."""
+        assert self.per_s is not None
+        now_ns = self._clock.now_ns()
+        counts = await read_counts(engine, universe, now_ns)
+        if self.known is None:  # the first look of this owner
+            self.left = min(self.left, allowance(counts, self.per_s, now_ns))
+        else:
+            others = sum(count - self.known.get(second, 0) for second, count in counts.items())
+            self.left = max(self.left - others, -float(self.per_s * QUOTA_BURST_S))
+        self.known = counts
+        if self.taken:
+            count, self.taken = self.taken, 0
+            await engine.commit(counted(universe, now_ns, count))
+            second = now_ns // SECOND_NS
+            counts[second] = counts.get(second, 0) + count

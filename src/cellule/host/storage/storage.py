@@ -13,12 +13,14 @@ from cellule.host.limits import (
     COLLECT_LOOK_S,
     COLLECT_NODES_BYTES,
     COLLECT_SHARE,
+    QUOTA_COUNT_S,
     QUOTA_LOOK_S,
 )
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
 from cellule.host.storage.collection_state import DONE, CollectionState
 from cellule.host.storage.collector import Collector, CollectProgress
 from cellule.host.storage.compaction import Compacted, Compactor
+from cellule.host.storage.event_rates import allowance, counted, read_counts
 from cellule.host.storage.explain import Explanation, explain_retention
 from cellule.host.storage.history import drop_history
 from cellule.host.storage.marks import Marks
@@ -30,15 +32,18 @@ from cellule.host.storage.quotas import (
     Usage,
     check_more_snapshots,
     check_new_world,
+    exceeded,
+    full_quota,
     read_quotas,
     usage_of,
     write_quotas,
 )
 from cellule.host.storage.snapshot_list import KeptSnapshot, kept_snapshots
 from cellule.sources import Clock, Entropy
+from cellule.store import keys
 from cellule.store.cache import NodeCache
 from cellule.store.cas import Cas
-from cellule.store.engine import Engine
+from cellule.store.engine import Batch, Engine
 from cellule.store.engines.memory import MemoryEngine
 from cellule.values.cid import Cid
 
@@ -65,6 +70,8 @@ class Storage:
         self._due: dict[UUID, WorldInfo] = {}
         self._news = asyncio.Event()
         self.gates: dict[UUID, Gate] = {}  # of universes with quotas, on the owner
+        self._rated = asyncio.Event()  # one of them has a quota of events
+        self._is_owners = False
         self._engine = engine
         self._cas_of = cas_of
         self._directory = directory
@@ -130,6 +137,25 @@ class Storage:
         if self.gates and universe in self.gates:
             self.gates[universe].check(count)
 
+    async def counted_events(self, universe: UUID, stored: bytes | None, count: int) -> Batch:
+        """What counts events that a process sends which does not own the store; refuses what a quota forbids.
+
+        `stored` is the row of the quotas. Cells and bytes are those that the owner measured last.
+        """
+        quotas = Quotas.of_row(stored)
+        if quotas == Quotas():
+            return Batch()
+        [measured] = await self._engine.read([keys.universe_usage(universe)])
+        now_ns, per_s = self._clock.now_ns(), quotas.events_per_s
+        full = full_quota(quotas, Usage.of_row(measured))
+        if full is None and per_s is not None:
+            counts = await read_counts(self._engine, universe, now_ns)
+            if allowance(counts, per_s, now_ns) < count:
+                full = ("events_per_s", per_s, per_s)
+        if full is not None:
+            raise exceeded(await self._name(universe), *full)
+        return Batch() if per_s is None else counted(universe, now_ns, count)
+
     async def check_more_cells(self, universe: UUID) -> None:
         """Refuse a cell from elsewhere where cells or bytes are at their quota; from any process."""
         quotas = await self.quotas(universe)
@@ -184,9 +210,30 @@ class Storage:
             self.gates.pop(universe.id, None)
             return
         usage = await self.usage(universe.id, with_bytes=quotas.stored_bytes is not None)
+        [before] = await self._engine.read([keys.universe_usage(universe.id)])
+        if before != usage.row():
+            await self._engine.commit(Batch(set={keys.universe_usage(universe.id): usage.row()}))
+        if not self._is_owners:
+            return
         gate = Gate(universe.name, quotas, usage, self._clock)
         gate.follow(self.gates.get(universe.id))
         self.gates[universe.id] = gate
+        if gate.per_s is not None:
+            self._rated.set()
+
+    async def _share_regularly(self) -> None:
+        """Count events together with other processes, as long as a universe has a quota of them."""
+        while True:
+            await self._rated.wait()
+            self._rated.clear()
+            for universe, gate in list(self.gates.items()):
+                if gate.per_s is not None:
+                    self._rated.set()
+                    try:
+                        await gate.share(self._engine, universe)
+                    except (CelluleError, Conflict) as error:
+                        _log.warning("events are counted for this process alone for now: %s", error)
+            await asyncio.sleep(QUOTA_COUNT_S)
 
     def saved(self, info: WorldInfo) -> None:
         """A world has a new snapshot: frames below it may leave the rows, soon."""
@@ -195,10 +242,16 @@ class Storage:
 
     async def look_after(self, collect_s: float | None) -> None:
         """Compact worlds that have new snapshots, and collect now and then; for a node that owns."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._compact_due())
-            tasks.create_task(self._collect_regularly(collect_s))
-            tasks.create_task(self._measure_regularly())
+        self._is_owners = True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._compact_due())
+                tasks.create_task(self._collect_regularly(collect_s))
+                tasks.create_task(self._measure_regularly())
+                tasks.create_task(self._share_regularly())
+        finally:
+            self._is_owners = False
+            self.gates.clear()
 
     async def _compact_due(self) -> None:
         while True:

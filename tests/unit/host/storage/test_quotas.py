@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from cellule.errors import Rejected
-from cellule.host.limits import QUOTA_LOOK_S
+from cellule.host.limits import QUOTA_COUNTED_S, QUOTA_LOOK_S
 from cellule.host.storage.quotas import Quotas
+from cellule.store import keys
+from cellule.testing.entropy import SeededEntropy
 from tests.support.virtual_tests import in_virtual_time
 
 
@@ -87,6 +89,88 @@ async def test_quotas_that_another_process_sets_are_heeded_within_seconds(opened
         assert await node.quotas() == Quotas(cells=0)
         await asyncio.sleep(QUOTA_LOOK_S + 1)
         await refused(world.send(tally.Add("a", 1)), "cells")
+
+
+@in_virtual_time
+async def test_events_of_guests_count_and_are_refused_before_the_inbox(opened, tally):
+    """A process that does not own the store could send as much as it liked."""
+    async with opened() as node, opened(owner=False, entropy=SeededEntropy(1, "guest")) as guest:
+        await node.world("w")
+        world = await guest.world("w")
+        await node.set_quotas(Quotas(events_per_s=10))
+        for _ in range(20):
+            await world.send(tally.Add("a", 1), wait="durable")
+        await refused(world.send(tally.Add("a", 1), wait="durable"), "events_per_s")
+        await refused(world.heartbeat.signal("/x"), "events_per_s")
+        await world.control("pause", who="ann", why="people may still act")
+        await world.control("resume", who="ann", why="people may still act")
+        await asyncio.sleep(2)
+        assert (await world.cell("account", "a").state()).count == 20
+        for _ in range(10):
+            await world.send(tally.Add("a", 1), wait="durable")
+
+
+@in_virtual_time
+async def test_the_owner_and_its_guests_share_one_quota_of_events(opened, tally):
+    async with opened() as node, opened(owner=False, entropy=SeededEntropy(1, "guest")) as guest:
+        own, world = await node.world("w"), await guest.world("w")
+        await node.set_quotas(Quotas(events_per_s=10))
+        await asyncio.sleep(1.5)
+        await own.send_many([tally.Add("a", 1)] * 18)
+        await asyncio.sleep(1)
+        await refused_soon(lambda: world.send(tally.Add("a", 1), wait="durable"), at_most=22)
+        await asyncio.sleep(1)
+        await refused_soon(lambda: own.send(tally.Add("a", 1)), at_most=22)
+        await asyncio.sleep(30)
+        await own.send_many([tally.Add("a", 1)] * 20)
+
+
+async def refused_soon(send, at_most):
+    async def often():
+        for _ in range(at_most):
+            await send()
+
+    await refused(often(), "events_per_s")
+
+
+@in_virtual_time
+async def test_a_send_with_a_timeout_counts_too(node, tally):
+    """Once it went past the quota."""
+    world = await node.world("w")
+    await node.set_quotas(Quotas(events_per_s=1))
+    await world.send_many([tally.Add("a", 1)] * 2)
+    await refused(world.send(tally.Add("a", 1), timeout=5), "events_per_s")
+    await refused(world.heartbeat.signal("/x"), "events_per_s")
+
+
+@in_virtual_time
+async def test_guests_heed_the_cells_and_bytes_that_the_owner_measured(opened, tally):
+    async with opened() as node, opened(owner=False, entropy=SeededEntropy(1, "guest")) as guest:
+        world = await node.world("w")
+        await world.send_many([tally.Keep(f"k{number}", "x") for number in range(5)])
+        await world.snapshot()
+        await node.set_quotas(Quotas(cells=5))
+        await refused((await guest.world("w")).send(tally.Keep("new", "x"), wait="durable"), "cells")
+        await node.set_quotas(Quotas(cells=6))
+        await (await guest.world("w")).send(tally.Keep("new", "x"), wait="durable")
+
+
+@in_virtual_time
+async def test_counters_of_events_go_with_time_and_with_the_universe(opened, tally):
+    async with opened() as node, opened(owner=False, entropy=SeededEntropy(1, "guest")) as guest:
+        await node.create_universe("u")
+        universe = (await node.node.universe("u")).id
+        await node.world("w", universe="u")
+        await node.set_quotas(Quotas(events_per_s=10), universe="u")
+        world = await guest.world("w", universe="u")
+        for _ in range(60):
+            await world.send(tally.Add("a", 1), wait="durable")
+            await asyncio.sleep(1)
+        page = await node.node.engine.scan(*keys.universe_events_range(universe), limit=100)
+        assert 0 < len(page.items) <= 2 * QUOTA_COUNTED_S + 1
+        await node.delete_world("w", universe="u")
+        await node.delete_universe("u")
+        assert not (await node.node.engine.scan(*keys.universe_events_range(universe), limit=1)).items
 
 
 @pytest.mark.parametrize("wrong", [{"worlds": -1}, {"cells": 1 << 63}])
