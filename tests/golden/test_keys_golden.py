@@ -52,7 +52,6 @@ def text(word):
         (keys.cas_mark(U, CID), f"02750030{UU}" + text("marks") + CIDX),
         (keys.cas_unread(U, CID), f"02750030{UU}" + text("unread") + CIDX),
         (keys.universe_quotas(U), f"02750030{UU}" + text("quotas")),
-        (keys.universe_usage(U), f"02750030{UU}" + text("usage")),
         (keys.universe_events(U, 255), "016576656e747300" + f"30{UU}" + "15ff"),
         (keys.pin(U, W), f"02750030{UU}" + text("pins") + f"30{WW}"),
         (keys.world_meta(U, W), f"02770030{UU}30{WW}" + "026d65746100"),

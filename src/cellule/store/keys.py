@@ -24,7 +24,7 @@ from cellule.store.families import (
     WORLD_HEAD,
     universe_prefix,
     world_prefix,
-)
+)  # fmt: skip
 from cellule.store.tuples import INT_MAX, STAMP_CODE, Position, pack, pack_bytes, prefix_range, unpack
 
 NAME_BYTES_MAX = 255
@@ -221,26 +221,14 @@ def universe_quotas(universe: UUID) -> bytes:
     return universe_prefix(universe) + pack("quotas")
 
 
-def universe_usage(universe: UUID) -> bytes:
-    """`u/<universe>/usage`: the cells and bytes that its owner measured last, where there is a quota."""
-    return universe_prefix(universe) + pack("usage")
-
-
 def universe_events(universe: UUID, second: int) -> bytes:
     """`events/<universe>/<second>`: a counter of the events that its worlds were sent in that second."""
     return pack(b"events", universe, _whole("second", second))
 
 
-def universe_events_range(universe: UUID, first: int = 0, last: int = INT_MAX) -> Range:
-    """The counters of the seconds `first` to `last`, both included."""
-    return universe_events(universe, first), prefix_range(universe_events(universe, last))[1]
-
-
-def universe_events_second(key: bytes) -> int:
-    """Return the second that a key `events/<universe>/<second>` holds."""
-    second = unpack(key)[2]
-    assert isinstance(second, int)
-    return second
+def universe_events_range(universe: UUID, last: int = INT_MAX) -> Range:
+    """The counters of the seconds up to `last`."""
+    return universe_events(universe, 0), prefix_range(universe_events(universe, last))[1]
 
 
 def pin(universe: UUID, ident: UUID) -> bytes:
@@ -502,16 +490,14 @@ def _sized(field: str, value: bytes, least: int, most: int) -> bytes:
     return value
 
 
-def _whole(field: str, number: int) -> int:
-    if not 0 <= number <= INT_MAX:
-        raise _refused(field, f"is {number}; it must be 0 to 2^64-1")
+def _whole(field: str, number: int, limit: int = INT_MAX) -> int:
+    if not 0 <= number <= limit:
+        raise _refused(field, f"is {number}; it must be 0 to {'2^64-1' if limit == INT_MAX else limit}")
     return number
 
 
 def _shard(shard: int) -> int:
-    if not 0 <= shard < SHARDS:
-        raise _refused("shard", f"is {shard}; it must be 0 to {SHARDS - 1}")
-    return shard
+    return _whole("shard", shard, SHARDS - 1)
 
 
 def _refused(field: str, reason: str) -> Rejected:

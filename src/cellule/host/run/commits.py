@@ -22,8 +22,9 @@ from cellule.host.run.beat_log import Line, write_lines
 from cellule.host.run.outgoing import Outgoing
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import BatchResult
+from cellule.kernel.journal.links import LINK_BYTES, links_of_block, links_of_frame
 from cellule.store import keys
-from cellule.store.cas import Cas
+from cellule.store.cas import NOTHING, Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid
@@ -80,6 +81,18 @@ class Finished:
             write_lines(self.lines)
 
 
+def _linked_by_users(group: list[Finished]) -> set[Cid]:
+    """What values of users link in these frames and their blocks."""
+    found: set[Cid] = set()
+    for each in group:
+        if each.frame is not None and LINK_BYTES in each.frame:
+            found |= links_of_frame(each.frame).users
+        for data in each.blocks.values():
+            if LINK_BYTES in data:
+                found |= links_of_block(data).users
+    return found
+
+
 class Committer:
     """Makes the beats of one world durable, in order, one batch at a time."""
 
@@ -109,10 +122,11 @@ class Committer:
             return False
         has_news = False
         row = self._head_row if head is self.head else head.row()
-        has_blocks = any(each.blocks for each in group)
+        linked = _linked_by_users(group)
+        has_blocks = bool(linked) or any(each.blocks for each in group)
         while True:
             try:
-                blocks = await self._block_rows(group) if has_blocks else _NO_BLOCKS
+                blocks = await self._block_rows(group, linked) if has_blocks else _NO_BLOCKS
                 await self._engine.commit(self._batch(group, head, row, ready, blocks))
                 break
             except (OutcomeUnknown, Conflict) as error:
@@ -160,8 +174,12 @@ class Committer:
                 rows[keys.wake(shard, head.wake_ns, self._universe, self._world)] = b""
         return Batch(expect=expect, set=rows, clear=clear)
 
-    async def _block_rows(self, group: list[Finished]) -> Batch:
-        """What stores the blocks of the frames: rows of the batch, or nothing if they were put before."""
+    async def _block_rows(self, group: list[Finished], linked: set[Cid]) -> Batch:
+        """What stores the blocks of the frames: rows of the batch, or nothing if they were put before.
+
+        Objects that users' values link are renewed, those that are there: from this frame on they are kept,
+        even if a collection that began before is about to sweep.
+        """
         blocks: dict[Cid, bytes] = {}
         for each in group:
             blocks.update(each.blocks)
@@ -173,7 +191,8 @@ class Committer:
             since = await self._cas.generation()
             await put_blocks(self._cas, large)
         parts = await self._cas.batch_parts({cid: blocks[cid] for cid in blocks if cid not in large}, since)
-        return Batch(expect=parts.expect, set=parts.set)
+        kept = await self._cas.roots((), optional=linked - blocks.keys()) if linked else NOTHING
+        return kept.into(Batch(expect=parts.expect, set=parts.set))
 
     async def keep_aside(self, row: bytes, why: str, now_ns: int) -> None:
         """Copy an inbox row to where a person finds it; the row itself goes with the record of its refusal.

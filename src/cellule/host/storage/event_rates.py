@@ -19,22 +19,22 @@ from cellule.store import keys
 from cellule.store.engine import Batch, Engine, counter_value
 
 SECOND_NS = 1_000_000_000
-COUNTERS_MAX = 10 * QUOTA_COUNTED_S  # machines' clocks differ: some may be ahead
+AHEAD_S = 2  # machines' clocks differ
 
 
 def counted(universe: UUID, now_ns: int, count: int) -> Batch:
     """What counts events that are sent now."""
     second = now_ns // SECOND_NS
-    old = keys.universe_events_range(universe, 0, max(0, second - 2 * QUOTA_COUNTED_S))
+    old = keys.universe_events_range(universe, max(0, second - 2 * QUOTA_COUNTED_S))
     return Batch(add={keys.universe_events(universe, second): count}, clear_range=[old])
 
 
 async def read_counts(engine: Engine, universe: UUID, now_ns: int) -> dict[int, int]:
     """The events of the last seconds."""
     second = now_ns // SECOND_NS
-    begin, end = keys.universe_events_range(universe, max(0, second - QUOTA_COUNTED_S))
-    page = await engine.scan(begin, end, limit=COUNTERS_MAX)
-    return {keys.universe_events_second(key): counter_value(value) for key, value in page.items}
+    seconds = range(max(0, second - QUOTA_COUNTED_S), second + AHEAD_S)
+    found = await engine.read([keys.universe_events(universe, each) for each in seconds])
+    return {each: counter_value(value) for each, value in zip(seconds, found, strict=True)}
 
 
 def allowance(counts: Mapping[int, int], per_s: int, now_ns: int) -> float:

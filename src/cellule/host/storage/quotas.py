@@ -1,7 +1,7 @@
 """Quotas of a universe: how much of everything it may have, what it has, and refusals that name the quota.
 
-    u/<universe>/quotas = {cells?, events_per_s?, snapshots?, stored_bytes?, worlds?}
-    u/<universe>/usage  = {cells, snapshots, stored_bytes, worlds}     as the owner measured it
+    u/<universe>/quotas = {cells?, events_per_s?, snapshots?, stored_bytes?, worlds?,
+                           usage?: {cells, snapshots, stored_bytes, worlds}}      as the owner measured it
 
 The owner of the store measures its universes now and then, and leaves what it found for processes that do
 not own it; so what is refused is what was too much a short while ago: a quota bounds growth and is no exact
@@ -12,11 +12,12 @@ they are acknowledged; what is in the store goes on: receipts, timers, effects, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.errors import CelluleError, Conflict, Corrupted, Rejected
 from cellule.host.limits import COLLECT_PAGE, QUOTA_BURST_S, QUOTA_MAX, SNAPSHOTS_KEPT_MAX
 from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.host.storage.event_rates import SECOND_NS, allowance, counted, read_counts
@@ -45,19 +46,21 @@ class Quotas:
                     value=most, most=QUOTA_MAX,
                 )  # fmt: skip
 
-    def row(self) -> bytes:
-        """As the store holds it."""
-        return encode({name: most for name, most in asdict(self).items() if most is not None})
+    def row(self, usage: Usage | None = None) -> bytes:
+        """As the store holds it, with what the owner measured."""
+        row: dict[str, Any] = {name: most for name, most in asdict(self).items() if most is not None}
+        return encode(row if usage is None else {**row, "usage": asdict(usage)})
 
     @classmethod
-    def of_row(cls, stored: Any) -> Quotas:
-        """Read a stored row; without one there is no quota."""
+    def of_row(cls, stored: Any) -> tuple[Quotas, Usage]:
+        """Read a stored row, and what its owner measured last; without one there is no quota."""
         if stored is None:
-            return cls()
+            return cls(), Usage()
         try:
             row: Any = decode(stored)
-            return cls(**row)
-        except (CelluleError, TypeError) as error:
+            usage = Usage(**row.pop("usage", {}))
+            return cls(**row), usage
+        except (CelluleError, TypeError, AttributeError) as error:
             raise Corrupted(
                 "host.quotas_damaged", "the quotas of a universe cannot be read: {why}", why=error,
                 hint="Set them again: cellule universe quota NAME --worlds 10",
@@ -73,26 +76,10 @@ class Usage:
     stored_bytes: int = 0
     cells: int = 0
 
-    def row(self) -> bytes:
-        """As the store holds it."""
-        return encode(asdict(self))
-
-    @classmethod
-    def of_row(cls, stored: Any) -> Usage:
-        """Read a stored row; without one nothing was measured yet."""
-        try:
-            row: Any = {} if stored is None else decode(stored)
-            return cls(**row)
-        except (CelluleError, TypeError) as error:
-            raise Corrupted(
-                "host.usage_damaged", "what a universe has cannot be read: {why}", why=error,
-                hint="Its owner writes it anew within seconds.",
-            ) from error  # fmt: skip
-
 
 async def read_quotas(engine: Engine, universe: UUID) -> Quotas:
     """The quotas of a universe."""
-    return Quotas.of_row((await engine.read([keys.universe_quotas(universe)]))[0])
+    return Quotas.of_row((await engine.read([keys.universe_quotas(universe)]))[0])[0]
 
 
 async def write_quotas(engine: Engine, universe: UUID, quotas: Quotas) -> None:
@@ -100,6 +87,16 @@ async def write_quotas(engine: Engine, universe: UUID, quotas: Quotas) -> None:
     meta = keys.universe_meta(universe)
     [known] = await engine.read([meta])
     await engine.commit(Batch(expect={meta: known}, set={keys.universe_quotas(universe): quotas.row()}))
+
+
+async def write_usage(engine: Engine, universe: UUID, quotas: Quotas, usage: Usage) -> None:
+    """Leave what was measured beside the quotas, unless somebody changes them meanwhile."""
+    key = keys.universe_quotas(universe)
+    [stored] = await engine.read([key])
+    if Quotas.of_row(stored)[0] != quotas or stored == quotas.row(usage):
+        return
+    with suppress(Conflict):
+        await engine.commit(Batch(expect={key: stored}, set={key: quotas.row(usage)}))
 
 
 async def usage_of(

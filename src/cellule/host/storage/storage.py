@@ -37,10 +37,10 @@ from cellule.host.storage.quotas import (
     read_quotas,
     usage_of,
     write_quotas,
+    write_usage,
 )
 from cellule.host.storage.snapshot_list import KeptSnapshot, kept_snapshots
 from cellule.sources import Clock, Entropy
-from cellule.store import keys
 from cellule.store.cache import NodeCache
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
@@ -142,12 +142,9 @@ class Storage:
 
         `stored` is the row of the quotas. Cells and bytes are those that the owner measured last.
         """
-        quotas = Quotas.of_row(stored)
-        if quotas == Quotas():
-            return Batch()
-        [measured] = await self._engine.read([keys.universe_usage(universe)])
+        quotas, usage = Quotas.of_row(stored)
         now_ns, per_s = self._clock.now_ns(), quotas.events_per_s
-        full = full_quota(quotas, Usage.of_row(measured))
+        full = full_quota(quotas, usage)
         if full is None and per_s is not None:
             counts = await read_counts(self._engine, universe, now_ns)
             if allowance(counts, per_s, now_ns) < count:
@@ -210,9 +207,7 @@ class Storage:
             self.gates.pop(universe.id, None)
             return
         usage = await self.usage(universe.id, with_bytes=quotas.stored_bytes is not None)
-        [before] = await self._engine.read([keys.universe_usage(universe.id)])
-        if before != usage.row():
-            await self._engine.commit(Batch(set={keys.universe_usage(universe.id): usage.row()}))
+        await write_usage(self._engine, universe.id, quotas, usage)
         if not self._is_owners:
             return
         gate = Gate(universe.name, quotas, usage, self._clock)

@@ -17,6 +17,7 @@ from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
+LINK_BYTES = b"\xd8\x2a\x58\x25\x00\x01"  # what each link begins with: chance hardly makes these
 _LINK_MARK = b"\xd8\x2a"
 _ABOUT_SNAPSHOTS = {"snapshot", "baseline"}
 _MAY_TELL = {Kind.SNAPSHOT, Kind.BASELINE, Kind.CONTROL}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,12 @@ from cellule.store.cas import OVERTAKEN_ROOT, Cas
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing.entropy import SeededEntropy
 from cellule.values.cid import cid_of
-from tests.support.nodes import check_store
+from cellule.values.link import Link
+from tests.support.nodes import check_store, load_app
 from tests.support.virtual_tests import in_virtual_time
 
 LONG = "x" * 40_000
+FOLDERS = load_app(Path(__file__).parents[3] / "node_apps" / "folders.py")
 
 
 async def filled(node, tally, name="w", rounds=3):
@@ -425,3 +428,27 @@ async def retiring(node, tally):
         await world.snapshot()
         await asyncio.sleep(0.3)
         await node.delete_world(f"old{number}")
+
+
+@pytest.mark.parametrize("size", [10, 90_000])
+def test_an_object_that_an_event_links_is_kept_though_a_collection_is_about_to_sweep_it(on_node, size):
+    """The roots were read already, so nothing but the batch of the frame can keep it."""
+
+    async def main(opened):
+        async with opened(app=FOLDERS.app) as node:
+            world, universe = await node.world("w"), await universe_of(node)
+            await world.send(FOLDERS.Filed("before", Link(cid_of(b"never stored"))))
+            cas = node.node.cas(universe)
+            linked, loose = [await cas.put(text * size, "raw") for text in (b"linked", b"loose")]
+            with pytest.raises(StopHereError):
+                await collected(node, grace_s=0, progress=stop_at(SWEEP))
+            await world.send(FOLDERS.Filed("a", Link(linked), "x" * size))
+            await collected(node)
+            assert not await cas.has(loose)
+            for _ in range(2):
+                assert await cas.has(linked)
+                await collected(node, grace_s=0)
+            assert "world w" in (await node.node.storage.explain(universe, linked)).root
+            assert await Cas(node.node.engine, universe).get(linked) == b"linked" * size
+
+    on_node(main)
