@@ -24,7 +24,7 @@ from cellule.store.families import (
     WORLD_HEAD,
     universe_prefix,
     world_prefix,
-)  # fmt: skip
+)
 from cellule.store.tuples import INT_MAX, STAMP_CODE, Position, pack, pack_bytes, prefix_range, unpack
 
 NAME_BYTES_MAX = 255
@@ -224,11 +224,6 @@ def universe_quotas(universe: UUID) -> bytes:
 def universe_events(universe: UUID, second: int) -> bytes:
     """`events/<universe>/<second>`: a counter of the events that its worlds were sent in that second."""
     return pack(b"events", universe, _whole("second", second))
-
-
-def universe_events_range(universe: UUID, last: int = INT_MAX) -> Range:
-    """The counters of the seconds up to `last`."""
-    return universe_events(universe, 0), prefix_range(universe_events(universe, last))[1]
 
 
 def pin(universe: UUID, ident: UUID) -> bytes:

@@ -22,6 +22,7 @@ from cellule.store.cas.rows import object_folder
 from cellule.store.engine import SCAN_LIMIT_MAX, Batch, Engine
 from cellule.store.families import universe_ranges, world_ranges
 from cellule.store.object_store import ObjectStore
+from cellule.store.tuples import INT_MAX
 from cellule.values.cbor import encode
 
 CLEAR_MAX = 1_000  # refs cleared at once
@@ -108,7 +109,7 @@ async def delete_universe(
         Batch(
             expect={key: universe.id.bytes},
             clear=[key, keys.universe_named(universe.name), meta, keys.world_count(universe.id)],
-            clear_range=[keys.universe_events_range(universe.id)],
+            clear_range=[(keys.universe_events(universe.id, 0), keys.universe_events(universe.id, INT_MAX))],
             add={keys.universe_count(): -1},
         )
     )

@@ -25,14 +25,14 @@ AHEAD_S = 2  # machines' clocks differ
 def counted(universe: UUID, now_ns: int, count: int) -> Batch:
     """What counts events that are sent now."""
     second = now_ns // SECOND_NS
-    old = keys.universe_events_range(universe, max(0, second - 2 * QUOTA_COUNTED_S))
+    old = (keys.universe_events(universe, 0), keys.universe_events(universe, second - 2 * QUOTA_COUNTED_S))
     return Batch(add={keys.universe_events(universe, second): count}, clear_range=[old])
 
 
 async def read_counts(engine: Engine, universe: UUID, now_ns: int) -> dict[int, int]:
     """The events of the last seconds."""
     second = now_ns // SECOND_NS
-    seconds = range(max(0, second - QUOTA_COUNTED_S), second + AHEAD_S)
+    seconds = range(second - QUOTA_COUNTED_S, second + AHEAD_S)
     found = await engine.read([keys.universe_events(universe, each) for each in seconds])
     return {each: counter_value(value) for each, value in zip(seconds, found, strict=True)}
 
