@@ -122,6 +122,7 @@ EXPORT_READ = 64  # blocks read at once by an export
 EXPORT_PIN_S = 86_400.0  # an export keeps what it copies for so long
 EXPORT_FRAME_BYTES = 4_000_000  # of a redacted frame; records beyond are blocks of their own
 EXPORT_VERSIONS_MAX = 100_000  # steps of an exported cell
+LINEAGE_MAX = 1_000  # worlds that one was forked from, one from the other
 QUOTA_MAX = 1 << 62  # a quota's number
 QUOTA_BURST_S = 2  # seconds of events that a universe may send at once
 QUOTA_LOOK_S = 15.0  # how often the owner reads quotas and measures universes that have some

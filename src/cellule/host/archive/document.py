@@ -17,9 +17,10 @@ from uuid import UUID
 
 from cellule.host.archive.fields import bytes_of, count_of, text_of, wrong
 from cellule.host.journal import Head
-from cellule.host.limits import SNAPSHOTS_KEPT_MAX
+from cellule.host.limits import LINEAGE_MAX, SNAPSHOTS_KEPT_MAX
 from cellule.host.own.origin import Origin
 from cellule.kernel.lineage import Lineage
+from cellule.kernel.state.branch import EFFECTS
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 from cellule.values.link import Link, Value
@@ -32,6 +33,7 @@ _FIELDS = {
     "kind", "format", "name", "world", "created_ns", "from", "made_ns", "first", "baseline", "head",
     "snapshots", "pages",
 }  # fmt: skip
+_ORIGIN_FIELDS = {"beat", "effects", "frame", "lineage", "live", "who", "why"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,10 @@ class WorldDocument:
         head = value["head"]
         if not isinstance(head, dict) or set(head) != {"beat", "frame", "height", "wake"}:
             raise wrong("head", "it has other fields")
+        world = UUID(bytes=bytes_of(value, "world", 16))
         found = cls(
-            text_of(value, "name"), UUID(bytes=bytes_of(value, "world", 16)), count_of(value, "created_ns"),
-            _origin(value["from"]), count_of(value, "made_ns"), count_of(value, "first"),
-            count_of(value, "baseline"),
+            text_of(value, "name"), world, count_of(value, "created_ns"), _origin(value["from"], world),
+            count_of(value, "made_ns"), count_of(value, "first"), count_of(value, "baseline"),
             Head(
                 count_of(head, "height"), count_of(head, "beat"),
                 None if head["frame"] is None else bytes_of(head, "frame", 32),
@@ -138,10 +140,27 @@ def _places(value: dict[str, Any], field: str) -> tuple[tuple[int, Cid], ...]:
     return tuple(found)
 
 
-def _origin(row: Any) -> Origin | None:
+def _origin(row: Any, world: UUID) -> Origin | None:
+    """Where the world was forked; a row of the store will say the same, so all of it is proven."""
     if row is None:
         return None
     try:
-        return Origin.of_row(row)
+        found = Origin.of_row(row)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise wrong("from", f"it cannot be read: {error}") from error
+    is_known = found.effects in EFFECTS and type(found.live) is bool
+    if set(row) - {"answers"} != _ORIGIN_FIELDS or not is_known:
+        raise wrong("from", "it has other fields, or does not say what a fork does")
+    for field in ("who", "why"):
+        text_of(row, field)
+    count_of(row, "beat")
+    if found.frame is not None:
+        bytes_of(row, "frame", 32)
+    if found.answers is not None:
+        count_of({"answers": found.answers[1]}, "answers")
+    heights = [count_of({"lineage": each.last}, "lineage") for each in found.ancestors]
+    if not 1 <= len(heights) <= LINEAGE_MAX or heights != sorted(heights):
+        raise wrong("from", "its lineage is none, too long, or its heights do not ascend")
+    if world in {each.world for each in found.ancestors}:
+        raise wrong("from", "the world is among those that it was forked from")
+    return found

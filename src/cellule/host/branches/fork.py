@@ -23,7 +23,7 @@ from cellule.host.branches.answers import AnswerRows, Script, recorded_answers, 
 from cellule.host.cas_fetch import drive, put_blocks
 from cellule.host.codecs import StoredCodecs, WorldCodecs
 from cellule.host.journal import Head, Journal, Progress
-from cellule.host.limits import ATTEMPTS_MAX
+from cellule.host.limits import ATTEMPTS_MAX, LINEAGE_MAX
 from cellule.host.node import Node
 from cellule.host.own.directory import UniverseInfo, WorldInfo, world_gone
 from cellule.host.own.origin import Origin
@@ -37,7 +37,6 @@ from cellule.values.cbor import decode
 from cellule.values.cid import Cid
 
 NOTES_MAX: Final = 8  # frames, and records of one, that only note snapshots and are passed over
-LINEAGE_MAX: Final = 1_000  # worlds that one was forked from, one from the other
 
 At = int | datetime | Cid | None
 """Where to fork: a height, a time, a kept snapshot, or now."""

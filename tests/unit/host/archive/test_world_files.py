@@ -143,6 +143,10 @@ def broken_files(good):
         data = encode({**document, **fields})
         return written({cid_of(data): data, **blocks}, cid_of(data))
 
+    def forked(lineage, **more):
+        origin = {"beat": 0, "effects": "drop", "frame": None, "live": False, "who": "", "why": ""}
+        return changed(**{"from": {**origin, "lineage": lineage, **more}})
+
     frame = next(cid for cid, data in blocks.items() if data[:1] == b"\x83" and b"entropy" in data)
     index = next(cid for cid in blocks if cid not in (root, frame) and cid.codec == "dag-cbor" and cid.codec)
     snapshot = document["snapshots"][-1][1].cid
@@ -184,10 +188,20 @@ def broken_files(good):
         "a snapshot that is none": changed(snapshots=[[document["baseline"], Link(page)]]),
         "the first frames left out": changed(first=document["first"] + 2),
         "an origin that is none": changed(**{"from": {"lineage": 3}}),
+        "a lineage without an end": forked([]),
+        "a lineage that is a cycle": forked([[bytes(16), 1], [document["world"], 2]]),
+        "a lineage that falls": forked([[bytes(16), 2], [b"1" * 16, 1]]),
+        "a lineage of texts": forked([[bytes(16), "one"]]),
+        "a lineage of very many": forked([[bytes(16), 0]] * 1_001),
+        "a fork that does what nobody knows": forked([[bytes(16), 0]], effects="burn"),
+        "a fork by a number": forked([[bytes(16), 0]], who=7),
+        "a fork with more": forked([[bytes(16), 0]], more=7),
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", [
+    "a lineage without an end", "a lineage that is a cycle", "a lineage that falls", "a lineage of texts",
+    "a lineage of very many", "a fork that does what nobody knows", "a fork by a number", "a fork with more",
     "nothing", "no header", "text", "cut in a block", "cut in a length", "a flipped byte", "two roots",
     "version 2", "no root block", "a huge length", "an endless length", "a huge block", "a wrong hash",
     "another codec",
@@ -212,6 +226,17 @@ async def test_a_broken_file_is_refused_and_changes_nothing(opened, tally, tmp_p
             await node.import_world(bad)
         assert isinstance(caught.value, Rejected), caught.value
         assert await rows(disk) == before
+
+
+@in_virtual_time
+async def test_a_name_that_looks_like_a_path_is_a_name(node, tally, tmp_path):
+    (tmp_path / "here").mkdir()
+    await filled(node, tally, rounds=1)
+    await node.export_world("w", tmp_path / "here" / "w.car")
+    await node.delete_world("w")
+    made = await node.import_world(tmp_path / "here" / "w.car", name="../up")
+    assert (await node.world("../up", create=False)).id == made.id
+    assert [each.name for each in tmp_path.iterdir()] == ["here"]
 
 
 @in_virtual_time
