@@ -13,7 +13,7 @@ that is missing stops it: what only that block leads to would be removed for goo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from cellule.host.own.directory import WorldInfo
 from cellule.host.storage.collection_state import DONE, MARK, ORPHANS, SWEEP, CollectionState
 from cellule.host.storage.marks import OURS, Marks
 from cellule.host.storage.pins import Pins
-from cellule.host.storage.roots import universe_roots, world_roots
+from cellule.host.storage.roots import Root, universe_roots, world_roots
 from cellule.kernel.journal.links import Links, links_of_block
 from cellule.sources import Clock
 from cellule.store.cas import Cas, Entry
@@ -33,7 +33,7 @@ from cellule.values.cid import Cid
 
 Worlds = Callable[[], Awaitable[Sequence[WorldInfo]]]
 CollectProgress = Callable[[CollectionState], None]
-_GATHERED = 2_000  # links of roots that are marked together
+_GATHERED = 2_000  # roots and their links that are marked together
 
 
 @dataclass(slots=True)
@@ -49,6 +49,7 @@ class Collector:
     pins: Pins | None = None
     share: float = 1.0  # of the time it may take; the rest it sleeps
     progress: CollectProgress = lambda _state: None
+    _rested_ns: int = 0
 
     @property
     def is_dry(self) -> bool:
@@ -61,6 +62,7 @@ class Collector:
         A new generation begins if the last one began `grace_s` ago. With 0, two begin: then everything goes
         that nothing links at this moment.
         """
+        self._rested_ns = self.clock.monotonic_ns()
         state = await self._begun(grace_s)
         steps = {MARK: self._mark, SWEEP: self._sweep, ORPHANS: self._orphans}
         while state.phase != DONE:
@@ -100,40 +102,33 @@ class Collector:
         seen: set[UUID] = set()
         while True:
             new = [info for info in await self.worlds() if info.id not in seen]
-            fresh = await self._reach_universe()
+            universe = universe_roots(self.engine, self.cas.universe, self.clock.now_ns())
+            fresh, state = await self._reach(universe, state)
             for info in new:
-                await self._reach_world(info)
+                _, state = await self._reach(world_roots(self.engine, self.cas.universe, info), state)
                 seen.add(info.id)
-                state = await self._moved(state)
             state = await self._read_all(state)
             if not new and not fresh:  # else a fork or a pin may have come from what went meanwhile
                 return await self._moved(state, phase=SWEEP, at="")
 
-    async def _reach_universe(self) -> int:
+    async def _reach(self, roots: AsyncIterator[Root], state: CollectionState) -> tuple[int, CollectionState]:
+        """Mark what these roots link; returns how much of it is new."""
         found = Links(set(), set())
-        fresh = 0
-        async for root in universe_roots(self.engine, self.cas.universe, self.clock.now_ns()):
+        fresh = looked = 0
+        async for root in roots:
             found.ours.update(root.links.ours)
             found.users.update(root.links.users)
-            if len(found.ours) + len(found.users) >= _GATHERED:
+            looked += 1 + len(root.links.ours) + len(root.links.users)
+            if looked >= _GATHERED:
                 fresh += await self.marks.reach(found)
-                found = Links(set(), set())
-        return fresh + await self.marks.reach(found)
-
-    async def _reach_world(self, info: WorldInfo) -> None:
-        found = Links(set(), set())
-        async for root in world_roots(self.engine, self.cas.universe, info):
-            found.ours.update(root.links.ours)
-            found.users.update(root.links.users)
-            if len(found.ours) + len(found.users) >= _GATHERED:
-                await self.marks.reach(found)
-                found = Links(set(), set())
-        await self.marks.reach(found)
+                found, looked = Links(set(), set()), 0
+                state = await self._moved(state)
+        fresh += await self.marks.reach(found)
+        return fresh, await self._moved(state)
 
     async def _read_all(self, state: CollectionState) -> CollectionState:
         """Follow the links of what was reached, until nothing is left to read."""
         while unread := await self.marks.unread():
-            began_ns = self.clock.monotonic_ns()
             blocks = await self._nodes([cid for cid in unread if cid.codec == "dag-cbor"])
             bare = await self.cas.present([cid for cid in unread if cid.codec == "raw"])
             missing = [cid for cid in unread if cid not in blocks and cid not in bare]
@@ -149,7 +144,6 @@ class Collector:
             await self.marks.were_read(unread, missing)
             counts = replace(state.counts, dangling=state.counts.dangling + len(missing))
             state = await self._moved(state, counts=counts)
-            await self._rest(began_ns)
         return state
 
     async def _nodes(self, cids: list[Cid]) -> dict[Cid, bytes]:
@@ -164,7 +158,6 @@ class Collector:
         after = Cid.parse(state.at) if state.at else None
         oldest_kept = state.generation - GENERATIONS_KEPT + 1
         while entries := await self.cas.entries(limit=COLLECT_PAGE, after=after):
-            began_ns = self.clock.monotonic_ns()
             marked = await self.marks.marked([each.cid for each in entries])
             loose = [each for each in entries if each.cid not in marked]
             doomed = [each for each in loose if each.generation < oldest_kept]
@@ -180,20 +173,17 @@ class Collector:
             )  # fmt: skip
             after = entries[-1].cid
             state = await self._moved(state, at=str(after), counts=counts)
-            await self._rest(began_ns)
         return await self._moved(state, phase=ORPHANS, at="")
 
     async def _orphans(self, state: CollectionState) -> CollectionState:
         """Remove bodies that no object names, pins that expired, and the marks."""
         while True:
-            began_ns = self.clock.monotonic_ns()
             page = await self.cas.orphans(limit=COLLECT_PAGE, after=state.at)
             if not self.is_dry:
                 for orphan in page.items:
                     await self.cas.remove_orphan(orphan)
             counts = replace(state.counts, orphans=state.counts.orphans + len(page.items))
             state = await self._moved(state, at=page.after, counts=counts)
-            await self._rest(began_ns)
             if not page.after:
                 break
         if self.pins is not None:
@@ -202,15 +192,14 @@ class Collector:
         return await self._moved(state, phase=DONE, at="", ended_ns=self.clock.now_ns())
 
     async def _moved(self, state: CollectionState, **changes: object) -> CollectionState:
+        """Note how far it is, and leave the rest of the time to others."""
         moved = state.moved(self.clock.now_ns(), **changes)
         await self.marks.move(moved)
         self.progress(moved)
-        return moved
-
-    async def _rest(self, began_ns: int) -> None:
-        """Leave the rest of the time to others."""
-        took_s = (self.clock.monotonic_ns() - began_ns) / 1e9
+        took_s = (self.clock.monotonic_ns() - self._rested_ns) / 1e9
         await asyncio.sleep(took_s * (1 / self.share - 1))
+        self._rested_ns = self.clock.monotonic_ns()
+        return moved
 
 
 def _bytes(entries: Sequence[Entry]) -> int:

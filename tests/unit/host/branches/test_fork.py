@@ -11,6 +11,8 @@ from cellule.errors import Gone, Rejected
 from cellule.host.branches.fork import ForkOptions
 from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.journal.records import ForkRecord
+from cellule.store import keys
+from cellule.store.engines.memory import MemoryEngine
 from tests.support.nodes import records_of
 from tests.support.virtual_tests import in_virtual_time
 
@@ -289,6 +291,30 @@ async def test_the_past_that_a_deleted_ancestor_wrote_is_gone_and_not_empty(open
                 await call()
         assert await status(grandchild, pay, "a") == "resting"
         assert (await oldest.head()).height < height
+
+
+@in_virtual_time
+async def test_a_deleted_fork_leaves_nothing_but_the_word_that_it_is_gone(opened, pay):
+    """Its effects and timers neither: their rows stand by their own ids, and the names go last."""
+    async with opened() as node:
+        world = await node.world("w")
+        child = await node.fork_world("w", "child", live=True)
+        await child.send(pay.Placed("hold", 1))
+        await child.send(pay.Placed("nap", 1, "timer"))
+        await child.send(pay.Placed("big", 5_000))
+        await node.bank.until(1)
+        assert len(await rows_of(opened, child.id)) > 5
+        await node.delete_world("child")
+        left = await rows_of(opened, child.id)
+        assert left == [keys.world_gone(world.info.universe, child.id)]
+
+
+async def rows_of(opened, world):
+    """The keys of all rows that name a world, or lead to it."""
+    found = []
+    async for page in MemoryEngine(opened.disk).rows():
+        found += [key for key, value in page if world.bytes in key or world.bytes in value]
+    return found
 
 
 @in_virtual_time

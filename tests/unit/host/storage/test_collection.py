@@ -19,6 +19,8 @@ from cellule.store import keys
 from cellule.store.cas import OVERTAKEN_ROOT, Cas
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing.entropy import SeededEntropy
+from cellule.testing.faults import Faults
+from cellule.testing.faulty_engine import FaultyEngine
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
 from tests.support.nodes import check_store, load_app
@@ -452,3 +454,19 @@ def test_an_object_that_an_event_links_is_kept_though_a_collection_is_about_to_s
             assert await Cas(node.node.engine, universe).get(linked) == b"linked" * size
 
     on_node(main)
+
+
+@in_virtual_time
+async def test_a_collection_takes_the_share_of_the_time_that_it_is_given(opened, tally):
+    async with opened() as node:
+        await filled(node, tally)
+        await collected(node, grace_s=0)
+    engine = FaultyEngine(MemoryEngine(opened.disk), Faults(delay=1.0), entropy=SeededEntropy(3))
+    took = {}
+    async with opened(engine) as node:
+        clock = node.node.clock
+        for share in (1.0, 0.2):
+            began_ns = clock.monotonic_ns()
+            await collected(node, grace_s=0, share=share)
+            took[share] = clock.monotonic_ns() - began_ns
+    assert 3.5 < took[0.2] / took[1.0] < 6
