@@ -13,7 +13,7 @@ deleted although others were forked from it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from cellule.errors import Gone, Rejected
+from cellule.errors import Gone, Rejected, Unavailable
 from cellule.host.own.directory import WorldInfo
 from cellule.host.service import Cellule
 from tests.support.nodes import load_app
@@ -31,6 +31,7 @@ ACCOUNTS, SHELVES = ["a", "b", "c", "d"], ["x", "y"]
 TEXT_SIZES = [10, 10_000, 40_000, 100_000]  # inline, a block, beyond a link, beyond a chunk
 WORLDS_MAX = 8
 STEPS = 12
+TRIES, PAUSE_S = 50, 1.0  # where the store fails now and then
 
 Cells = dict[tuple[str, str], Any]
 
@@ -92,11 +93,26 @@ class Family:
 
     async def session(self, node: Cellule, guest: Cellule) -> None:
         """Look at everything, then do something, maybe until the node is killed."""
-        await self.recover(node)
-        await self.check(node)
+        await self._insisted(node, self.check)
         for deed in self.rng.choices(list(DEEDS), list(DEEDS.values()), k=STEPS):
-            await getattr(self, deed)(*((node, guest) if deed in ("send", "beside") else (node,)))
-        await self.check(node)
+            arguments = (node, guest) if deed in ("send", "beside") else (node,)
+            try:
+                await getattr(self, deed)(*arguments)
+            except Unavailable:
+                await self._insisted(node)
+        await self._insisted(node, self.check)
+
+    async def _insisted(self, node: Cellule, *looks: Callable[[Cellule], Awaitable[None]]) -> None:
+        """Recover, and look, until the store lets it; what was under way arrives in between."""
+        for left in reversed(range(TRIES)):
+            try:
+                for look in (self.recover, *looks):
+                    await look(node)
+                break
+            except Unavailable:
+                if not left:
+                    raise
+                await asyncio.sleep(PAUSE_S)
 
     async def recover(self, node: Cellule) -> None:
         """Find out what became of what was under way, and finish it."""
@@ -156,7 +172,7 @@ class Family:
             assert self._may_be_gone(name), (name, at)
             self.forking = None
             return
-        assert at is None or fork.info.origin.height == at
+        assert at is None or fork.info.origin.height == at, (name, at, fork.info.origin)
         self._forked(fork.info)
 
     def _forked(self, info: WorldInfo) -> None:

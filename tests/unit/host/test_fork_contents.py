@@ -99,6 +99,25 @@ async def test_a_fork_begins_where_the_world_stood_at_a_time(opened, tally):
 
 
 @in_virtual_time
+async def test_a_fork_of_the_newest_height_begins_there_though_the_world_goes_on(node, tally, monkeypatch):
+    """It began where the world was by the time of the snapshot."""
+    world = await node.world("w")
+    await world.send(tally.Add("a", 1))
+    height = (await world.head()).height
+    hosted = await node.node.hosted(world.info)
+    take = hosted.snapshot_now
+
+    async def late():
+        await world.send(tally.Add("a", 10))
+        return await take()
+
+    monkeypatch.setattr(type(hosted), "snapshot_now", lambda _self: late())
+    child = await node.fork_world("w", "child", at=height)
+    assert child.info.origin.height == height
+    assert (await child.cell("account", "a").state()).total == 1
+
+
+@in_virtual_time
 async def test_operations_go_on_in_both(opened):
     async with opened() as node:
         world = await node.world("w")

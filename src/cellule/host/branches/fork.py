@@ -192,7 +192,8 @@ async def fork_world(
     made = None
     for _ in range(ATTEMPTS_MAX):
         since = await node.cas(universe.id).generation()
-        point = await _point(node, reader, source, await height_of(reader, at), progress)
+        height = await height_of(reader, at)
+        point = await _point(node, reader, source, height, progress, is_now=at is None)
         answers = await _answers(reader, types, point.height, options)
         given = None if answers is None else await answers.put(node.cas(universe.id))
         with suppress(_Moved):
@@ -225,9 +226,12 @@ async def _answers(
 
 
 async def _point(
-    node: Node, reader: Reader, source: WorldInfo, height: int, progress: Progress | None
+    node: Node, reader: Reader, source: WorldInfo, height: int, progress: Progress | None, *, is_now: bool
 ) -> _Point:
-    """The snapshot to begin from: a kept one, one that the owner takes now, or one of a restored copy."""
+    """The snapshot to begin from: a kept one, one that the owner takes now, or one of a restored copy.
+
+    One of `is_now` may be of a height above.
+    """
     cas = node.cas(source.universe)
     head = await reader.journal.head()
     kept = await Journal(node.engine, cas, source.lineage).snapshot_at(height)
@@ -235,8 +239,9 @@ async def _point(
         return _Point(height, kept.root, {kept.row: bytes(kept.root)})
     if height == head.height and node.may_act():
         taken, root = await (await node.hosted(source)).snapshot_now()
-        row = keys.snapshot(source.universe, source.id, taken)
-        return _Point(taken, root, {row: bytes(root)})
+        if taken == height or is_now:  # it may have gone on meanwhile
+            row = keys.snapshot(source.universe, source.id, taken)
+            return _Point(taken, root, {row: bytes(root)})
     world, _, _ = await node.loader.restore(source, cas, progress, upto=height, fast=False)
     job: Any = world.snapshot()
     root = await drive(job.run(), world.ledger.nodes, cas)
