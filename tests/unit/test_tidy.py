@@ -125,6 +125,10 @@ POSITIONS_LEFT = {
     "kernel/state/lists.py": "a list's own rows",
 }
 
+# What a world consists of: `kernel/state/` changes these, through methods that keep the invariants.
+STATE_NAMES = {"ledger", "slot", "book", "dedupe", "heartbeat", "branch"}
+STATE = "kernel/state/"
+
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home|Users)/\w|/tmp/(?:wt|brief|base)\b")
 
 # What pages and examples may import; `effects` is for those who write adapters.
@@ -253,6 +257,34 @@ def test_only_the_journal_knows_positions_in_records():
         if places:
             found[short_of(path)] = ", ".join(places)
     check(found, POSITIONS_LEFT)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The names along an access: `context.ledger.book.parked` has four."""
+    names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    names |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {name.removeprefix("_").removeprefix("open_") for name in names}
+
+
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            return targets
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return [target]
+    return []
+
+
+def test_only_state_changes_a_world():
+    found: dict[str, str] = {}
+    for path in sources():
+        if short_of(path).startswith(STATE) or not short_of(path).startswith(("kernel/", "host/run/")):
+            continue
+        for node in ast.walk(tree_of(path)):
+            for target in targets_of(node):
+                if isinstance(target, ast.Attribute | ast.Subscript) and names_in(target.value) & STATE_NAMES:
+                    found[f"{short_of(path)}:{node.lineno}"] = ast.unparse(target)
+    assert found == {}
 
 
 def test_no_file_names_a_place_on_somebodys_machine():

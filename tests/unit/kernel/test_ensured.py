@@ -11,6 +11,7 @@ from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import StepRecord
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.state import intent_changes, step_changes, writes
+from cellule.kernel.state.branch import Branch, open_answers
 from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, Message, Slot
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.heartbeat import Heartbeat
@@ -178,6 +179,10 @@ def number_that_was_never_given():
     Heartbeat(Nodes(1_000)).unregister(0, None)
 
 
+def fork_that_goes_back():
+    Branch(5, "drop", 6, 4, open_answers(None, Nodes(1_000)), live=True).go_on(3)
+
+
 def floor_that_falls(monkeypatch):
     monkeypatch.setattr("cellule.kernel.state.dedupe.DEDUPE_BUCKET_IDS", 1)
     monkeypatch.setattr("cellule.kernel.state.dedupe.DEDUPE_IDS_MAX", 0)
@@ -242,6 +247,7 @@ PLANTED = {
     waits_twice_for_an_intent: "kernel.intent_cell",
     receipt_that_nobody_waits_for: "kernel.intent_cell",
     number_that_was_never_given: "kernel.entry_number",
+    fork_that_goes_back: "kernel.fork_order",
     snapshot_in_a_beat: "kernel.snapshot_order",
     rest_of_a_cell_that_is_elsewhere: "kernel.slot_stale",
     write_before_the_last: "kernel.write_order",

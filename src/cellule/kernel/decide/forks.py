@@ -82,7 +82,7 @@ def advance(context: BeatContext) -> Generator[Need, None, None]:
         following = 0 if len(page) < FORK_INTENTS_PER_BEAT else height + 1
     extras: ForkExtras = {"next": following} if following else {}
     context.writer.add(ForkRecord(branch.record, b"", branch.height, branch.effects, extras))
-    branch.next = following
+    branch.go_on(following)
 
 
 def go_live(context: BeatContext, record: Callable[[], Admitted]) -> Generator[Need, None, Admitted]:

@@ -38,7 +38,7 @@ def is_verb(verb: str) -> bool:
 def _pause(context: BeatContext, item: ControlItem, recorded: Record) -> Generator[Need, None, Admitted]:
     yield from ()
     admitted = recorded({})
-    context.ledger.open_heartbeat().paused = item.verb == "heartbeat.pause"
+    context.ledger.open_heartbeat().pause(is_paused=item.verb == "heartbeat.pause")
     return admitted
 
 

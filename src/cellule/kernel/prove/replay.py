@@ -443,7 +443,7 @@ class Replay:
         if record.cause:
             if branch is None or (branch.record, branch.height) != (record.cause, record.height):
                 self._contradicts("the record goes on with a fork that is not this world's")
-            branch.next = following
+            branch.go_on(following)
             return
         if record.height != ledger.height or self._height != ledger.height + 1:
             self._contradicts(f"a fork at {record.height} does not begin here")

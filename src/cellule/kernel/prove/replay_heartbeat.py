@@ -37,7 +37,7 @@ class RecordedHeartbeat:
     def control(self, verb: str, arguments: Mapping[str, Any]) -> Generator[Need, None, bool]:
         """A person's verb; tells whether it is one of the heartbeat."""
         if verb in ("heartbeat.pause", "heartbeat.resume"):
-            self._ledger.open_heartbeat().paused = verb == "heartbeat.pause"
+            self._ledger.open_heartbeat().pause(is_paused=verb == "heartbeat.pause")
         elif verb in ("heartbeat.beat", "enzyme.bind", "enzyme.unbind"):
             self._ledger.open_heartbeat()
         elif verb in ("heartbeat.publish", "heartbeat.window"):

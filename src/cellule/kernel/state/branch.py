@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, ensure
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.codes import Settled
 from cellule.kernel.need import Need, Nodes
@@ -71,6 +71,12 @@ class Branch:
     def go_live(self) -> None:
         """External effects are dispatched from now on; those that are held wait for their approval."""
         self.live = True
+
+    def go_on(self, following: int) -> None:
+        """What was open at the fork is dealt with up to a height, or all of it (0)."""
+        is_onward = not following or 0 < self.next <= following
+        ensure(is_onward, "kernel.fork_order", "a fork goes back to {height}", height=following)
+        self.next = following
 
     def save(self) -> dict[str, Any]:
         """What a snapshot keeps, without the answers, which are an index of their own."""

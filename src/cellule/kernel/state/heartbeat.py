@@ -74,6 +74,10 @@ class Heartbeat:
             tuple[bytes, bytes], list[int]
         ] = {}  # what was looked up since the registry changed
 
+    def pause(self, *, is_paused: bool) -> None:
+        """Keep impulses for later, or go on."""
+        self.paused = is_paused
+
     # The registry
 
     def register(self, number: int, entry: Entry) -> None:
