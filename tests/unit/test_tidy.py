@@ -125,6 +125,9 @@ POSITIONS_LEFT = {
     "kernel/state/lists.py": "a list's own rows",
 }
 
+# Who knows one engine finds the same thing at the same place in another.
+ENGINE_FILES = {"__init__", "connection", "engine", "errors", "layout", "reader", "watch", "writer"}
+
 # What a world consists of: `kernel/state/` changes these, through methods that keep the invariants.
 STATE_NAMES = {"ledger", "slot", "book", "dedupe", "heartbeat", "branch"}
 STATE = "kernel/state/"
@@ -257,6 +260,13 @@ def test_only_the_journal_knows_positions_in_records():
         if places:
             found[short_of(path)] = ", ".join(places)
     check(found, POSITIONS_LEFT)
+
+
+def test_engines_share_their_file_names():
+    engines = [path.parent for path in (SOURCE / "store" / "engines").glob("*/engine.py")]
+    assert len(engines) == 2
+    for engine in engines:
+        assert {path.stem for path in engine.glob("*.py")} >= ENGINE_FILES, engine.name
 
 
 def names_in(node: ast.AST) -> set[str]:
