@@ -124,7 +124,8 @@ class Runner:
             if fault is not None:
                 raise fault
             if not isinstance(output, EnzymeOutput):
-                raise StepFault("heartbeat.actions", f"a run answers an EnzymeOutput, not {output!r}")
+                kind = type(output).__name__
+                raise StepFault("heartbeat.actions", f"a run answers an EnzymeOutput, not a {kind}")
             return output
 
 
@@ -199,5 +200,8 @@ class TreeReader:
 def _code(output: EnzymeOutput) -> int:
     code = output.code
     if type(code) is not int or not -CODE_MAX <= code < CODE_MAX:
-        raise StepFault("heartbeat.return_code", f"an enzyme returns None or a whole number, not {code!r}")
+        raise StepFault(
+            "heartbeat.return_code",
+            f"an enzyme returns None or a whole number of 32 bits, not this {type(code).__name__}",
+        )
     return code

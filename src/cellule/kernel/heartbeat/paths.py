@@ -39,6 +39,7 @@ def parse_path(text: object, what: str = "path") -> str:
     """
     if not isinstance(text, str):
         raise _wrong(what, text, "it is no text")
+    text = str.__str__(text)  # a subclass could do anything, later
     if not text:
         raise _wrong(what, text, "it is empty; the empty path is `/`")
     if text == ROOT:
@@ -140,7 +141,7 @@ def _full_key(path: str) -> bytes:
 
 
 def _wrong(what: str, text: object, why: str) -> Rejected:
-    shown = repr(text)
+    shown = repr(text) if type(text) is str else f"a {type(text).__name__}"
     return Rejected(
         "heartbeat.path", "{field} {path} is no path: {why}",
         field=what, path=shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + "...", why=why,

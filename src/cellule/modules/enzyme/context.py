@@ -14,7 +14,8 @@ from uuid import UUID
 
 from cellule.errors import Rejected
 from cellule.kernel.heartbeat.paths import parse_path
-from cellule.kernel.program import EnzymeCall, TreeView
+from cellule.kernel.limits import RUN_ACTIONS_MAX
+from cellule.kernel.program import EnzymeCall, StepFault, TreeView
 from cellule.modules.enzyme.operations import EnzymeOperations
 from cellule.modules.python.context import Moment
 from cellule.values.cbor import decode_trusted
@@ -118,7 +119,8 @@ class EnzymeContext:
 
     def list(self, path: str = "/", *, after: str | None = None, limit: int = LIST_DEFAULT) -> list[str]:
         """The names right below a path, in their order; `after` is the last name of the page before."""
-        return self._tree.names(_place(path), after, limit)
+        name = None if after is None else parse_path(after, "after")[1:]
+        return self._tree.names(_place(path), name, limit)
 
     def write(self, path: str, value: object = None) -> None:
         """Give a node a value, and make those above it that are missing; without a value it is a folder."""
@@ -197,6 +199,8 @@ class EnzymeContext:
         self._do("register", entry={**entry, "before": [*before], "after": [*after]})
 
     def _do(self, what: str, **fields: Any) -> None:
+        if len(self._actions) > RUN_ACTIONS_MAX:
+            raise StepFault("heartbeat.actions", f"a run does at most {RUN_ACTIONS_MAX} things")
         self._actions.append({"do": what, **fields})
 
     def _plain(self, value: object, what: str) -> Any:

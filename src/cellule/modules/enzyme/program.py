@@ -7,7 +7,7 @@ brings it, and runs the enzyme again from the start; it notices also where the a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from cellule.errors import Rejected
@@ -31,7 +31,9 @@ from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import shown_function
 from cellule.modules.python.watchdog import Watchdog
+from cellule.values.cbor import decode_trusted
 from cellule.values.requests import Request
+from cellule.values.schema.annotations import shown_type
 
 _PARAMETERS: Final = 3
 _BY_POSITION: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -95,10 +97,18 @@ class EnzymeProgram:
         """See `EnzymeProgram` of the kernel."""
         actions: list[dict[str, Any]] = []
         context = EnzymeContext(call, tree, actions, self._values.plain, self._request)
-        answer = self._boundary.call(
-            lambda _: self._function(context, call.signal, call.target), self._described, passes=Unwound
-        )
-        return EnzymeOutput(0 if answer is None else answer, actions)
+
+        def run(_: object) -> EnzymeOutput:
+            return EnzymeOutput(_code(self._function(context, call.signal, call.target)), self._plain(actions))
+
+        return self._boundary.call(run, self._described, passes=Unwound)
+
+    def _plain(self, actions: list[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """What the run did, without an object of the author's: the kernel reads it, and nobody watches there."""
+        if not actions:
+            return ()
+        plain: Any = decode_trusted(self._values.plain(actions, "actions"))
+        return cast("list[dict[str, Any]]", plain)
 
     def _request(self, request: Request) -> dict[str, Any]:
         kind, params, slot, key, limits = self._requests.encoded([request])[0]
@@ -111,3 +121,14 @@ class EnzymeProgram:
             return own_fault(cast("StepFault", error), places)
         is_gone = issubclass(kind, ImportError) and is_missing(cast("ImportError", error), places)
         return StepFault(CODE_UNAVAILABLE if is_gone else "modules.exception", exception_text(error, places))
+
+
+def _code(answer: object) -> int:
+    """The return code; a number of a class of the author's is the number."""
+    if answer is None:
+        return 0
+    if isinstance(answer, int) and not isinstance(answer, bool):
+        return int.__index__(answer)
+    raise StepFault(
+        "heartbeat.return_code", f"an enzyme returns None or a whole number, not a {shown_type(type(answer))}"
+    )

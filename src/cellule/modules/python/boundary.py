@@ -108,7 +108,11 @@ class Boundary:
 def own_fault(fault: StepFault, places: Places) -> StepFault:
     """A fault that Cellule's own code raised; one that the author made up is an exception like any other."""
     code, text = fault.code, fault.text
-    if type(code) is not str or type(text) is not str or not code.startswith(("modules.", "workflow.")):
+    if (
+        type(code) is not str
+        or type(text) is not str
+        or not code.startswith(("modules.", "workflow.", "heartbeat."))
+    ):
         return StepFault("modules.exception", exception_text(fault, places))
     if code == "modules.nondeterministic":
         text += place_text(fault, places)
