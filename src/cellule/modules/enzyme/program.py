@@ -104,7 +104,7 @@ class EnzymeProgram:
         return self._boundary.call(run, self._described, passes=Unwound)
 
     def _plain(self, actions: list[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-        """What the run did, without an object of the author's: the kernel reads it, and nobody watches there."""
+        """What the run did, without any object of the author: where the kernel reads it nobody watches."""
         if not actions:
             return ()
         plain: Any = decode_trusted(self._values.plain(actions, "actions"))
