@@ -14,15 +14,17 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from cellule.errors import CelluleError
 from cellule.host.limits import ATTEMPTS_MAX, ROOTS_PAGE
 from cellule.host.outbox.rows import place_range
 from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.host.storage.pins import Pin
 from cellule.host.storage.tail import tail_frames
-from cellule.kernel.journal.links import Links, links_of_block, links_of_frame
+from cellule.kernel.journal.links import Links, links_given, links_of_block, links_of_frame
 from cellule.store import keys
 from cellule.store.engine import Engine
 from cellule.store.keys import Range
+from cellule.values.cbor import decode
 from cellule.values.cid import Cid
 
 
@@ -54,7 +56,7 @@ async def world_roots(engine: Engine, universe: UUID, info: WorldInfo) -> AsyncI
         yield Root(f"{name}, what it was forked with", links_of_block(row))
     for what, place in (("inbox", keys.inbox_range(*owner)), ("items set aside", keys.aside_range(*owner))):
         async for _, value in _rows(engine, place):
-            yield Root(f"{name}, {what}", links_of_block(value))
+            yield Root(f"{name}, {what}", _links_of_row(value))
     async for height, frame in tail_frames(engine, *owner):
         yield Root(f"{name}, journal, frame {height}", links_of_frame(frame))
     async for _, value in _rows(engine, keys.segment_range(*owner)):
@@ -68,6 +70,14 @@ async def world_roots(engine: Engine, universe: UUID, info: WorldInfo) -> AsyncI
     if baseline is not None:
         height, cid = baseline_of(baseline)
         yield Root(f"{name}, baseline {height}", Links({cid}, set()))
+
+
+def _links_of_row(value: bytes) -> Links:
+    """What a row of the inbox links, whoever wrote it: it may be no value, and name what was never stored."""
+    try:
+        return Links(set(), links_given(decode(value)))
+    except CelluleError:
+        return Links(set(), set())
 
 
 async def _outbox(engine: Engine) -> AsyncIterator[bytes]:

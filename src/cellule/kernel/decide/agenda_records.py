@@ -140,11 +140,12 @@ def _deliver(context: BeatContext, height: int, handled: Handled) -> Generator[N
         event["signal"] = impulse.signal
     if impulse.payload is not None:
         event["payload"] = decode_trusted((yield from context.value_of(impulse.payload)))
-    value = encode(event)
+    value = _encoded(event)
     if module is not None and SIGNAL in module.events and bool(key) is (module.key is not None):
         slot = yield from context.slot(base, key)
-    if slot is None or not slot.has_room(len(value)):
+    if slot is None or value is None or not slot.has_room(len(value)):
         why = "takes no signals" if slot is None else "has a full queue"
+        why = why if value is not None else "takes no payload that nests so deep"
         text = f"cell {impulse.target} {why}"
         yield from _warn(context, height, handled, "heartbeat.cell_refuses", text)
         return
@@ -154,6 +155,14 @@ def _deliver(context: BeatContext, height: int, handled: Handled) -> Generator[N
     at = context.writer.add(EventRecord(height, None, SIGNAL, stored, [(base, key)], extras), size)
     message = Message(at, EVENT_MESSAGE, SIGNAL, value_of(stored), impulse.depth, None)
     context.ledger.deliver(slot, message)
+
+
+def _encoded(event: dict[str, Any]) -> bytes | None:
+    """The event around a payload; None where that nests as deep as a value may."""
+    try:
+        return encode(event)
+    except Rejected:
+        return None
 
 
 def _tell(

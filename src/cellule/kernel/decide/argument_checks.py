@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cellule.errors import Rejected
+from cellule.errors import CelluleError, Rejected
+from cellule.values.cbor import decode
 
 
 def check_height(value: Any, field: str) -> int:
@@ -26,3 +27,11 @@ def check_bytes(value: Any, field: str) -> bytes:
     if not isinstance(value, bytes):
         raise Rejected("kernel.argument", "the control needs `{field}`, bytes", field=field)
     return value
+
+
+def check_value(data: bytes, field: str) -> None:
+    """Bytes that are recorded as a value: they are one, and in its canonical form."""
+    try:
+        decode(data)
+    except CelluleError as error:
+        raise Rejected("kernel.argument", "`{field}` is no value: {why}", field=field, why=error) from error

@@ -9,14 +9,16 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cellule.errors import Rejected
+from cellule.kernel.decide.argument_checks import check_value
 from cellule.kernel.decide.eras import Compiled, Eras
 from cellule.kernel.decide.short_ways import ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import Opening, Pace, StepRow
 from cellule.kernel.journal.writer import FrameWriter
-from cellule.kernel.limits import PARAMS_INLINE_MAX
+from cellule.kernel.limits import EVENT_BYTES_MAX, PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import BLOBS, EffectKind
-from cellule.kernel.need import Need, fetch
+from cellule.kernel.need import Need, fetch, fetch_present
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.intent_id import dispatch_id, intent_text
 from cellule.kernel.state.ledger import Ledger
@@ -76,6 +78,19 @@ class BeatContext:
             found = yield from fetch(self.ledger.nodes, (stored.cid,))
             return found[stored.cid]
         return open_envelope(stored).data
+
+    def given_value(self, given: Any, field: str) -> Generator[Need, None, bytes]:
+        """The bytes of a value that an argument brings or links; refused where it is none, or not there."""
+        data = given
+        if isinstance(given, Link):
+            data = (yield from fetch_present(self.ledger.nodes, (given.cid,))).get(given.cid)
+        if not isinstance(data, bytes) or len(data) > EVENT_BYTES_MAX:
+            raise Rejected(
+                "kernel.argument", "`{field}` needs a value of at most {most} bytes, or a link of one",
+                field=field, most=EVENT_BYTES_MAX,
+            )  # fmt: skip
+        check_value(data, field)
+        return data
 
     def slot(self, base: str, key: bytes) -> Generator[Need, None, Slot]:
         """A cell, loaded."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
-from cellule.errors import Corrupted, Rejected
+from cellule.errors import Corrupted, Rejected, ensure
 from cellule.kernel.decide import (
     forks,
     heartbeat_controls,
@@ -28,7 +28,7 @@ from cellule.kernel.decide.intents import operate as operating
 from cellule.kernel.decide.migrations import migrate, old_cells, target_era
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, Outcome, RefusedItem, record_id
-from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
+from cellule.kernel.journal.fields import is_written
 from cellule.kernel.journal.records import (
     BaselineRecord,
     ControlRecord,
@@ -53,7 +53,7 @@ STOPPED_PAGE = 1_000  # stopped cells read at once
 def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Outcome]:
     """Do one control, or refuse it; one whose id was here before was done then."""
     try:
-        written = [name for name in WRITTEN_ARGUMENTS if name in item.arguments]
+        written = [name for name in item.arguments if is_written(item.verb, name)]
         if written:
             raise Rejected(
                 "kernel.argument", "`{name}` is what the kernel writes, and no argument", name=written[0]
@@ -123,8 +123,13 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
 
 
 def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Admitted:
+    ensure(
+        all(is_written(item.verb, name) for name in done), "kernel.control_written",
+        "control {verb} writes {names}, which replay would take for given",
+        verb=item.verb, names=sorted(done),
+    )  # fmt: skip
     arguments = {**item.arguments, **done}
-    encode([item.who, item.why, arguments])  # refused here, before anything is changed
+    encode([[[item.who, item.why, arguments]]])  # as deep as in a frame; refused before anything is changed
     context.writer.linked = context.writer.linked or any(
         isinstance(value, Link) for value in arguments.values()
     )
@@ -287,9 +292,9 @@ def _begin_era(
 
 def _note(context: BeatContext, item: ControlItem) -> Admitted:
     """That a snapshot was taken, or made the baseline: for readers of the journal."""
-    height, link = item.arguments.get("height"), item.arguments.get("snapshot")
-    if not isinstance(height, int) or not isinstance(link, Link):
-        raise Rejected("kernel.argument", "a {verb} needs `height` and `snapshot`", verb=item.verb)
+    height, link = check_height(item.arguments.get("height"), "height"), item.arguments.get("snapshot")
+    if not isinstance(link, Link):
+        raise Rejected("kernel.argument", "a {verb} needs `snapshot`, a link", verb=item.verb)
     admitted = _record(context, item, {})
     context.writer.linked = True
     record = SnapshotRecord if item.verb == "snapshot" else BaselineRecord

@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from cellule.errors import Rejected
+from cellule.kernel.decide.argument_checks import check_value
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.requests import StepSignal
 from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse
@@ -137,12 +138,8 @@ def admit(context: BeatContext, item: SignalItem) -> Generator[Need, None, Outco
     given = record_id(item.id)
     try:
         signal, target, beat = check_impulse(item.signal, item.target, item.beat, ledger.beat)
-        if item.payload is not None and len(item.payload) > EVENT_BYTES_MAX:
-            raise Rejected(
-                "kernel.event_size", "the payload of {schema} has {size} bytes; at most {most}",
-                schema=signal or target, size=len(item.payload), most=EVENT_BYTES_MAX,
-                hint="Put large data into a blob and send its link.",
-            )  # fmt: skip
+        if item.payload is not None:
+            _check_payload(item.payload, signal or target)
         key = dedupe_key(item.id) if item.explicit and item.id is not None else None
         check = impulse_check(signal, target, None if item.payload is None else cid_of(item.payload).digest)
         if key is not None:
@@ -168,3 +165,13 @@ def admit(context: BeatContext, item: SignalItem) -> Generator[Need, None, Outco
     if key is not None:
         ledger.remember_id(key, height, check)
     return Admitted(height)
+
+
+def _check_payload(payload: bytes, what: str | None) -> None:
+    if len(payload) > EVENT_BYTES_MAX:
+        raise Rejected(
+            "kernel.event_size", "the payload of {schema} has {size} bytes; at most {most}",
+            schema=what, size=len(payload), most=EVENT_BYTES_MAX,
+            hint="Put large data into a blob and send its link.",
+        )  # fmt: skip
+    check_value(payload, "payload")

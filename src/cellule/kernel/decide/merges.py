@@ -22,6 +22,7 @@ from cellule.kernel.journal.records import StepExtras, StepRecord
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import Slot
+from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
 Record = Callable[[dict[str, Any]], Admitted]
@@ -39,7 +40,8 @@ def merge(context: BeatContext, item: ControlItem, record: Record) -> Generator[
         raise Rejected("kernel.argument", "`{name}` is missing", name="state")
     if given is None:
         return (yield from removals.delete(context, slot, record))
-    state = yield from context.value_of(given)
+    state = given if isinstance(given, Link) else open_envelope(given).data
+    state = yield from context.given_value(state, "state")
     era, module = context.eras.current, context.eras.current.manifest.modules[base]
     try:
         era.fits(module.state).decode(state)

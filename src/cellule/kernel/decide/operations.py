@@ -50,10 +50,10 @@ def act(context: BeatContext, cause: int, action: Mapping[str, Any]) -> Generato
 def perform(
     context: BeatContext, item: ControlItem, recorded: Callable[[dict[str, Any]], Admitted]
 ) -> Generator[Need, None, Admitted]:
-    """Do what a person asks for by a verb `op.*`; its Control record names the operation."""
+    """Do what a person asks for by a verb `op.*`; the Control record names one that it starts."""
     action = {**item.arguments, "do": item.verb.removeprefix("op.")}
     key, changed = yield from _decide(context, action)
-    admitted = recorded({"operation": rules.id_of(key)})
+    admitted = recorded({"operation": rules.id_of(key)} if item.verb == "op.start" else {})
     if changed is not None:
         yield from writes.write(context, admitted.height, MODULE, key, rules.encode(changed))
     return admitted
@@ -69,7 +69,7 @@ def _decide(
     if do == "start":
         heartbeat = context.ledger.heartbeat
         key = pair_key(beat, 1 if heartbeat is None else heartbeat.operations.next_number(beat))
-        changed = rules.start(actions.envelope_of(action, beat, _held(context, action)))
+        changed = rules.start(actions.envelope_of(action, beat, (yield from _held(context, action))))
         assert changed is not None
     else:
         key, operation = yield from _known(context, action.get("operation"))
@@ -77,7 +77,7 @@ def _decide(
             case "state":
                 changed = _state(operation, action, beat)
             case "await":
-                changed = _await(context, operation, action, beat)
+                changed = yield from _await(context, operation, action, beat)
             case _:
                 changed = _close(operation, action, beat)
     if changed is operation:
@@ -183,14 +183,14 @@ def _state(operation: Operation, action: Mapping[str, Any], beat: int) -> Operat
 
 def _await(
     context: BeatContext, operation: Operation, action: Mapping[str, Any], beat: int
-) -> Operation:  # fmt: skip
+) -> Generator[Need, None, Operation]:  # fmt: skip
     if len(operation.watchers) >= OPERATION_WATCHERS_MAX:
         raise Rejected(
             "operation.watchers_full", "the operation has {limit} watchers already",
             limit=OPERATION_WATCHERS_MAX, hint="Wait with one watcher whose handler tells the others.",
         )  # fmt: skip
     want, ttl, cont = actions.await_of(action)
-    changed = rules.wait(operation, want, ttl, cont, _held(context, action), beat)
+    changed = rules.wait(operation, want, ttl, cont, (yield from _held(context, action)), beat)
     assert changed is not None
     return changed
 
@@ -203,12 +203,12 @@ def _close(operation: Operation, action: Mapping[str, Any], beat: int) -> Operat
     return changed
 
 
-def _held(context: BeatContext, action: Mapping[str, Any]) -> Held:
-    """A payload as records hold it."""
-    value = action.get("payload")
-    if not isinstance(value, bytes):
-        return value
-    held: Held = context.hold_value(value)
+def _held(context: BeatContext, action: Mapping[str, Any]) -> Generator[Need, None, Held]:
+    """A payload as records hold it: its bytes are a value, and there."""
+    given = action.get("payload")
+    if given is None:
+        return None
+    held: Held = context.hold_value((yield from context.given_value(given, "payload")))
     return held
 
 

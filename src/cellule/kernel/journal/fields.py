@@ -36,10 +36,21 @@ class Form:
     write: Callable[[Any, NameOf], Any] | None = None
 
 
-WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "queue", "stays", "under")
+WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "queue", "sent", "stays", "under")
 """What the kernel adds to the arguments of a control: which cells and modules it concerned, that there are
 more cells than the frame had room for, the cell at which a control on all cells goes on, where the messages
-of cells went that became others, and the cells that could not be moved, with the reasons."""
+of cells went that became others, how many events a schedule sent, and the cells that could not be moved, with
+the reasons; `op.start` also says which `operation` it started."""
+
+
+def given_arguments(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a control as they were given: an id is remembered with these."""
+    return {name: each for name, each in arguments.items() if not is_written(verb, name)}
+
+
+def is_written(verb: str, name: str) -> bool:
+    """Tell whether an argument of a control is one that only the kernel adds."""
+    return name in WRITTEN_ARGUMENTS or (verb == "op.start" and name == "operation")
 
 
 class RetentionTimer(NamedTuple):

@@ -2,7 +2,8 @@
 
 A record that tells of a snapshot only names it: whether that snapshot is kept is decided by the rows of
 snapshots, or every snapshot ever taken would stay. A link inside a user's value may name what was never
-stored, so those are told apart from ours, which must be there.
+stored, so those are told apart from ours, which must be there. The arguments of a control are values that a
+person gave; what the kernel made of them (a manifest, a state) is linked by the records behind it.
 """
 
 from __future__ import annotations
@@ -54,9 +55,18 @@ def links_of_frame(data: bytes) -> Links:
     value: Any = decode_trusted(data)
     _, names, rows = value
     for row in rows:
-        if row[0] not in _MAY_TELL or not tells_of_snapshot(read_row(row, names)):
+        if row[0] not in _MAY_TELL:
             _gather(row, found)
+        elif not tells_of_snapshot(read_row(row, names)):
+            found.users.update(links_given(row))
     return found
+
+
+def links_given(value: Any) -> set[Cid]:
+    """All links of a decoded value that somebody else gave: they may name what was never stored."""
+    found = Links(set(), set())
+    _gather(value, found)
+    return found.ours | found.users
 
 
 def _gather(value: Any, found: Links) -> None:

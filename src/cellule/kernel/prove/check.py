@@ -19,6 +19,7 @@ from cellule.kernel.index.keys import pair_of
 from cellule.kernel.index.ordered import OrderedIndex
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.kernel.journal.links import tells_of_snapshot
+from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.need import Need, Nodes, fetch, fetch_present
 from cellule.kernel.prove.check_intents import BookRows, wrong_book
 from cellule.kernel.state import heartbeat_part, lists
@@ -94,7 +95,7 @@ def reachable(
 def needed_links(frame: Frame) -> Iterator[Cid]:
     """The blocks that a frame needs: what stands in a record as a link, not what its values link."""
     for record in frame.records:
-        for field in () if tells_of_snapshot(record) else record:
+        for field in () if tells_of_snapshot(record) or isinstance(record, ControlRecord) else record:
             parts = field.values() if isinstance(field, dict) else (field,)
             yield from (part.cid for part in parts if isinstance(part, Link))
 

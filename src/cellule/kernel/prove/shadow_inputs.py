@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cellule.kernel.items import ControlItem, EventItem, ReceiptItem
 from cellule.kernel.journal.codes import Settled
-from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
+from cellule.kernel.journal.fields import given_arguments
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import ControlRecord, EventRecord, IntentRecord, ReceiptRecord
 from cellule.kernel.limits import SHADOW_RECEIPTS_MAX
@@ -96,7 +96,7 @@ class Inputs:
     def _control(self, items: list[Any], record: ControlRecord) -> None:
         """Repeat what a person did; an effect that they decided on is the one of this run."""
         verb: Any = record.verb
-        arguments = {name: each for name, each in record.arguments.items() if name not in WRITTEN_ARGUMENTS}
+        arguments = given_arguments(record.verb, record.arguments)
         if verb.startswith("effect."):
             asked = self.recorded.asked.get(arguments.get("height", 0))
             height = arguments.get("height") if asked is None else self.run.heights.get(asked)

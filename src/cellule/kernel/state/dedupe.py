@@ -30,7 +30,7 @@ from uuid import UUID
 from zlib import crc32
 
 from cellule.errors import Corrupted, ensure
-from cellule.kernel.journal.fields import WRITTEN_ARGUMENTS
+from cellule.kernel.journal.fields import given_arguments
 from cellule.kernel.limits import (
     DEDUPE_BUCKET_IDS,
     DEDUPE_CONFLICTS_MAX,
@@ -88,8 +88,7 @@ def payload_check(schema: str, value: bytes) -> int:
 
 def control_check(verb: str, who: str, why: str, arguments: Mapping[str, Any]) -> int:
     """The same for an operator's verb; what the kernel adds to its arguments does not count."""
-    given = {name: value for name, value in arguments.items() if name not in WRITTEN_ARGUMENTS}
-    return crc32(encode([verb, who, why, given]))
+    return crc32(encode([verb, who, why, given_arguments(verb, arguments)]))
 
 
 class Dedupe:

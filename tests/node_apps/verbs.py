@@ -1,0 +1,47 @@
+"""The app of the tests of hostile verbs: a cell that fails when told to, a schedule, and an enzyme."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from cellule import App, EnzymeContext, Receipt, Step
+
+app = App("verbs")
+
+
+class Errand(msgspec.Struct, frozen=True):
+    what: str
+
+
+run = app.effect("verbs.run", params=Errand, receipt=Errand)
+
+
+@app.event(key="name")
+class Told(msgspec.Struct, frozen=True):
+    name: str
+    fail: bool = False
+    ask: bool = False
+
+
+class Count(msgspec.Struct, frozen=True):
+    count: int = 0
+
+
+app.schedule("hourly", every=timedelta(hours=1), event=Told("hourly"))
+
+
+@app.reducer(effects=[run])
+def counter(state: Count | None, event: Told | Receipt[Errand]) -> Step[Count]:
+    """Count what it is told."""
+    if isinstance(event, Told) and event.fail:
+        raise ValueError("told to fail")
+    asked = [run(Errand("x"))] if isinstance(event, Told) and event.ask else []
+    return Step(Count((state or Count()).count + 1), effects=asked)
+
+
+@app.enzyme("/mark", match="prefix")
+def mark(ctx: EnzymeContext, signal: str | None, target: str | None) -> None:
+    """Write down that it ran."""
+    ctx.write("/marked", ctx.payload)
