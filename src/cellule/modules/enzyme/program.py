@@ -99,7 +99,9 @@ class EnzymeProgram:
         context = EnzymeContext(call, tree, actions, self._values.plain, self._request)
 
         def run(_: object) -> EnzymeOutput:
-            return EnzymeOutput(_code(self._function(context, call.signal, call.target)), self._plain(actions))
+            return EnzymeOutput(
+                _code(self._function(context, call.signal, call.target)), self._plain(actions)
+            )
 
         return self._boundary.call(run, self._described, passes=Unwound)
 
