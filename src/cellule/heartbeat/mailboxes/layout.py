@@ -15,7 +15,7 @@ Numbers have 20 digits in names, so that they list in their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from cellule.errors import Rejected
@@ -26,6 +26,7 @@ Kind = Literal["board", "inbox"]
 Which = Literal["expiries", "exp_wall"]
 KINDS: Final[tuple[Kind, ...]] = ("board", "inbox")
 NUMBER_DIGITS: Final = 20
+NUMBER_MAX: Final = 2**63 - 1
 NAME_BYTES_MAX: Final = 200
 """Bytes of an id of a message, and of the name of a reader."""
 TTL_MAX: Final = 2**62
@@ -64,9 +65,30 @@ class Message(NamedTuple):
         return {"body": self.body, "sender": self.sender}
 
 
-def message_of(name: str, data: Any) -> Message:
-    """The message of a node."""
-    return Message(name, **data)
+def message_of(name: str, data: Any) -> Message | None:
+    """The message of a node; None where somebody wrote what is none."""
+    if not isinstance(data, Mapping) or not set(data) <= _FIELDS.keys() or "body" not in data:
+        return None
+    if not all(_FIELDS[field](value) for field, value in data.items()):
+        return None
+    missing = {"sender": None, "sealed": False, "issued_beat": 0, "issued_ns": 0}
+    return Message(name, **{**missing, **data})
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_deadline(value: object) -> bool:
+    return value is None or (type(value) is int and 0 <= value <= NUMBER_MAX)
+
+
+_FIELDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "body": lambda _: True, "sender": lambda value: isinstance(value, str | None),
+    "sealed": lambda value: isinstance(value, bool), "issued_beat": _is_number, "issued_ns": _is_number,
+    "beat_deadline": _is_deadline, "wall_deadline": _is_deadline,
+    "projected": lambda value: isinstance(value, bool),
+}  # fmt: skip
 
 
 def mailbox_of(path: str, data: Any) -> Mailbox:
@@ -160,6 +182,12 @@ def runtime(mailbox: str, name: str) -> str:
 def number_name(number: int) -> str:
     """A number as it stands in names."""
     return f"{number:0{NUMBER_DIGITS}d}"
+
+
+def number_of(name: str) -> int | None:
+    """The number that a name tells; None where it tells none."""
+    is_number = len(name) == NUMBER_DIGITS and name.isascii() and name.isdigit()
+    return int(name) if is_number and int(name) <= NUMBER_MAX else None
 
 
 def bucket(mailbox: str, which: Which, deadline: int) -> str:

@@ -29,7 +29,8 @@ def read(
             data = tree.read(layout.message(mailbox, name))
             if data is None or (reader is not None and _is_acknowledged(tree, mailbox, name, reader)):
                 continue
-            found.append(message_of(name, data))
+            message = message_of(name, data)
+            found += [] if message is None else [message]
         if len(names) < limit:
             break
         after = names[-1]

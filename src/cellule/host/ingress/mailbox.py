@@ -113,8 +113,9 @@ class MailboxHandle:
             names = await self._heartbeat.list(layout.messages(self.path), after=after, limit=limit)
             for name in names:
                 data = await self._heartbeat.read(layout.message(self.path, name))
-                if data is not None and not await self._is_acknowledged(name, reader):
-                    found.append(layout.message_of(name, data))
+                message = None if data is None else layout.message_of(name, data)
+                if message is not None and not await self._is_acknowledged(name, reader):
+                    found.append(message)
             if len(names) < limit:
                 break
             after = names[-1]
@@ -160,7 +161,7 @@ class MailboxHandle:
             names = await self._heartbeat.list(above, after=after, limit=OUTCOMES_PAGE)
             for name in names:
                 outcome = await self._heartbeat.read(f"{above}/{name}")
-                if outcome is not None and outcome["request"] == request:
+                if isinstance(outcome, Mapping) and outcome.get("request") == request:
                     found: Mapping[str, Any] = outcome
                     return found
             if len(names) < OUTCOMES_PAGE:

@@ -3,10 +3,11 @@
 Each schedule has one timer, armed for its next due time; that time is computed once and recorded, so a
 restore needs no calendar. When it is due the Timer record arms the next one, and after what the previous
 beat emitted the event is delivered, with that record as its cause. What was missed while nothing ran is
-caught up as the schedule says: `skip` sends nothing for it, `once` one event, `backfill` one each, the
-oldest `limit` of them, over as many beats as their frames need. `overlap: skip` sends nothing while a target
-still has messages or open intents; `overlap: buffer` keeps one such run, which waits until all targets are
-idle (`buffered_runs.py`). A Timer record says that a run waits, and another that it waits no more.
+caught up as the schedule says: `skip` sends only the run that is due now, `once` one event for all, and
+`backfill` one each, the oldest `limit` of them, over as many beats as their frames need. `overlap: skip`
+sends nothing while a target still has messages or open intents; `overlap: buffer` keeps one such run, which
+waits until all targets are idle (`buffered_runs.py`). A Timer record says that a run waits, and another that
+it waits no more.
 """
 
 from __future__ import annotations
