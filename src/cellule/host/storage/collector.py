@@ -21,7 +21,7 @@ from cellule.errors import Corrupted, Rejected, Unavailable
 from cellule.host.limits import COLLECT_CLAIM_S, COLLECT_GRACE_S, COLLECT_PAGE
 from cellule.host.own.directory import WorldInfo
 from cellule.host.storage.collection_state import DONE, MARK, ORPHANS, SWEEP, CollectionState
-from cellule.host.storage.marks import OURS, Marks
+from cellule.host.storage.marks import OURS, Marks, PageRead
 from cellule.host.storage.pins import Pins
 from cellule.host.storage.roots import Root, universe_roots, world_roots
 from cellule.kernel.journal.links import Links, links_of_block
@@ -140,10 +140,10 @@ class Collector:
                 links = links_of_block(data)
                 found.ours.update(links.ours)
                 found.users.update(links.users)
-            await self.marks.reach(found)
-            await self.marks.were_read(unread, missing)
             counts = replace(state.counts, dangling=state.counts.dangling + len(missing))
-            state = await self._moved(state, counts=counts)
+            state = state.moved(self.clock.now_ns(), counts=counts)
+            await self.marks.reach(found, PageRead(unread, missing, state))
+            await self._rest(state)
         return state
 
     async def _nodes(self, cids: list[Cid]) -> dict[Cid, bytes]:
@@ -195,11 +195,14 @@ class Collector:
         """Note how far it is, and leave the rest of the time to others."""
         moved = state.moved(self.clock.now_ns(), **changes)
         await self.marks.move(moved)
-        self.progress(moved)
+        await self._rest(moved)
+        return moved
+
+    async def _rest(self, state: CollectionState) -> None:
+        self.progress(state)
         took_s = (self.clock.monotonic_ns() - self._rested_ns) / 1e9
         await asyncio.sleep(took_s * (1 / self.share - 1))
         self._rested_ns = self.clock.monotonic_ns()
-        return moved
 
 
 def _bytes(entries: Sequence[Entry]) -> int:

@@ -13,8 +13,8 @@ Rejected: a filter of bits. What it takes for reached by mistake would not be re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from cellule.errors import Conflict, OutcomeUnknown, Unavailable
@@ -27,6 +27,14 @@ from cellule.values.cid import Cid
 
 OURS: Final = b"o"
 USERS: Final = b"u"
+
+
+class PageRead(NamedTuple):
+    """Objects whose links were read, those of them that are not stored, and the state with them."""
+
+    read: Collection[Cid]
+    missing: Sequence[Cid]
+    state: CollectionState
 
 
 class Marks:
@@ -57,17 +65,33 @@ class Marks:
             raise overtaken()
         return {cid for cid, mark in zip(cids, found, strict=True) if mark is not None}
 
-    async def reach(self, links: Links) -> int:
-        """Mark what these links lead to, if it was not; returns how many were not."""
+    async def reach(self, links: Links, done: PageRead | None = None) -> int:
+        """Mark what these links lead to, if it was not; returns how many were not.
+
+        The page that they were read from is done in the last of the batches.
+        """
         wanted = dict.fromkeys(links.users - links.ours, USERS) | dict.fromkeys(links.ours, OURS)
         cids = list(wanted)
         count = 0
+        rows: dict[bytes, bytes] = {}
         for start in range(0, len(cids), COLLECT_MARKS):
+            if rows:
+                await self._commit(rows)
             part = cids[start : start + COLLECT_MARKS]
             known = await self.marked(part)
-            new = {cid: wanted[cid] for cid in part if cid not in known}
+            new = [cid for cid in part if cid not in known]
             count += len(new)
-            await self._mark(new)
+            rows = {keys.cas_mark(self._universe, cid): b"" for cid in new}
+            rows |= {keys.cas_unread(self._universe, cid): wanted[cid] for cid in new}
+        clear: list[bytes] = []
+        if done is not None:
+            rows[self._key] = done.state.row()
+            clear = [keys.cas_unread(self._universe, cid) for cid in done.read]
+            clear += [keys.cas_mark(self._universe, cid) for cid in done.missing]
+        if rows or clear:
+            await self._commit(rows, clear)
+        if done is not None:
+            self._stored = done.state.row()
         return count
 
     async def unread(self) -> dict[Cid, bytes]:
@@ -76,23 +100,10 @@ class Marks:
         page = await self._engine.scan(begin, end, limit=COLLECT_READ)
         return {Cid.of_bytes(keys.cas_unread_cid(key)): value for key, value in page.items}
 
-    async def were_read(self, cids: Iterable[Cid], missing: Iterable[Cid] = ()) -> None:
-        """These need not be read again; a `missing` one was not reached at all."""
-        clear = [keys.cas_unread(self._universe, cid) for cid in cids]
-        clear += [keys.cas_mark(self._universe, cid) for cid in missing]
-        await self._commit({}, clear)
-
     async def drop(self) -> None:
         """Remove all marks."""
         for place in (keys.cas_unread_range(self._universe), keys.cas_mark_range(self._universe)):
             await self._engine.commit(Batch(clear_range=[place]))
-
-    async def _mark(self, new: Mapping[Cid, bytes]) -> None:
-        rows = {keys.cas_mark(self._universe, cid): b"" for cid in new}
-        for cid, whose in new.items():
-            rows[keys.cas_unread(self._universe, cid)] = whose
-        if rows:
-            await self._commit(rows)
 
     async def _commit(self, rows: dict[bytes, bytes], clear: Sequence[bytes] = ()) -> None:
         """Write under the state; what was written already may be written again."""

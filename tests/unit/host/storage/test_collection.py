@@ -12,9 +12,9 @@ from cellule.errors import Corrupted, Rejected, Unavailable
 from cellule.host.limits import COLLECT_CLAIM_S, COLLECT_GRACE_S
 from cellule.host.own.directory import Directory
 from cellule.host.storage.collection_state import DONE, MARK, ORPHANS, SWEEP
-from cellule.host.storage.marks import Marks
+from cellule.host.storage.marks import Marks, PageRead
 from cellule.host.storage.storage import Storage
-from cellule.kernel.journal.links import links_of_block
+from cellule.kernel.journal.links import Links, links_of_block
 from cellule.store import keys
 from cellule.store.cas import OVERTAKEN_ROOT, Cas
 from cellule.store.engines.memory import MemoryEngine
@@ -240,7 +240,9 @@ async def test_a_collector_that_was_overtaken_changes_nothing_any_more(opened, t
         await asyncio.sleep(COLLECT_CLAIM_S + 1)
         await collected(other)
         cids = [each.cid for each in await stored(node)]
-        for call in (lambda: marks.marked(cids), lambda: marks.move(stale), lambda: marks.were_read(cids)):
+        nothing, done = Links(set(), set()), PageRead(cids, [], stale)
+        calls = (lambda: marks.marked(cids), lambda: marks.move(stale), lambda: marks.reach(nothing, done))
+        for call in calls:
             with pytest.raises(Unavailable) as caught:
                 await call()
             assert caught.value.code == "host.collection_taken"
