@@ -104,6 +104,12 @@ class Importer:
                 "host.world_exists", "there is a world {name} in universe {universe} already",
                 name=name, universe=self.universe.name, hint="Choose another name with --name.",
             )  # fmt: skip
+        if await self.directory.leaving(self.universe, name) is not None:
+            raise Rejected(
+                "host.world_exists", "world {name} in universe {universe} is gone; its deletion did not end",
+                name=name, universe=self.universe.name,
+                hint="Delete it again, or choose another with --name.",
+            )  # fmt: skip
         for universe in await self.directory.universes():
             [listed] = await self.engine.read([keys.universe_world(universe.id, world)])
             if listed is not None:

@@ -189,6 +189,9 @@ async def fork_world(
             world=source.name, count=len(lineage.ancestors), most=LINEAGE_MAX,
         )  # fmt: skip
     await node.storage.check_new_world(universe.id)
+    leaving = await node.directory.leaving(universe, name)
+    if leaving is not None and node.is_owner:
+        await node.delete_world(leaving)  # its deletion did not end
     made = None
     for _ in range(ATTEMPTS_MAX):
         since = await node.cas(universe.id).generation()

@@ -10,6 +10,7 @@ import pytest
 from cellule.errors import CelluleError, Rejected
 from cellule.host.archive.car import CarFile, block_head, header_bytes, varint
 from cellule.host.archive.document import WorldDocument, read_page
+from cellule.host.own.deletion import delete_rows
 from cellule.host.storage.snapshot_list import kept_snapshots
 from cellule.kernel.journal.frame import decode_frame
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
@@ -264,3 +265,20 @@ async def test_an_export_beside_snapshots_is_a_whole_world(opened, tally, tmp_pa
         await node.import_world(tmp_path / "w.car")
         world = await node.world("w", create=False)
         assert (await world.cell("account", "a").state()).count == 3
+
+
+@in_virtual_time
+async def test_the_name_of_a_world_that_is_half_deleted_is_free_for_forks_and_told_to_imports(
+    node, tally, tmp_path
+):
+    """An import said that collections had begun again and again."""
+    await filled(node, tally, rounds=1)
+    away = await node.create_world("away")
+    await node.export_world("away", tmp_path / "away.car")
+    await delete_rows(node.node.engine, away, 1)
+    with pytest.raises(Rejected, match="its deletion did not end"):
+        await node.import_world(tmp_path / "away.car")
+    child = await node.fork_world("w", "away")
+    assert (await child.cell("account", "a").state()).count == 1
+    made = await node.import_world(tmp_path / "away.car", name="back")
+    assert {each.id for each in await node.worlds()} >= {made.id, child.id}
