@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cellule.errors import REFUSED_CODE, CelluleError
 from cellule.kernel.limits import ERROR_TEXT_MAX, REFUSAL_CODE_MAX
@@ -282,8 +282,8 @@ def step_function(program: Program, schema: str) -> StepFunction:
     return step
 
 
-class Programs(Protocol):
-    """Finds code; given to the world by the host. Loading may ask for nodes of the CAS."""
+class ModuleCode(Protocol):
+    """Finds the code of modules. Loading may ask for nodes of the CAS."""
 
     def check(self, code: Mapping[str, Any], what: str) -> None:
         """Refuse code that can never run here, by its description alone; `what` names whose code it is."""
@@ -302,19 +302,16 @@ class Programs(Protocol):
         Asked once per module and era, then kept by the world.
         """
 
+
+@runtime_checkable
+class UpcasterCode(Protocol):
+    """Finds the code of upcasters."""
+
     def upcaster(
         self, manifest: Manifest, upcaster: Upcaster, nodes: Nodes
     ) -> Generator[Need, None, Callable[[bytes], bytes]]:
         """Return the pure function that turns values of one schema into values of the next."""
 
 
-class CodeKind(Programs, Protocol):
-    """One way to write modules."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The values of `code.kind` that it runs."""
-
-    @property
-    def trusted(self) -> bool:
-        """Whether its programs prove their output themselves; if not, the kernel does."""
+class Programs(ModuleCode, UpcasterCode, Protocol):
+    """Finds code; given to the world by the host."""

@@ -8,15 +8,27 @@ wait until code is deployed. The output of a kind that is not trusted is checked
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from cellule.errors import Rejected
 from cellule.kernel.checked_program import CheckedProgram, checked_upcaster
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
 from cellule.kernel.manifest.problems import near
 from cellule.kernel.need import Need, Nodes
-from cellule.kernel.program import CodeKind, Program, Programs
+from cellule.kernel.program import ModuleCode, Program, Programs, UpcasterCode
 from cellule.values.cid import Cid
+
+
+class CodeKind(ModuleCode, Protocol):
+    """One way to write modules; it writes upcasters, too, if it is also an `UpcasterCode`."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The values of `code.kind` that it runs."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its programs prove their output themselves; if not, the kernel does."""
 
 
 class ProgramKinds:
@@ -41,6 +53,8 @@ class ProgramKinds:
     ) -> Generator[Need, None, Callable[[bytes], bytes]]:
         """See `Programs.upcaster`."""
         kind = self._kind(upcaster.code, upcaster_name(upcaster))
+        if not isinstance(kind, UpcasterCode):
+            raise _no_upcaster(upcaster)
         function = yield from kind.upcaster(manifest, upcaster, nodes)
         return function if kind.trusted else checked_upcaster(function, manifest, upcaster)
 
@@ -74,6 +88,13 @@ def check_code(manifest: Manifest, programs: Programs) -> None:
     for group in manifest.upcasters.values():
         for upcaster in group:
             programs.check(upcaster.code, upcaster_name(upcaster))
+
+
+def _no_upcaster(upcaster: Upcaster) -> Rejected:
+    return Rejected(
+        "kernel.upcaster_kind", "{what} is code of kind {kind}, in which only modules are written",
+        what=upcaster_name(upcaster), kind=upcaster.code["kind"], hint="Write it in Python, or as WASM.",
+    )  # fmt: skip
 
 
 def upcaster_name(upcaster: Upcaster) -> str:

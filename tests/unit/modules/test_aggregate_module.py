@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.need import Nodes, drive
 from cellule.kernel.programs import ProgramKinds, load_all
 from cellule.modules.aggregate import AggregateKind
-from cellule.values import decode, encode
+from cellule.modules.kinds import CodeKinds
+from cellule.values import Link, cid_of, decode, encode
 from tests.support.kernel_world import START_NS, KernelWorld
 
 TEXT: dict[str, Any] = {"text": {}}
@@ -332,3 +334,17 @@ def test_the_general_and_the_short_way_give_the_same_bytes():
             world.beat(items)
         world.assert_replays()
     assert worlds[0].frames == worlds[1].frames
+
+
+@pytest.mark.parametrize(
+    "code",
+    [CODE, {"kind": "plan", "plan": {}, "triggers": {}}, {"kind": "fsm", "contract": Link(cid_of(b""))}],
+)
+def test_only_kinds_that_write_upcasters_are_asked_for_one(code):
+    changed = document()
+    changed["schemas"]["shop/Sold@2"] = changed["schemas"]["shop/Sold@1"]
+    changed["upcasters"] = [{"from": "shop/Sold@1", "to": "shop/Sold@2", "code": code}]
+    with closing(CodeKinds(limit_s=None)) as programs, pytest.raises(Rejected) as caught:
+        drive(load_all(load_manifest(changed), programs, Nodes(1_000)), Nodes(1_000), lambda _: {})
+    assert caught.value.code == "kernel.upcaster_kind"
+    assert f"the upcaster shop/Sold@1 -> shop/Sold@2 is code of kind {code['kind']}" in str(caught.value)

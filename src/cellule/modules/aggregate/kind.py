@@ -5,11 +5,10 @@ Its programs are part of Cellule and trusted: they write canonical bytes of thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
-from cellule.errors import Rejected
-from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.need import Need, Nodes
 from cellule.kernel.program import Program
 from cellule.modules.aggregate.program import AggregateProgram
@@ -46,16 +45,3 @@ class AggregateKind:
         """See `Programs.program`; what does not fit the events of the module is refused here."""
         yield from ()
         return AggregateProgram(checked_spec(manifest, module))
-
-    def upcaster(
-        self,
-        manifest: Manifest,  # noqa: ARG002 - the contract's
-        upcaster: Upcaster,
-        nodes: Nodes,  # noqa: ARG002 - the contract's
-    ) -> Generator[Need, None, Callable[[bytes], bytes]]:
-        """See `Programs.upcaster`: an aggregate is none."""
-        yield from ()
-        raise Rejected(
-            "aggregate.upcaster", "the upcaster {old} -> {new} cannot be an aggregate", old=upcaster.old,
-            new=upcaster.new, hint="Write it in Python.",
-        )  # fmt: skip

@@ -9,12 +9,12 @@ output themselves (`machine.py`), so the kind is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from cellule.errors import Rejected
-from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Program
 from cellule.modules.fsm.interface import KIND, derived_events, manual_event, state_schema
@@ -82,16 +82,6 @@ class FsmPrograms:
         _check_fits(machine, manifest, module, {*events.values(), manual_event(name)})
         made = self._programs[manifest.cid, module.name] = FsmProgram(machine, module, manifest.schemas)
         return made
-
-    def upcaster(
-        self,
-        manifest: Manifest,  # noqa: ARG002 - the contract's
-        upcaster: Upcaster,
-        nodes: Nodes,  # noqa: ARG002 - the contract's
-    ) -> Generator[Need, None, Callable[[bytes], bytes]]:
-        """See `Programs.upcaster`: a contract is none."""
-        yield from ()
-        _refuse(f"{upcaster.old} -> {upcaster.new}", "a contract cannot be an upcaster; write one in Python")
 
 
 def read_file(path: Path) -> bytes:

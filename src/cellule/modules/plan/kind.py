@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from cellule.errors import Rejected
-from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import Program
 from cellule.modules.plan.compile import compile_plan
@@ -57,16 +57,3 @@ class PlanPrograms:
             known = self._programs[manifest.cid, module.name] = PlanProgram(compile_plan(manifest, module))
         yield from fetch(nodes, ())  # it needs none: the plan stands in the manifest
         return known
-
-    def upcaster(
-        self,
-        manifest: Manifest,  # noqa: ARG002
-        upcaster: Upcaster,
-        nodes: Nodes,
-    ) -> Generator[Need, None, Callable[[bytes], bytes]]:
-        """See `Programs.upcaster`: a plan upcasts nothing."""
-        yield from fetch(nodes, ())
-        raise Rejected(
-            "plan.upcaster", "the upcaster {old} -> {new} is a plan, and plans upcast nothing",
-            old=upcaster.old, new=upcaster.new, hint="Write it in Python.",
-        )  # fmt: skip
