@@ -15,6 +15,7 @@ from cellule.kernel.decide import controls, forks, impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import settle as settling
+from cellule.kernel.decide.refusals import refused
 from cellule.kernel.items import (
     LATER,
     Admitted,
@@ -284,11 +285,7 @@ class Admission:
         return RefusedItem(Rejected(item.code, "{text}", text=item.text), height)
 
     def _refuse(self, item: EventItem, error: CelluleError) -> RefusedItem:
-        if not item.durable:
-            return RefusedItem(error, 0)
-        text = str(error)
-        record = RefusedRecord(0, record_id(item.id), item.schema, error.code, text)
-        return RefusedItem(error, self._writer.add(record, len(text)))
+        return refused(self._writer, error, record_id(item.id), item.schema, durable=item.durable)
 
 
 def _expected(item: EventItem, key: bytes | None) -> Expected | None:

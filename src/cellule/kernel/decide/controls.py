@@ -26,14 +26,14 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import operate as operating
 from cellule.kernel.decide.migrations import migrate, old_cells, target_era
+from cellule.kernel.decide.refusals import earlier, refused
 from cellule.kernel.index.keys import pair_key
-from cellule.kernel.items import Admitted, ControlItem, Duplicate, Outcome, RefusedItem, record_id
+from cellule.kernel.items import Admitted, ControlItem, Outcome, record_id
 from cellule.kernel.journal.fields import is_written
 from cellule.kernel.journal.records import (
     BaselineRecord,
     ControlRecord,
     ManifestRecord,
-    RefusedRecord,
     SnapshotRecord,
 )
 from cellule.kernel.limits import DROP_PER_CONTROL_MAX, FRAME_BYTES_ADMIT, RESUME_PER_CONTROL_MAX
@@ -62,11 +62,8 @@ def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ou
             return (yield from _perform(context, item))
         return (yield from _perform_once(context, item, dedupe_key(item.id)))
     except Rejected as error:
-        if not item.durable:
-            return RefusedItem(error, 0)
-        text = str(error)
-        record = RefusedRecord(0, record_id(item.id), f"control:{item.verb}", error.code, text)
-        return RefusedItem(error, context.writer.add(record, len(text)))
+        name = f"control:{item.verb}"
+        return refused(context.writer, error, record_id(item.id), name, durable=item.durable)
 
 
 def _perform_once(context: BeatContext, item: ControlItem, key: bytes) -> Generator[Need, None, Outcome]:
@@ -74,13 +71,9 @@ def _perform_once(context: BeatContext, item: ControlItem, key: bytes) -> Genera
     ledger = context.ledger
     seen = yield from ledger.dedupe.find(key, ledger.nodes)
     check = control_check(item.verb, item.who, item.why, item.arguments)
-    if seen is not None and seen.check == check:
-        return Duplicate(seen.height)
-    if seen is not None:
-        raise Rejected(
-            "kernel.id_reused", "id {id} was used at height {height} for something else",
-            id=item.id, height=seen.height, hint="Give every event and every verb an id of its own.",
-        )  # fmt: skip
+    before = earlier(seen, check, item.id, "verb")
+    if before is not None:
+        return before
     done = yield from _perform(context, item)
     ledger.remember_id(key, done.height, check)
     return done

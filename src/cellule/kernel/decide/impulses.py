@@ -15,9 +15,10 @@ from typing import Any
 from cellule.errors import Rejected
 from cellule.kernel.decide.argument_checks import check_value
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.refusals import earlier, refused
 from cellule.kernel.decide.requests import StepSignal
 from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse
-from cellule.kernel.items import Admitted, Duplicate, Outcome, RefusedItem, SignalItem, record_id
+from cellule.kernel.items import Admitted, Outcome, SignalItem, record_id
 from cellule.kernel.journal.heartbeat_records import (
     SignalExtras,
     SignalRecord,
@@ -143,21 +144,12 @@ def admit(context: BeatContext, item: SignalItem) -> Generator[Need, None, Outco
         key = dedupe_key(item.id) if item.explicit and item.id is not None else None
         check = impulse_check(signal, target, None if item.payload is None else cid_of(item.payload).digest)
         if key is not None:
-            seen = yield from ledger.find_id(key)
-            if seen is not None and seen.check == check:
-                return Duplicate(seen.height)
-            if seen is not None:
-                raise Rejected(
-                    "kernel.id_reused", "id {id} was used at height {height} for something else",
-                    id=item.id, height=seen.height, hint="Give every event and every signal an id.",
-                )  # fmt: skip
+            before = earlier((yield from ledger.find_id(key)), check, item.id, "signal")
+            if before is not None:
+                return before
         yield from check_room(context, beat)
     except Rejected as error:
-        if not item.durable:
-            return RefusedItem(error, 0)
-        text = str(error)
-        record = RefusedRecord(0, given, SIGNAL, error.code, text)
-        return RefusedItem(error, context.writer.add(record, len(text)))
+        return refused(context.writer, error, given, SIGNAL, durable=item.durable)
     payload = None if item.payload is None else context.hold_value(item.payload)
     height = yield from queue(
         context, 0, signal, target, payload, beat=beat, id=given, dedupe=key is not None

@@ -15,10 +15,11 @@ from cellule.kernel.decide import impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import life
 from cellule.kernel.decide.intents.outside import OUTSIDE_ITEM, hold
+from cellule.kernel.decide.refusals import refused
 from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
 from cellule.kernel.journal.codes import AT_ONCE, NOBODY, Settled
 from cellule.kernel.journal.fields import RetentionTimer
-from cellule.kernel.journal.records import EmittedRecord, ReceiptRecord, RefusedRecord, TimerRecord
+from cellule.kernel.journal.records import EmittedRecord, ReceiptRecord, TimerRecord
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, RECEIPT_BYTES_MAX
 from cellule.kernel.manifest.system import (
     CASCADE_STOPPED,
@@ -239,12 +240,8 @@ def _problem(item: ReceiptItem, intent: OpenIntent | None, sent_as: bytes) -> Re
 def _refuse(
     context: BeatContext, item: ReceiptItem, intent: OpenIntent | None, problem: Rejected
 ) -> RefusedItem:
-    if not item.durable:
-        return RefusedItem(problem, 0)
-    text = str(problem)
     name = f"receipt:{intent.kind}" if intent is not None else "receipt"
-    record = RefusedRecord(0, intent_shown(item.intent), name, problem.code, text)
-    return RefusedItem(problem, context.writer.add(record, len(text)))
+    return refused(context.writer, problem, intent_shown(item.intent), name, durable=item.durable)
 
 
 def proven(
