@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.places import FOLDER_AND_OBJECTS, KINDS, SHARED_KINDS, Place, folder_place, postgres_place
 from tests.support.servers.postgres import PostgresServer, missing_reason
@@ -16,6 +17,10 @@ from tests.support.servers.s3 import S3Server
 _ROOT = Path(__file__).parents[1]
 os.environ["PYTHONPATH"] = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
 
+
+# A busy machine is slow, and no test is about speed: examples have no deadline.
+settings.register_profile("without deadline", deadline=None)
+settings.load_profile("without deadline")
 
 # A shell starts what it runs in the background with SIGINT and SIGQUIT ignored, `nohup` with SIGHUP, and
 # children inherit that.
