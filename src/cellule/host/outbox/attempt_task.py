@@ -94,11 +94,11 @@ class AttemptTask:
         begin_attempt()
         row = entry.stored.row
         return (
-            row.params if type(row.params) is Link else entry.lane.performer.perform(row, self._on_progress)
+            row.params if type(row.params) is Link else entry.queue.performer.perform(row, self._on_progress)
         )
 
     async def _rest(self, outcome: Outcome | Awaitable[Receipt] | Waiting | Link) -> Outcome | None:
-        row, performer = self.entry.stored.row, self.entry.lane.performer
+        row, performer = self.entry.stored.row, self.entry.queue.performer
         left: Outcome | Awaitable[Receipt] | Waiting | None
         if isinstance(outcome, Link):
             fetched = await performer.fetched(row, outcome)
@@ -116,7 +116,7 @@ class AttemptTask:
 
     async def _wait(self, row: Row, waiting: Waiting) -> Outcome | Awaitable[Receipt] | None:
         """Wait for the rest of an attempt; its time began with its first step."""
-        performer = self.entry.lane.performer
+        performer = self.entry.queue.performer
         if self._timer is None:
             self._timer = self.task.get_loop().call_at(waiting.until_s, self.stop, "expired")
         self._listen()
@@ -132,7 +132,7 @@ class AttemptTask:
 
     def _cancelled(self) -> Outcome | None:
         """What it means that the adapter was cancelled."""
-        performer, row = self.entry.lane.performer, self.entry.stored.row
+        performer, row = self.entry.queue.performer, self.entry.stored.row
         if self._reason is None:
             return performer.cancelled_itself(row)
         if self._reason == "silent":
@@ -156,7 +156,7 @@ class AttemptTask:
 
     def _listen(self) -> None:
         """Wait for the next report of progress, if the adapter promises any."""
-        limit_s = self.entry.lane.limits.progress_s
+        limit_s = self.entry.queue.limits.progress_s
         if self._silence is not None:
             self._silence.cancel()
         if limit_s is not None and self._reason is None:
@@ -169,7 +169,7 @@ class AttemptTask:
 
     def _leave(self) -> None:
         """The adapter was cancelled, and goes on."""
-        performer, row = self.entry.lane.performer, self.entry.stored.row
+        performer, row = self.entry.queue.performer, self.entry.stored.row
         is_late = self._reason in ("expired", "silent")
         self._end(performer.timed_out(row, left=True) if is_late else None)
 

@@ -3,7 +3,7 @@
 Rows that are ready stand by priority, then time; the others by when their pause is over, on the monotonic
 clock. So many attempts run at once as the adapter allows, and as fast. Every row is in one of four states:
 waiting, checked (about to run), running, settling (its outcome is being written). How many rows a
-lane holds is the window's business.
+queue holds is the window's business.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Entry:
     attempt; `after` is what waits for that.
     """
 
-    __slots__ = ("after", "attempt", "closed", "known", "lane", "saving", "state", "stored")
+    __slots__ = ("after", "attempt", "closed", "known", "queue", "saving", "state", "stored")
 
-    def __init__(self, stored: Stored, lane: KindQueue, *, known: bool = False) -> None:
+    def __init__(self, stored: Stored, queue: KindQueue, *, known: bool = False) -> None:
         self.stored = stored
-        self.lane = lane
+        self.queue = queue
         self.known = known
         self.state = SETTLING
         self.attempt: Stoppable | None = None
@@ -67,7 +67,7 @@ class KindQueue:
         self._ready: list[Place[Entry]] = []
         self._later: list[tuple[int, int, Entry]] = []
         self._pushed = 0
-        self._void = 0  # of those that wait, how many left the lane meanwhile
+        self._void = 0  # of those that wait, how many left the queue meanwhile
 
     def push(self, entry: Entry) -> None:
         """Let a row wait for its time; the first attempt has none, wherever the clock has gone since."""

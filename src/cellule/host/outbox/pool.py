@@ -112,8 +112,8 @@ class Pool:
         finally:
             self._tasks = None
             self._notes.end_all()
-            for lane in self._window.lanes.values():
-                await lane.performer.close()
+            for queue in self._window.queues.values():
+                await queue.performer.close()
         if failure is not None:
             raise failure
 
@@ -140,7 +140,7 @@ class Pool:
     def add(self, adapter: Adapter) -> None:
         """Perform another kind from now on; what has waited for it is looked for."""
         performer = Performer(adapter, self._around)
-        self._window.lanes[adapter.kind] = KindQueue(performer, self._clock)
+        self._window.queues[adapter.kind] = KindQueue(performer, self._clock)
         self.search()
 
     def search(self) -> None:
@@ -163,7 +163,7 @@ class Pool:
 
     def has_adapter(self, kind: str) -> bool:
         """Tell whether this node performs a kind."""
-        return kind in self._window.lanes
+        return kind in self._window.queues
 
     @property
     def missing(self) -> dict[str, int]:
@@ -204,14 +204,14 @@ class Pool:
             return
         row = entry.stored.row
         if isinstance(outcome, Again):
-            moved = next_try(row, entry.lane.limits, outcome, self._clock.now_ns(), self._entropy)
+            moved = next_try(row, entry.queue.limits, outcome, self._clock.now_ns(), self._entropy)
             if moved is not None:
                 pause_s = max(0, moved.ready_ns - self._clock.now_ns()) / SECOND_NS
                 log_failure(row, outcome, pause_s)
                 self._settle(Change(row.intent, entry.stored, entry, moved=store_row(moved)))
                 return
             log_failure(row, outcome, None)
-            outcome = entry.lane.performer.gave_up(row, outcome)
+            outcome = entry.queue.performer.gave_up(row, outcome)
         item = sealed_receipt(self._key, row.universe, row.world, outcome)
         receipt = (
             None if isinstance(outcome.value, Link) else inbox_item(outcome, self._key.id, outcome.value)
@@ -230,7 +230,7 @@ class Pool:
     def _stop(self, entry: Entry) -> None:
         """End what is done about a settled intent; one that is being written is looked after when it is."""
         if entry.state is WAITING:
-            entry.lane.withdraw(entry)
+            entry.queue.withdraw(entry)
             self.drop(entry)
         elif entry.attempt is not None:
             entry.attempt.stop("closed")

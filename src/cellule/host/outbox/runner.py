@@ -79,12 +79,12 @@ class Runner:
             if self._failure is not None:
                 raise self._failure
             await self._owner.close_unknown()
-            lanes = list(self._window.lanes.values())
-            taken = [entry for lane in lanes for entry in lane.take()]
+            queues = list(self._window.queues.values())
+            taken = [entry for queue in queues for entry in queue.take()]
             if taken:
                 await self._start(taken)
                 continue
-            waits = [lane.wait_ns() for lane in lanes]
+            waits = [queue.wait_ns() for queue in queues]
             wait_ns = min((each for each in waits if each is not None), default=None)
             await wait_event(self._work, CLOCK_LOOK_S if wait_ns is None else wait_ns / SECOND_NS)
 
@@ -129,7 +129,7 @@ class Runner:
             if entry.closed or at == entry.stored.at or await self._is_there(entry.stored):
                 self._begin(entry)
             else:
-                entry.lane.release(entry)
+                entry.queue.release(entry)
                 self._owner.vanished(entry)
 
     async def _is_there(self, stored: Stored) -> bool:
@@ -160,7 +160,7 @@ class Runner:
             elif outcome is not None:
                 self._owner.finish(entry, outcome)
             if not self._ending:
-                self._go_on(entry.lane)
+                self._go_on(entry.queue)
         except Exception as error:  # noqa: BLE001 - raised by `run`
             self._fail(error)
 
@@ -169,9 +169,9 @@ class Runner:
         if not attempt.entry.closed:
             self._owner.progressed(attempt.entry, progress)
 
-    def _go_on(self, lane: KindQueue) -> None:
+    def _go_on(self, queue: KindQueue) -> None:
         """Begin another attempt in the place of one that ended, if that needs no look at the store."""
-        entry = lane.next(known=True)
+        entry = queue.next(known=True)
         if entry is None:
             self._work.set()
         else:
@@ -190,4 +190,4 @@ class Runner:
     def _release(self, attempt: AttemptTask) -> None:
         del self._attempts[attempt]
         attempt.entry.attempt = None
-        attempt.entry.lane.release(attempt.entry)
+        attempt.entry.queue.release(attempt.entry)

@@ -49,16 +49,16 @@ class Following:
     looked_to: int
 
 
-async def causes_of(teller: RecordRenderer, height: int) -> list[RecordView]:
+async def causes_of(renderer: RecordRenderer, height: int) -> list[RecordView]:
     """The record at a height and what led to it, newest first; the last one came from outside."""
-    chain = [await teller.at(height)]
+    chain = [await renderer.at(height)]
     while chain[-1].cause and not _is_schedule(chain[-1]) and len(chain) < CAUSES_MAX:
-        chain.append(await teller.at(chain[-1].cause))
+        chain.append(await renderer.at(chain[-1].cause))
     return chain
 
 
 async def beside(
-    teller: RecordRenderer, follower: Follower, chain: list[RecordView]
+    renderer: RecordRenderer, follower: Follower, chain: list[RecordView]
 ) -> dict[int, list[RecordView]]:
     """What else had a part: the decisions about each intent of a chain, and the controls of people."""
     found: dict[int, list[RecordView]] = {}
@@ -68,9 +68,9 @@ async def beside(
             heights = await _decisions(follower.journal, told.height, None if newer is None else newer.height)
         elif told.kind in ("receipt", "decision"):
             heights = [told.fields[name] for name in ("control",) if told.fields.get(name)]
-        records = [await teller.at(height) for height in heights]
+        records = [await renderer.at(height) for height in heights]
         controls = [each.fields["control"] for each in records if each.fields.get("control")]
-        records += [await teller.at(height) for height in controls]
+        records += [await renderer.at(height) for height in controls]
         if records:
             found[told.height] = sorted(records, key=lambda each: each.height)
     return found
@@ -94,10 +94,10 @@ async def _decisions(journal: JournalReader, height: int, until: int | None) -> 
     return found
 
 
-async def effects_of(follower: Follower, teller: RecordRenderer, height: int) -> Effects:
+async def effects_of(follower: Follower, renderer: RecordRenderer, height: int) -> Effects:
     """What the record at a height led to, directly and through others."""
     following = await following_of(follower.journal, height)
-    records = [await teller.at(found) for found, _ in following.found]
+    records = [await renderer.at(found) for found, _ in following.found]
     return Effects(records, following.complete, following.looked_to)
 
 

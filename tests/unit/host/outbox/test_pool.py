@@ -8,8 +8,7 @@ import pytest
 
 from cellule.effects.adapter import Failed, Retry
 from cellule.effects.secrets import Secrets
-from cellule.host.outbox import kind_queue as lanes
-from cellule.host.outbox import window
+from cellule.host.outbox import kind_queue, window
 from cellule.host.outbox.rows import opening_rows, read_row, rows_range
 from cellule.host.outbox.search import due_rows
 from cellule.store import keys
@@ -525,14 +524,14 @@ async def test_adapters_are_closed_with_the_pool(bench):
 @in_virtual_time
 async def test_a_lane_forgets_withdrawn_rows(bench):
     async with bench.pool(bench.worker()) as pool:
-        lane = pool._window.lanes["test.work"]
+        queue = pool._window.queues["test.work"]
         stored = opening_rows(UNIVERSE, WORLD, map(opening, range(1_000)), 1 << 62).stored
-        entries = [lanes.Entry(each, lane) for each in stored]
+        entries = [kind_queue.Entry(each, queue) for each in stored]
         for entry in entries:
-            lane.push(entry)
+            queue.push(entry)
         for entry in entries:
-            lane.withdraw(entry)
-        assert len(lane._later) <= 65
+            queue.withdraw(entry)
+        assert len(queue._later) <= 65
 
 
 @in_virtual_time

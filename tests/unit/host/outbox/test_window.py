@@ -31,16 +31,16 @@ def test_all_kinds_together_hold_no_more_bytes_than_the_window(monkeypatch):
         held = Window(lambda: searches.append(1))
         clock = VirtualClock()
         for kind in ("test.a", "test.b"):
-            held.lanes[kind] = KindQueue(Performer(adapter(kind)(work), None), clock)
+            held.queues[kind] = KindQueue(Performer(adapter(kind)(work), None), clock)
         long = {"number": 1, "text": "x" * 1_000}
-        for kind in held.lanes:
+        for kind in held.queues:
             rows = opening_rows(UNIVERSE, WORLD, [opening(n, kind, params=long) for n in range(50)], 0)
             for stored in rows.stored:
                 held.take_in(stored, known=True)
         kept = [len(entry.stored.value) for entry in held.entries.values()]
         longest = max(kept)
         assert 40_000 - 2 * longest <= sum(kept) < 40_000 + 2 * longest
-        first, second = held.lanes.values()
+        first, second = held.queues.values()
         assert abs(first.bytes - second.bytes) <= longest
         for entry in list(held.entries.values()):
             held.forget(entry)

@@ -62,7 +62,7 @@ class ReadQueue(Generic[R]):
     """One thread and one connection for one kind of request.
 
     `serve` answers many requests at once; `settle` gets the answers, on this thread. `pause` is held while a
-    snapshot is open; whoever takes it knows that this lane reads nothing.
+    snapshot is open; whoever takes it knows that this thread reads nothing.
     """
 
     def __init__(
