@@ -110,6 +110,7 @@ def decode(data: bytes) -> Value:
         value = plain = _read(data)
         if _LINK_BYTE in data and _LINK_MARK in data:
             value = _read_links(data)
+        # The fast writer nearly always gives the same bytes; where it does not, the exact one decides.
         canonical = _write(plain) == data or encode(value) == data
         if canonical and not (wide and _is_too_deep(value)):
             return value

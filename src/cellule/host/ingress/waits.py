@@ -72,6 +72,7 @@ class CellWait:
         while True:
             head = await self._reader.journal.head()
             entry = await self._reader.entry(self._base, self._key)
+            # Most frames are about other cells: the condition is asked only when this one has changed.
             if is_first or entry != self._entry:
                 is_first, self._entry = False, entry
                 if await self._holds(condition, chosen):

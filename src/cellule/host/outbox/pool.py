@@ -104,6 +104,7 @@ class Pool:
                     yield self
                 except BaseException as error:  # noqa: BLE001 - raised again behind the group
                     failure = error
+                # Nothing new begins from here on; what is under way has its grace.
                 for loop in loops:
                     loop.cancel()
                 await self._wind_down(graceful=not isinstance(failure, asyncio.CancelledError | Fenced))

@@ -175,6 +175,7 @@ def _changes(found: _Found, wanted: Mapping[bytes, Opening], report: Report) -> 
         if intent not in wanted:
             report.orphans.append(intent)
             yield Batch(expect={stored.at: stored.value}, clear=[stored.at, stored.place])
+        # The row is right, but who looks for it by its id would not find it.
         elif found.places.get(intent) != stored.at:
             report.places.append(intent)
             yield Batch(expect={stored.at: stored.value}, set={stored.place: stored.at})

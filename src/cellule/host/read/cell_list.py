@@ -178,6 +178,7 @@ async def _take(
             return
         manifest, data = await reader.newest_state(base, entry.era, data, types)
     except (StepFailed, Rejected) as error:
+        # A list shows what it cannot read; a filter leaves it out, and says so.
         if chosen is not None:
             found.skip(types, base, key, error)
         else:

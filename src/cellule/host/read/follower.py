@@ -98,6 +98,7 @@ class Follower:
             self.height = frame.header.last
             if progress is not None:
                 progress(self.height, head.height)
+        # A deploy was among the frames: its code has to be known before anybody reads.
         if self._world is None or len(self._world.ledger.eras) != self._eras:
             self._world = await drive(self._opened.world(), self._nodes, self.cas)
             self._eras = len(self._world.ledger.eras)

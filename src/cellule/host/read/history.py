@@ -93,6 +93,7 @@ class HistoryReader:
         left = HISTORY_SCAN_BYTES
         height, below = await self._start(head, head.height + 1 if before is None else before)
         while len(found) < limit:
+            # Steps name the one before, so only the first has to be searched for.
             if not height:
                 height, below, left = await self._search(below, left)
                 if not height:

@@ -165,6 +165,7 @@ class Committer:
             if each.outgoing is not None:
                 rows.update(each.outgoing.set)
         rows[self._head_key] = row
+        # A new owner has another epoch, and an older try of our own another head: both keep others out.
         expect[self._head_key] = self._head_row
         if head.wake_ns != self.head.wake_ns:
             shard = keys.shard_of(self._world)

@@ -149,6 +149,7 @@ class Loader:
             if stored is None and Head.of_row(newest).height > info.lineage.fork_height:
                 raise world_rows(info.name, "the row of its owner")
             row: Any = {"n": 0, "node": b""} if stored is None else decode(stored)
+            # Ours, and for certain: a world that leaves memory and returns needs no new epoch.
             if stored is not None and row["node"] == claim.node.bytes and info.id not in self._unsure:
                 return stored
             epoch = encode({"n": row["n"] + 1, "node": claim.node.bytes})

@@ -213,6 +213,7 @@ class Admission:
                 "kernel.id_reused", "id {id} was used at height {height} for another event",
                 id=item.id, height=seen.height, hint="Give every event an id of its own.",
             ))  # fmt: skip
+        # Ids of that time are forgotten: it may have been applied, so it must not be applied now.
         if item.issued_ns is not None and item.issued_ns + self._context.ahead_ns < dedupe.floor_ns:
             return self._refuse(item, TooOld(
                 "kernel.too_old",

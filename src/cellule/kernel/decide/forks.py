@@ -122,6 +122,7 @@ def _keep(
     except Rejected:
         asked = None
     if asked is None or (context.holds(intent.kind) and not branch.live):
+        # Held by the parent, too: nothing changes, so there is no record.
         if intent.status == HELD:
             return
         extras["held"] = True

@@ -60,6 +60,7 @@ def merge(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     step = StepRecord(admitted.height, base, key, born, era.number, OK, version, prev, stored, extras)
     context.writer.add(step, len(state) + len(key))
     step_changes.put(context.ledger, slot, at, version, born, era.number, state, len(state))
+    # A cell that was there has its timer already.
     if born == at:
         expiry.arm(context, slot, at)
     return admitted

@@ -68,6 +68,7 @@ def decided(
         status = rows.HELD
     if verdict == PARK and "text" in extras:
         kept["text"] = extras["text"]
+    # What is parked waits for its approval until then; anything else with a time is a timer.
     if "due_ns" in extras:
         what = "approval" if verdict == PARK else "intent"
         status = status if verdict == PARK else rows.TIMER
@@ -207,6 +208,7 @@ def settled(
         ledger.timers.remove(kept["due"])
     detach(ledger, slot, born, height)
     waiters = yield from _answer_key(ledger, height, intent, outcome)
+    # The letter has all that a retry needs, for the intent itself is gone.
     if outcome.extras.get("exhausted"):
         letter = {"born": born, "height": height, "kind": kind, "params": kept["params"]}
         letter["key"] = kept.get("key") or intent_text(digest)

@@ -206,6 +206,7 @@ def admit(context: BeatContext, item: ReceiptItem) -> Generator[Need, None, Outc
         "by": item.by, "attempts": item.attempts, "exhausted": is_letter, "who": item.who, "why": item.why,
     }  # fmt: skip
     extra = {name: value for name, value in given.items() if value}
+    # No adapter settled it, so its row and a running attempt have to be told.
     if item.who is not None and intent.status == OPEN:
         context.close(intent.id, item.height)
     at = yield from settle(context, slot, item.height, intent, status, payload, ending, AT_ONCE, extra)
