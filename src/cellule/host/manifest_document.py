@@ -26,7 +26,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Nodes
 from cellule.kernel.program import Programs
 from cellule.kernel.programs import load_all
-from cellule.modules.plan.source import PlanFile, line_of
+from cellule.modules.plan.source import PlanFile, bounded, line_of
 from cellule.store.cas import Cas
 from cellule.values.cid import Cid
 from cellule.values.json_view import from_json
@@ -99,8 +99,8 @@ def read_document(document: Document) -> Mapping[str, Any]:
     if size > DOCUMENT_BYTES_MAX:
         raise _unreadable(path, f"it has {size} bytes; at most {DOCUMENT_BYTES_MAX}")
     try:
-        found = _parser(path)(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        found = bounded(_parser(path)(text))
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise _unreadable(path, " ".join(str(error).split())) from error
     if not isinstance(found, dict):
         raise _unreadable(path, f"a map is needed, not {type(found).__name__}")

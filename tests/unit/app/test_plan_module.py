@@ -111,7 +111,7 @@ def test_every_problem_has_its_own_line(project):
 
 @pytest.mark.parametrize(("text", "why"), [
     ("steps: [", "while parsing"), ("- 1", "a map with `steps` is needed"), (b"\xff", "utf-8"),
-    (b"#" * 1_000_001, "at most 1000000"),
+    (b"#" * 1_000_001, "at most 1000000"), ("steps: &a [*a]", "nests more than 128 levels"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_read_is_refused_with_the_reason(project, tmp_path, text, why):
     shop = project({"shop.py": SHOP}, "shop")

@@ -25,6 +25,10 @@ from tests.support.template_kind import TemplateKind
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "manifests"
 MISSING = str(cid_of(b"code that nobody has", "raw"))
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
+    f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 9)
+)
+"""Nine aliases of nine aliases, and so on: 300 bytes that say 387 million values."""
 NOTES, CODE = FIXTURES / "notes.yaml", FIXTURES / "notes"
 
 
@@ -219,6 +223,10 @@ async def test_the_same_manifest_is_deployed_only_once(node):
         ("a.json", '{"n": NaN}', "NaN is no JSON number"),
         ("a.yaml", "a: [", "cannot be read"),
         ("a.yaml", "a: 1\na: 2", "'a' stands twice"),
+        ("a.yaml", BOMB, "over 1000000 values"),
+        ("a.yaml", "&a {b: *a}", "nests more than 128 levels"),
+        ("a.yaml", "{[1, 2]: 3}", "unhashable"),
+        ("a.json", '{"modules": ' + '{"a": ' * 900 + "1" + "}" * 901, "nests more than 128 levels"),
         ("a.yml", "!!python/object/apply:os.getcwd []", "cannot be read"),
         ("a.yaml", "", "a map is needed, not NoneType"),
         ("a.toml", "", "does not end in .json"),

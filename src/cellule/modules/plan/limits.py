@@ -11,3 +11,4 @@ EARLY_MAX = 100  # awaited events that a run keeps until it comes to their step;
 VALUE_BYTES_MAX = 100_000  # encoded bytes of one local, and characters of one text that an operator makes
 ADVANCE_MAX = 10_000  # steps of a plan that one event lets a run take
 FILE_BYTES_MAX = 1_000_000  # bytes of a file that holds a plan
+DOCUMENT_NODES_MAX = 1_000_000  # values of a plan or manifest in a file, with those that aliases stand for

@@ -14,7 +14,8 @@ from typing import Any, Final
 import yaml
 
 from cellule.errors import Rejected
-from cellule.modules.plan.limits import FILE_BYTES_MAX
+from cellule.modules.plan.limits import DOCUMENT_NODES_MAX, FILE_BYTES_MAX
+from cellule.values.limits import DEPTH_MAX
 
 _PARTS: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _NAMES: Final = ("id", "name")
@@ -38,7 +39,7 @@ class PlanFile:
     def document(self) -> Mapping[str, Any]:
         """What stands in the file."""
         try:
-            found = yaml.safe_load(self._text)
+            found = bounded(yaml.safe_load(self._text))
         except (ValueError, RecursionError, yaml.YAMLError) as error:
             raise _unreadable(self.path, " ".join(str(error).split())) from error
         if not isinstance(found, dict):
@@ -63,6 +64,27 @@ class PlanFile:
             file=str(self.path), line=self.line(problems[0][0]), path=problems[0][0], problems=problems,
             hint=str(error.fields.get("hint", "")),
         )  # fmt: skip
+
+
+def bounded(document: Any) -> Any:
+    """The same document; `ValueError` where its aliases say more than a file may, or it nests too deep.
+
+    An alias costs a word, and what it stands for as much as it likes: aliases of aliases, or of what they are
+    in, never end.
+    """
+    waiting, count = [(document, 0)], 0
+    while waiting:
+        value, depth = waiting.pop()
+        count += 1
+        if depth > DEPTH_MAX or count > DOCUMENT_NODES_MAX:
+            raise ValueError(
+                f"it nests more than {DEPTH_MAX} levels, or has over {DOCUMENT_NODES_MAX} values"
+            )
+        if isinstance(value, dict):
+            waiting += [(each, depth + 1) for each in value.values()]
+        elif isinstance(value, list | tuple | set):
+            waiting += [(each, depth + 1) for each in value]
+    return document
 
 
 def line_of(node: Any, parts: Iterable[str | int]) -> int:
