@@ -8,6 +8,8 @@ deepest; those that only the kernel's rules can refuse are the point.
 from __future__ import annotations
 
 import asyncio
+import sys
+from enum import Enum
 from pathlib import Path
 from typing import get_args
 
@@ -214,5 +216,38 @@ def test_a_value_that_a_frame_cannot_hold_is_refused_and_the_world_opens_again(o
             await world.heartbeat.signal("/mark", "/cells/verbs/counter/a", payload=nested(127))
             await asyncio.sleep(3)
             assert (await world.send(VERBS.Told("a"))).steps
+
+    on_node(main)
+
+
+class Name(str, Enum):  # noqa: UP042 - formats as `Name.MARK`, which a StrEnum does not
+    MARK = "mark"
+    PLACE = "/place"
+
+
+class Text(str):
+    """A text that ends the process wherever somebody looks at it."""
+
+    __slots__ = ()
+
+    def _exit(self, *_):
+        sys.exit("a text was asked")
+
+    __contains__ = __format__ = encode = startswith = _exit
+
+
+@pytest.mark.parametrize("name", [Name.MARK, Text("mark")])
+def test_the_arguments_of_a_verb_arrive_as_what_they_are(on_node, name):
+    """Members and texts of classes of their own went into the kernel, which asked them what they are."""
+
+    async def main(opened):
+        async with opened(app=VERBS.app) as node:
+            world = await node.world("w")
+            await world.heartbeat.write(Name.PLACE, {"a": name}, who="me", why="so")
+            await world.heartbeat.bind(Name.PLACE, name, who="me", why="so")
+            await world.heartbeat.signal("/mark", Name.PLACE, payload=[name])
+            await asyncio.sleep(3)
+            assert await world.heartbeat.read("/marked") == ["mark"]
+            await world.snapshot(who="me", why="to compare")
 
     on_node(main)

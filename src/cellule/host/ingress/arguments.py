@@ -27,7 +27,7 @@ from cellule.host.limits import (
     WHY_CHARS_MAX,
 )
 from cellule.kernel.items import Verb
-from cellule.values.cbor import encode
+from cellule.values.cbor import decode_trusted, encode
 from cellule.values.limits import INT_MAX
 
 VERBS: Final = frozenset(get_args(Verb))
@@ -116,20 +116,23 @@ def check_name(name: str, value: Any) -> str:
     return _check_text(name, value, WHO_CHARS_MAX, is_needed=True)
 
 
-def check_verb(verb: Any, arguments: Mapping[str, Any]) -> None:
-    """An operator's verb, and arguments that can be journaled."""
+def check_verb(verb: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """An operator's verb; returns its arguments as they can be journaled, whatever classes theirs are of."""
     if not isinstance(verb, str) or verb not in VERBS:
         raise Rejected(
             "host.verb", "there is no verb {verb}", verb=shown(verb),
             hint=f"There are: {', '.join(sorted(VERBS))}.",
         )  # fmt: skip
+    found = {}
     for name, value in arguments.items():
         try:
-            size = len(encode(value))
+            data = encode(value)
         except CelluleError as error:
             _refuse(name, value, "a value that can be journaled", f"refused: {error}")
-        if size > CONTROL_BYTES_MAX:
-            _refuse(name, value, f"at most {CONTROL_BYTES_MAX} bytes long", f"{size} bytes long")
+        if len(data) > CONTROL_BYTES_MAX:
+            _refuse(name, value, f"at most {CONTROL_BYTES_MAX} bytes long", f"{len(data)} bytes long")
+        found[name] = decode_trusted(data)
+    return found
 
 
 def check_timeout(timeout: Any) -> None:

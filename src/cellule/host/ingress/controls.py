@@ -33,8 +33,7 @@ class Controls:
         """Do one verb; raises what the world refuses."""
         who, why = check_who_and_why(who, why)
         given = None if id is None else check_id(id)
-        check_verb(verb, arguments)
-        item = ControlItem(verb, who, why, arguments, id=given)
+        item = ControlItem(verb, who, why, check_verb(verb, arguments), id=given)
         if not self._node.is_owner:
             height, duplicate = await self._remote.control(item)
             return Applied(height, given, duplicate, (), None)
