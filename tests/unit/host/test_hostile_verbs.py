@@ -236,13 +236,13 @@ class Text(str):
     __contains__ = __format__ = encode = startswith = _exit
 
 
-@pytest.mark.parametrize("name", [Name.MARK, Text("mark")])
-def test_the_arguments_of_a_verb_arrive_as_what_they_are(on_node, name):
+@pytest.mark.parametrize("make", [lambda: Name.MARK, lambda: Text("mark")], ids=["member", "text"])
+def test_the_arguments_of_a_verb_arrive_as_what_they_are(on_node, make):
     """Members and texts of classes of their own went into the kernel, which asked them what they are."""
 
     async def main(opened):
         async with opened(app=VERBS.app) as node:
-            world = await node.world("w")
+            world, name = await node.world("w"), make()
             await world.heartbeat.write(Name.PLACE, {"a": name}, who="me", why="so")
             await world.heartbeat.bind(Name.PLACE, name, who="me", why="so")
             await world.heartbeat.signal("/mark", Name.PLACE, payload=[name])
