@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = "src/cellule/kernel"
-ROOMS = ("state", "decide", "fast", "prove")
+ROOMS = ("state", "decide", "fast", "prove", "heartbeat")
 TESTS = ("tests/unit/kernel", "tests/golden", "tests/properties", "tests/edge/test_shadow.py")
 EXPLAINED = ROOT / "tools" / "mutants.toml"
 DATA = ROOT / ".mutants.coverage"

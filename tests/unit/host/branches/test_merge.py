@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -142,3 +143,18 @@ async def test_forks_beside_each_other_merge_and_strangers_do_not(node):
     await node.create_world("stranger")
     with pytest.raises(Rejected, match="share no history"):
         await node.merge_worlds("stranger", "w")
+
+
+@in_virtual_time
+async def test_a_cell_that_takes_a_state_over_ends_when_it_would_have_ended(node):
+    """Its retention counts from its birth, whoever gave it the state it has."""
+    world = await node.world("w")
+    await world.send(TALLY.Poke("soon"))
+    fork = await world.fork("try")
+    await asyncio.sleep(20)
+    await fork.send(TALLY.Poke("soon"))
+    done = await node.merge_worlds("try", "w", who="ann", why="tried")
+    assert names(done.merged) == {"soon"}
+    assert (await world.cell(TALLY.brief, "soon").state()).count == 2
+    await asyncio.sleep(15)
+    assert await world.cell(TALLY.brief, "soon").state() is None

@@ -6,7 +6,7 @@ import pytest
 
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import RefusedRecord
+from cellule.kernel.journal.records import ControlRecord, RefusedRecord
 from cellule.values.cbor import encode
 
 
@@ -103,3 +103,12 @@ def test_a_module_far_over_its_limit_is_held_until_it_is_below(make_bank):
     bank.world.settle()
     assert held(bank) == []
     assert len(bank.heard("a")) == 1
+
+
+def test_a_deploy_lets_only_those_go_on_whose_module_is_below_its_limit_now(full, bank_document):
+    bank, _ = full
+    bank.world.beat([tick("waits")])
+    bank.world.deploy(bank_document(order={"open_max": 1}))
+    assert held(bank) == [b"waits"]
+    [(_, deploy)] = decode_frame(bank.world.frames[-1]).of(ControlRecord)
+    assert "under" not in deploy.arguments
