@@ -62,3 +62,17 @@ def test_an_impulse_with_one_wrong_field_is_none(row):
     assert unpack_impulse(IMPULSE).signal == "/s"
     with pytest.raises(Corrupted):
         unpack_impulse(row)
+
+
+def test_a_run_emits_as_many_signals_as_its_entry_says():
+    def emits(count):
+        return lambda call, tree: (0, [{"do": "signal", "signal": "/t", "target": None}] * count)
+
+    world = EnzymeWorld({"a": emits(2), "b": emits(3)})
+    world.register("a", signals=2)
+    world.register("b", signals=2)
+    world.signal("/s")
+    world.tick()
+    world.tick()
+    assert [line[:2] for line in world.agenda()] == [(0, 0), (1, -2)]
+    world.assert_replays()

@@ -61,6 +61,20 @@ def test_what_has_lost_its_grant_cannot_be_approved(make_bank, bank_document):
     assert opening.grant["name"] == "till"
 
 
+def test_what_its_grant_does_not_give_any_more_is_not_asked_for_again(make_bank, bank_document):
+    """A person lets a dead letter happen again: what was decided is decided anew."""
+    slots = {"cap_slots": {"pay": "till"}}
+    bank = make_bank(order=slots, capabilities=TILL)
+    [opening] = bank.charge(slot="pay").opened
+    letter = bank.receive(opening, "failed", exhausted=True).outcomes[0].height
+    ended = {"till": {**TILL["till"], "expires_ns": 1}}
+    bank.world.deploy(bank_document(order=slots, capabilities=ended))
+    assert refusal(bank.world.control("effect.retry", letter=letter)) == "kernel.grant_expired"
+    bank.world.deploy(bank_document(order=slots, capabilities=TILL))
+    [again] = bank.world.control("effect.retry", letter=letter).opened
+    assert again.grant["name"] == "till"
+
+
 def test_those_who_wait_for_an_approval_that_ends_are_told_with_it(make_bank):
     """Their receipts were replayed after what the beat before had emitted, and written before it."""
     bank = make_bank(policy=ask_first(expires_ns=HOUR))
