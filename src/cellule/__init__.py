@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from cellule.modules.enzyme import FATAL, RETRY, EnzymeContext
     from cellule.modules.fsm import StateChange, state_changes
     from cellule.modules.workflow import (
+        CallCancelled,
+        CallFailed,
+        CallRefused,
         Cancelled,
         EffectCancelled,
         EffectDenied,
@@ -70,6 +73,9 @@ __all__ = [
     "App",
     "Attempt",
     "Built",
+    "CallCancelled",
+    "CallFailed",
+    "CallRefused",
     "Cancelled",
     "CellHandle",
     "Cellule",
@@ -142,8 +148,8 @@ _HOMES = {
     "cellule.modules.enzyme": ("FATAL", "RETRY", "EnzymeContext"),
     "cellule.modules.fsm": ("StateChange", "state_changes"),
     "cellule.modules.workflow": (
-        "Cancelled", "EffectCancelled", "EffectDenied", "EffectFailed", "EffectTimedOut", "Workflow",
-        "WorkflowRun",
+        "CallCancelled", "CallFailed", "CallRefused", "Cancelled", "EffectCancelled", "EffectDenied",
+        "EffectFailed", "EffectTimedOut", "Workflow", "WorkflowRun",
     ),
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),

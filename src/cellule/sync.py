@@ -191,15 +191,23 @@ class SyncCellule(Facade[Cellule]):
         why: str = "asked for",
         dry_run: bool = False,
         universe: str = DEFAULT_UNIVERSE,
+        progress: Progress | None = None,
     ) -> SpillReport:
         """Deploy a manifest, or the app, whose modules have cells where they had one map of all keys.
 
-        The maps become cells in the frame of the deploy, or nothing is changed; afterwards each cell is held
-        against its entry. `dry_run` does it to a copy. Again, it finds nothing to move.
+        Beat after beat the maps become cells; this waits for the last one, and holds each cell against its
+        entry. `dry_run` does it to a copy. Again, it waits for a move under way, or finds nothing to move.
         """
         return self._thread.call(
             lambda: self._inner.migrate_cells(
-                name, manifest=manifest, code=code, who=who, why=why, dry_run=dry_run, universe=universe
+                name,
+                manifest=manifest,
+                code=code,
+                who=who,
+                why=why,
+                dry_run=dry_run,
+                universe=universe,
+                progress=progress,
             )
         )
 

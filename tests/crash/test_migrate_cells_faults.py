@@ -1,6 +1,6 @@
-"""A map that becomes cells while the disk fails, at each durable operation: it is the map or the cells.
+"""A map that becomes cells while the disk fails, at each durable operation, also between two of its beats.
 
-Whoever started it does it again, and it is finished as if nothing had happened.
+Whoever opens the store next goes on where it ended, as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.errors import Unavailable
+from cellule.kernel.decide import spills
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE, StoreOptions
@@ -52,7 +53,10 @@ async def totals(folder):
 
 
 @pytest.mark.parametrize("kind", ["io", "full", "torn"])
-async def test_a_disk_that_fails_leaves_the_map_or_the_cells(tmp_path, kind):
+async def test_a_disk_that_fails_leaves_the_map_the_cells_or_a_move_that_goes_on(
+    tmp_path, kind, monkeypatch
+):  # fmt: skip
+    monkeypatch.setattr(spills, "SPILL_CELLS_PER_BEAT", 2)
     expected = {name: number for number, name in enumerate(NAMES)}
     at, reached = 1, True
     while reached:

@@ -380,5 +380,5 @@ def test_the_frozen_frames_hold_every_kind_of_record_and_every_status(frozen):
     assert told_of == own - {"cycle", "over", "dropped"}
     extended = [record for record in records if isinstance(record, EventRecord | StepRecord)]
     found = {name for record in extended for name in record.extras}
-    elsewhere_too = {"cancels", "cut"}  # beside the intents that it cancels; in workflow.json
+    elsewhere_too = {"cancels", "cut", "calls"}  # beside the intents that it cancels; in workflow.json
     assert found == {*KINDS[Kind.EVENT].extras, *KINDS[Kind.STEP].extras} - elsewhere_too

@@ -153,6 +153,7 @@ def test_the_identities_of_the_system_schemas_are_frozen():
     assert found == {
         "sys/WorldStarted@1": "bafyreialea2n26p5czwmsvzr6hdkavypioflhpwql24dzflij6ui6jr4gu",
         "sys/StepFailed@1": "bafyreidus4dh4oojy455izewkpmpzol4wz5bbzbn2ut2h2ojjqdukil4dq",
+        "sys/CallFailed@1": "bafyreihahhq5cx47kkr6atp27tvvb35zhwo6gqdn2rdswlqbuxcrnm6omq",
         "sys/CascadeStopped@1": "bafyreifzhzfasxvvbrwhs2xbtrmpfz2t4js7xow5qlzedk2xl2f2de2uam",
         "sys/TimerSet@1": "bafyreih6b3oxf2b2xm4djvbldwkag73cohg7as4acoqv7vmjizcoewz5ue",
         "sys/TimerFired@1": "bafyreiak3mg4lr6gemtu4p67llyzwzz63hhrp3aqtyaaco4mngwk56iz2y",

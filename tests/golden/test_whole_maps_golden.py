@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from cellule.kernel.decide import spills
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord, IntentRecord, StepRecord
 from cellule.kernel.manifest.load import load_manifest
@@ -32,8 +34,12 @@ def written() -> tuple[dict[str, str], KernelWorld]:
     parts["a snapshot with a receipt for an entry"] = str(world.snapshot())
     loaded = load_manifest(edition(whole=False, retention={"idle_ns": 60 * SECOND}))
     world.cas[loaded.cid] = loaded.data
-    world.control("cell.spill", manifest=Link(loaded.cid))
-    parts["the move to cells"] = world.frames[-1].hex()
+    with mock.patch.object(spills, "SPILL_CELLS_PER_BEAT", 1):
+        world.control("cell.spill", manifest=Link(loaded.cid))
+        parts["the first beat of the move to cells"] = world.frames[-1].hex()
+        parts["a snapshot in the middle of it"] = str(world.snapshot())
+        world.beat()
+        parts["its last beat"] = world.frames[-1].hex()
     world.settle()
     parts["the snapshot after it"] = str(world.snapshot())
     return parts, world
@@ -53,8 +59,14 @@ def test_frozen_frames_say_what_they_are_frozen_for():
     frozen = json.loads(FROZEN.read_text())
     [(_, intent)] = decode_frame(bytes.fromhex(frozen["an intent of an entry"]), prove=True).of(IntentRecord)
     assert intent.extras["entry"] == b"a"
-    moved = decode_frame(bytes.fromhex(frozen["the move to cells"]), prove=True)
-    [(_, control)] = moved.of(ControlRecord)
+    first, last = (
+        decode_frame(bytes.fromhex(frozen[name]), prove=True)
+        for name in ("the first beat of the move to cells", "its last beat")
+    )
+    [(height, control)] = first.of(ControlRecord)
     assert control.arguments["cells"] == [["shop/Order", b""]]
-    assert [key for _, _, key in control.arguments["queue"]] == [b"b", b"a", b"new"]
-    assert [step.key for _, step in moved.of(StepRecord) if "control" in step.extras] == [b"a", b"b", b""]
+    [(_, further)] = last.of(ControlRecord)
+    assert further.cause == height
+    assert [key for _, _, key in further.arguments["queue"]] == [b"new", b"a", b"b"]
+    assert [step.key for _, step in first.of(StepRecord) if "control" in step.extras] == [b"a"]
+    assert [step.key for _, step in last.of(StepRecord) if "control" in step.extras] == [b"b", b""]

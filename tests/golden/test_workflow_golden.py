@@ -41,6 +41,8 @@ def lived() -> list[dict[str, Any]]:
     world.complete(world.intents.of(runs.charge)[0], runs.Charged("c2"))
     world.send(("run_order", {"verb": "cancel", "why": "enough"}), key="stopped")
     world.advance(minutes=2)
+    world.send(runs.Begged("calls"))
+    world.send(runs.Answered("calls"))
     world.assert_replays()
     return list(steps_of(world))
 
@@ -48,12 +50,15 @@ def lived() -> list[dict[str, Any]]:
 def steps_of(world: World) -> Any:
     for data in world.host.frames:
         for _, record in decode_frame(data).of(StepRecord):
+            if record.module == "gold/desk":
+                continue
             assert record.state is not None
             held: Any = record.state
             state = open_envelope(held).data if isinstance(held, list) else held
             yield {
                 "cell": record.key.decode(), "cut": record.extras.get("cut", False), "bytes": state.hex(),
                 "entries": to_json(decode(state)),
+                **({"calls": record.extras["calls"]} if "calls" in record.extras else {}),
             }  # fmt: skip
 
 
@@ -66,7 +71,7 @@ def test_the_entries_are_the_frozen_ones():
 
 def test_every_kind_of_entry_is_frozen():
     kinds = {entry[0] for step in json.loads(FROZEN.read_text()) for entry in step["entries"]}
-    assert kinds == {"start", "event", "receipt", "timer", "cancel", "ask", "publish", "waits", "end"}
+    assert kinds == {"start", "event", "receipt", "timer", "cancel", "call", "ask", "publish", "waits", "end"}
 
 
 def test_the_page_shows_an_entry_as_it_is():

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from cellule import App, Cancelled, Workflow
+from cellule import App, CallFailed, Cancelled, Refuse, Step, Workflow
 
 app = App("gold")
 
@@ -56,3 +56,34 @@ async def run(ctx: Workflow, begun: Begun, turn: int = 0) -> list[int]:
     if turn == 0:
         ctx.again(begun, 1)
     return [first.number, turn]
+
+
+@app.event(key="desk")
+class Asked(msgspec.Struct, frozen=True):
+    desk: str
+    run: str
+
+
+@app.event(key="run")
+class Answered(msgspec.Struct, frozen=True):
+    run: str
+
+
+@app.event(key="run")
+class Begged(msgspec.Struct, frozen=True):
+    run: str
+
+
+@app.reducer(emits=[Answered])
+def desk(state: int | None, event: Asked) -> Step[int] | Refuse:
+    if event.desk == "closed":
+        return Refuse("it is closed")
+    return Step((state or 0) + 1)
+
+
+@app.workflow(events=[Answered])
+async def begging(ctx: Workflow, begged: Begged) -> None:
+    try:
+        await ctx.call(Asked("closed", begged.run), Answered)
+    except CallFailed:
+        await ctx.call(Asked("open", begged.run), Answered)

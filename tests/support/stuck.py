@@ -35,7 +35,8 @@ class WaitingCell:
 def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, list[WaitingCell]]:
     """All cells of a decoded snapshot that have messages, open intents or are stopped, with their reasons."""
     ready = yield from _ready(snapshot, nodes)
-    held = yield from _held(snapshot, nodes, is_moving=bool(ready))
+    held = yield from _held(snapshot, nodes, is_busy=bool(ready))
+    moves = yield from lists.read("moves", snapshot.get("moves"), nodes)
     indexes = _Indexes(
         open_index(snapshot["intents"], nodes, rows.unpack_intent),
         open_index(snapshot["timers"], nodes, rows.unpack_timer),
@@ -51,8 +52,9 @@ def find_waiting(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None
                 if not _BUSY & set(entry.extras or ()):
                     continue
                 reason = reason_of(
-                    entry, is_ready=cell in ready, paused=snapshot["paused"], is_held=cell in held
-                )
+                    entry, is_ready=cell in ready, paused=snapshot["paused"], is_held=cell in held,
+                    is_moving=base.encode() in moves,
+                )  # fmt: skip
                 reasons: tuple[Reason, ...] = () if reason is None else (reason,)
                 if reason is None and entry.get("queue") is None:
                     reasons = yield from indexes.reasons(entry)
@@ -66,13 +68,13 @@ def _ready(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, set[
 
 
 def _held(
-    snapshot: dict[str, Any], nodes: Nodes, *, is_moving: bool
+    snapshot: dict[str, Any], nodes: Nodes, *, is_busy: bool
 ) -> Generator[Need, None, set[tuple[str, bytes]]]:
     """The held cells that will run again: by receipts of their module, or beat by beat while others run."""
     held = yield from lists.read("held", snapshot["held"], nodes)
     opened = yield from lists.read("open", snapshot["budgets"]["open"], nodes)
     over = {name.decode() for name, (count, is_over) in opened.items() if is_over and count}
-    return {(base, key) for base, key in held.values() if is_moving or base in over}
+    return {(base, key) for base, key in held.values() if is_busy or base in over}
 
 
 def find_stuck(snapshot: dict[str, Any], nodes: Nodes) -> Generator[Need, None, list[WaitingCell]]:

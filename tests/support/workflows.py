@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cellule import App
+from cellule import App, Refuse, Step
 from cellule.testing import World
 
 
@@ -40,7 +40,45 @@ class Charged(msgspec.Struct, frozen=True):
     id: str
 
 
+class Asked(msgspec.Struct, frozen=True):
+    clerk: str
+    order: str
+    what: str
+
+
+class Answered(msgspec.Struct, frozen=True):
+    order: str
+    clerk: str
+
+
+class Nudged(msgspec.Struct, frozen=True):
+    clerk: str
+    what: str
+
+
 EVENTS = (Placed, Paid, Stopped, Told)
+
+
+def declare_clerk(app: App) -> None:
+    """What a workflow calls: it answers, refuses, fails, is silent or is deleted, at once or when nudged."""
+    for event, key in ((Asked, "clerk"), (Answered, "order"), (Nudged, "clerk")):
+        app.event(key=key)(event)
+
+    @app.reducer(emits=[Answered], failure="skip")
+    def clerk(state: list[str] | None, event: Asked | Nudged) -> Step[list[str]] | Refuse:
+        waiting = list(state or [])
+        if isinstance(event, Asked):
+            waiting.append(event.order)
+        match event.what:
+            case "refuse":
+                return Refuse("not today", code="clerk.refuses")
+            case "fail":
+                raise ValueError("no pen")
+            case "delete":
+                return Step.delete()
+            case "answer":
+                return Step([], emit=[Answered(each, event.clerk) for each in waiting])
+        return Step(waiting)
 
 
 class Shop:
@@ -48,13 +86,16 @@ class Shop:
 
     def __init__(
         self, function: Callable[..., Any], *, events: Any = (Paid, Stopped), evict: bool = False,
-        policy: Any = None, **options: Any,
+        policy: Any = None, calls: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         self.app = App("shop")
         for event in EVENTS:
             self.app.event(key="order")(event)
         self.charge = self.app.effect("pay.charge", params=Charge, receipt=Charged)
         self.refund = self.app.effect("pay.refund", params=Charge, receipt=Charged)
+        if calls:
+            declare_clerk(self.app)
+            events = (*events, Answered)
         self.app.workflow(events=events, effects=[self.charge, self.refund], **options)(function)
         if policy is not None:
             self.app.policy(policy)

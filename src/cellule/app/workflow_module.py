@@ -17,7 +17,7 @@ from cellule.app.keys import check_paths, key_paths
 from cellule.app.modules import authored_code, check_events, checked_options, with_names_of_bundle
 from cellule.app.styles import BuildScope, DeclaredFunction, ModuleHandle
 from cellule.kernel.manifest.model import TIMER_SET, Failure, Upgrade
-from cellule.kernel.manifest.system import LOG, TIMER_FIRED, receipt_event
+from cellule.kernel.manifest.system import CALL_FAILED, LOG, TIMER_FIRED, receipt_event
 from cellule.modules.python import ModuleDescription, Retention
 from cellule.modules.python.describe import key_schema_of, module_subscriptions
 from cellule.modules.python.effects import effect_documents, effect_schemas
@@ -98,7 +98,7 @@ class DeclaredWorkflow(DeclaredFunction):
         receipts = [*(receipt_event(form.kind) for form in scope.effects), TIMER_FIRED]
         entry = {
             "kind": "workflow", "style": "workflow", "state": LOG, "log": True, "context": True,
-            **self.options.document(), "event": [*names.values(), order, *receipts],
+            **self.options.document(), "event": [*names.values(), order, *receipts, CALL_FAILED],
             "effects_emitted": sorted({TIMER_SET, *(form.kind for form in scope.effects)}),
             "code": code.document(),
             **({} if key is None else {"key": to_document(key)}),

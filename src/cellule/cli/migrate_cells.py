@@ -1,4 +1,4 @@
-"""`cellule world migrate-cells`: whole maps become cells, shown first, done at once, and proven."""
+"""`cellule world migrate-cells`: whole maps become cells, shown first, followed to the end, and proven."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ async def migrate_cells(
     async with session.working() as node:
         info = await session.info(node, name)
         async with within(timeout_s, "the move to cells"):
-            report = await node.migrate_cells(
-                info.name, manifest=manifest, code=code, who=operator(), why=why, dry_run=dry_run,
-                universe=session.universe_name,
-            )  # fmt: skip
+            with session.output.progress(f"map of {info.name} to cells") as step:
+                report = await node.migrate_cells(
+                    info.name, manifest=manifest, code=code, who=operator(), why=why, dry_run=dry_run,
+                    universe=session.universe_name, progress=step,
+                )  # fmt: skip
         session.output.document(_json(info.name, report), *_lines(info.name, report, dry_run=dry_run))
 
 

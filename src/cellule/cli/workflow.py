@@ -14,7 +14,9 @@ from cellule.errors import Rejected
 from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.limits import HISTORY_MAX
+from cellule.host.read.calls import find_called
 from cellule.host.read.history import Version
+from cellule.host.read.record_view import key_text
 from cellule.kernel.limits import DROP_PER_CONTROL_MAX
 from cellule.kernel.manifest.model import Manifest
 from cellule.modules.workflow.signature import CANCEL, RERUN, order_event
@@ -33,17 +35,23 @@ Key = Annotated[str, typer.Argument(help="The run's key; leave it out for a work
 async def show(session: Session, module: Module, key: Key = "") -> None:
     """Show a run: how it stands, what it waits for since when, what it published and gave."""
     async with session.world_to_read() as world:
-        _, cell = await _run(world, module, key)
+        manifest, cell = await _run(world, module, key)
         view = await cell.view()
         if view is None:
             raise _no_run(world, module, key)
         run: dict[str, Any] = view.state or {}
-        data = {"world": world.name, "module": cell.module, "key": key, "status": view.status, "run": run}
+        data: dict[str, Any] = {"world": world.name, "module": cell.module, "key": key}
+        data |= {"status": view.status, "run": run}
         shown: list[Any] = [facts(_facts(run, view.status, view.reason, view.queue))]
         if run.get("waits"):
             columns = ("what", "since", "until", "place")
             rows = [[str(wait.get(name) or "") for name in columns] for wait in run["waits"]]
             shown.append(table([name.upper() for name in columns], rows, title="waits for"))
+            data["called"] = await _called(world, manifest, cell, run["waits"])
+            shown += [
+                f"{each['module']} {each['key']}, which it called: {each['reason']}"
+                for each in data["called"]
+            ]
         session.output.document(data, *shown)
 
 
@@ -82,6 +90,20 @@ async def rerun(session: Session, act: Once, module: Module, key: Key = "") -> N
     Of a halted one, the events that wait are dropped: they were for the run that ends.
     """
     await _tell(session, module, key, RERUN, act)
+
+
+async def _called(
+    world: WorldHandle, manifest: Manifest, cell: CellHandle[Any], waits: list[dict[str, Any]]
+) -> list[dict[str, str]]:
+    """The cells that the run has called and that have not answered, with what they wait for."""
+    calls = {each["call"]: each["what"] for each in waits if each.get("call")}
+    return [
+        {
+            "what": calls[each.call], "module": each.module,
+            "key": key_text(manifest, each.module, each.key), "reason": each.reason,
+        }
+        for each in await find_called(world.reader, cell.module, cell.key, calls)
+    ]  # fmt: skip
 
 
 async def _tell(session: Session, module: str, key: str, verb: str, act: Once) -> None:

@@ -44,7 +44,7 @@ from cellule.host.own.ownership import SessionInfo
 from cellule.host.own.refs import Ref, create_ref, delete_ref, list_refs, move_ref
 from cellule.host.read.reader import Reader
 from cellule.host.read.shadow import ShadowReport, shadow_world
-from cellule.host.read.spill_report import SpillReport, preview_spill, prove_spill
+from cellule.host.read.spill_report import SpillReport, follow_spill, preview_spill
 from cellule.host.storage.collection_state import CollectionState
 from cellule.host.storage.collector import CollectProgress
 from cellule.host.storage.explain import Explanation
@@ -142,27 +142,27 @@ class Cellule:
     async def migrate_cells(
         self, name: str, *, manifest: Document | None = None, code: Folder | None = None,
         who: str = "cellule.migrate_cells", why: str = "asked for", dry_run: bool = False,
-        universe: str = DEFAULT_UNIVERSE,
+        universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
     ) -> SpillReport:  # fmt: skip
         """Deploy a manifest, or the app, whose modules have cells where they had one map of all keys.
 
-        The maps become cells in the frame of the deploy, or nothing is changed; afterwards each cell is held
-        against its entry. `dry_run` does it to a copy. Again, it finds nothing to move.
+        Beat after beat the maps become cells; this waits for the last one, and holds each cell against its
+        entry. `dry_run` does it to a copy. Again, it waits for a move under way, or finds nothing to move.
         """
         info = await self.node.directory.world(await self.node.universe(universe), name)
+        reader = Reader(self.node, info)
         async with self._turn(info):
-            stored = await Reader(self.node, info).manifest()
+            stored = await reader.manifest()
             loaded, blocks = await self._loaded(manifest, code, info.universe)
             if stored.cid == loaded.cid:
-                return SpillReport(0, {})
-            bases = [base for base in sorted(loaded.modules) if is_spill(stored, loaded, base)]
-            (await self._change(info, stored, loaded, bases)).check_compatible()
-            cas, loader = self.node.cas(info.universe), self.node.loader
-            if dry_run:
-                return await preview_spill(loader, info, cas, loaded, blocks, bases)
-            done = await self._bring(info, stored, loaded, blocks, who, why, verb="cell.spill")
-            frame = await Reader(self.node, info).frame(done.height)
-            return await prove_spill(loader, info, cas, done.height, frame, bases)
+                height = 0 if dry_run else await reader.moving()
+            else:
+                bases = [base for base in sorted(loaded.modules) if is_spill(stored, loaded, base)]
+                (await self._change(info, stored, loaded, bases)).check_compatible()
+                if dry_run:
+                    return await preview_spill(self.node.loader, info, reader.cas, loaded, blocks, bases)
+                height = (await self._bring(info, stored, loaded, blocks, who, why, verb="cell.spill")).height
+        return await follow_spill(reader, self.node.loader, info, height, progress)
 
     async def shadow_world(
         self, name: str, *, manifest: Document | None = None, code: Folder | None = None,

@@ -1,13 +1,12 @@
 """The contract between the kernel and code: a step is called with bytes and answers with bytes.
 
-Every way to write a cell (Python, WASM, FSM, plan, workflow, aggregate) is a `CodeKind`; they live in
-`cellule.modules`, above the kernel, and `programs.py` picks one by the manifest's `code.kind`. The kernel
-gives a program the stored state, the event and, where the module declares it, a context; it gets back an
-`Output`, or a `StepFault` that names what went wrong.
+Every way to write a cell (Python, WASM, FSM, plan, workflow, aggregate) is a `CodeKind` of `cellule.modules`,
+and `programs.py` picks one by the manifest's `code.kind`. A program gets the stored state, the event and,
+where the module declares it, a context; it gives an `Output`, or a `StepFault` that names what went wrong.
 
-A program promises: outputs are canonical bytes that fit the schemas its module declares; the same input
-gives the same output; nothing outside the arguments is read or changed. A kind that is not trusted only
-promises the last two: its output is checked by the kernel. `verify` checks the second.
+A program promises: outputs are canonical bytes that fit the schemas its module declares; the same input gives
+the same output, which `verify` checks; nothing outside the arguments is read or changed. The output of kinds
+that are not trusted is checked by the kernel.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from cellule.errors import REFUSED_CODE, CelluleError
 from cellule.kernel.limits import ERROR_TEXT_MAX, REFUSAL_CODE_MAX
 from cellule.kernel.manifest.model import Manifest, Module, Upcaster
+from cellule.kernel.manifest.system import Ended
 from cellule.kernel.need import Need, Nodes
 from cellule.values.cbor import decode
 from cellule.values.cid import Cid
@@ -32,11 +32,12 @@ TIMED_OUT = "modules.timed_out"
 
 
 class Emit(NamedTuple):
-    """An event a step emits: `key` only where the route cannot take it from the value."""
+    """An event a step emits; `key` only where the route cannot take it; a call has a token, and an answer."""
 
     schema: str
     value: bytes
     key: bytes | None = None
+    call: tuple[str, str] | None = None
 
 
 class Request(NamedTuple):
@@ -63,7 +64,7 @@ class Output(NamedTuple):
     """What a step answers. `state=None` deletes the cell; a log module's state is the entries to append.
 
     `cancels` are keys of timers and effects that the cell asked for before and wants no more. `cut` begins a
-    log anew: all its entries go, and those of this step are its first.
+    log anew: all its entries go, and those of this step are its first. `ended`: no call is answered any more.
     """
 
     state: bytes | None
@@ -73,6 +74,7 @@ class Output(NamedTuple):
     ann: bytes | None = None
     cancels: Sequence[str] = ()
     cut: bool = False
+    ended: Ended | None = None
 
 
 class LogMark(NamedTuple):
@@ -93,16 +95,13 @@ class StepFault(Exception):
 
 
 class StepRefusal(StepFault):
-    """A step refused its event, for a reason of its own: an outcome, recorded and told, not a failure.
-
-    It leaves a step the way a fault does, so that whatever passes faults on passes refusals on, too.
-    """
+    """A step refused its event, for a reason of its own: an outcome, which leaves a step as a fault does."""
 
 
 def refusal(reason: object, code: object) -> StepFault:
     """What a step that refuses is recorded as; a fault, where its reason or code is no text.
 
-    A long reason is cut, not refused: it may hold what the event holds, and must never stop the cell.
+    A long reason is cut, and never stops the cell: it may hold what the event holds.
     """
     for name, given in (("reason", reason), ("code", code)):
         if type(given) is not str:
@@ -274,8 +273,8 @@ def step_function(program: Program, schema: str) -> StepFunction:
     ) -> Output | bytes:
         output = program.step(state, schema, value, key, context)
         check_output(program, output)
-        new, events, effects, reply, ann, cancels, _ = output
-        if new is None or events or effects or reply is not None or ann is not None or cancels:
+        new, events, effects, reply, ann, cancels, _, ended = output
+        if new is None or events or effects or reply is not None or ann is not None or cancels or ended:
             return output
         return new
 

@@ -99,3 +99,39 @@ def test_cells_that_wait_for_long_are_listed_with_what_they_wait_for(trips: Cell
     assert trips("stuck", "--long", "1h", "--json").json["long"] == []
     assert "event Begun until" in trips("stuck", "--long", "0s").out
     assert trips("stuck", "--long", "soon", code=2)
+
+
+PARCELS = Path(__file__).parents[2] / "node_apps" / "parcels.py"
+
+
+@pytest.mark.parametrize(
+    ("what", "result"), [("ship", "shipped"), ("refuse", "refused: too heavy"), ("keep", None)]
+)
+def test_a_call_is_answered_refused_or_waits_for_the_called_cell(
+    empty: Cellule, what: str, result: Any
+) -> None:
+    empty("--app", f"{PARCELS}:app", "world", "create", "w")
+    empty("event", "send", "Ordered", f'{{"order": "o1", "what": "{what}"}}')
+    shown = empty("workflow", "show", "order", "o1", "--json").json
+    assert shown["run"].get("result") == result
+    if result is None:
+        [called] = shown["called"]
+        assert (called["module"], called["key"], called["reason"]) == ("parcels/parcel", "p1", "an event")
+        empty("cell", "delete", "parcel", "p1", "--why", "lost")
+        run = empty("workflow", "show", "order", "o1", "--json").json["run"]
+        assert run["result"] == "deleted: the cell was deleted before it answered"
+    assert empty("verify", "--json").json["ok"]
+    assert empty("check", "--json").json["ok"]
+
+
+def test_a_run_shows_why_the_cell_that_it_called_waits(empty: Cellule) -> None:
+    empty("--app", f"{PARCELS}:app", "world", "create", "w")
+    empty("event", "send", "Ordered", '{"order": "o1", "what": "break"}')
+    [called] = empty("workflow", "show", "order", "o1", "--json").json["called"]
+    assert called["what"] == "call Ship, event Shipped"
+    assert called["reason"].startswith("halted: ValueError: the scale broke")
+    shown = empty("workflow", "show", "order", "o1").out
+    assert "parcels/parcel p1, which it called: halted" in shown
+    empty("cell", "drop", "parcel", "p1", "--why", "no use")
+    run = empty("workflow", "show", "order", "o1", "--json").json["run"]
+    assert run["result"].startswith("dropped: dropped by ")

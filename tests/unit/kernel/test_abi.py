@@ -30,10 +30,12 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 BYTES = st.binary(max_size=40)
 MAYBE = st.none() | BYTES
 INPUTS = st.builds(Input, MAYBE, TEXT, BYTES, MAYBE, MAYBE)
-EMITS = st.builds(Emit, TEXT, BYTES, MAYBE)
+EMITS = st.builds(Emit, TEXT, BYTES, MAYBE, st.none())  # calls, and their end, are for workflows
 LIMITS = st.dictionaries(st.sampled_from(sorted(BOUNDS)), st.integers(0, 1 << 40), min_size=1)
 REQUESTS = st.builds(Request, TEXT, BYTES, st.none() | TEXT, st.none() | TEXT, st.none() | LIMITS)
-OUTPUTS = st.builds(Output, MAYBE, st.lists(EMITS, max_size=3), st.lists(REQUESTS, max_size=3), MAYBE, MAYBE)
+OUTPUTS = st.builds(
+    Output, MAYBE, st.lists(EMITS, max_size=3), st.lists(REQUESTS, max_size=3), MAYBE, MAYBE, ended=st.none()
+)
 
 
 def context() -> Context:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cellule.errors import Corrupted
-from cellule.kernel.decide import spills
 from cellule.kernel.items import ControlItem, EventItem, RefusedItem
 from cellule.kernel.journal.codes import HALTED, OK
 from cellule.kernel.journal.frame import decode_frame
@@ -248,15 +247,6 @@ def test_a_message_that_no_route_knows_a_key_of_is_in_the_way(world_of):
     assert "no route of the manifest says where its key stands" in refused(world, document)
 
 
-def test_more_messages_than_one_frame_moves_are_in_the_way(world_of, monkeypatch):
-    monkeypatch.setattr(spills, "SPILL_MESSAGES_MAX", 2)
-    world = world_of()
-    world.beat([paid("a", 1)])
-    world.control("pause")
-    world.beat([paid("a", 1), paid("b", 1), paid("c", 1)])
-    assert "3 messages wait for it; at most 2 are moved" in refused(world)
-
-
 def test_entries_that_are_no_states_of_the_cells_are_in_the_way(world_of):
     world = world_of()
     world.beat([paid("a", 1)])
@@ -270,13 +260,6 @@ def test_cells_that_would_be_logs_are_in_the_way(world_of):
     world = world_of()
     world.beat([paid("a", 1)])
     assert "would be logs" in refused(world, edition(whole=False, state="log"))
-
-
-def test_maps_that_do_not_fit_one_frame_are_refused_together(world_of, monkeypatch):
-    monkeypatch.setattr(spills, "SPILL_BYTES_MAX", 10)
-    world = world_of()
-    world.beat([paid("a", 1)])
-    assert spill(world).error.code == "kernel.spill_size"
 
 
 def test_a_manifest_that_moves_nothing_is_refused(world_of):
@@ -324,11 +307,14 @@ def _arguments(**changes: Any) -> Any:
 
 
 LIES = {
-    "a message that nobody sent": (_arguments(queue=[["shop/Order", 1, b"a"]]), "not those that wait"),
-    "another map": (_arguments(cells=[["shop/Other", b""]]), "is not one that becomes cells"),
-    "a cell of the era before": (_step(0, era=0), "is not one that becomes cells"),
+    "another map": (_arguments(cells=[["shop/Other", b""]]), "has no map that becomes cells"),
+    "a cell as a map": (_arguments(cells=[["shop/Order", b"a"]]), "has no map that becomes cells"),
+    "no map": (_arguments(cells=[]), "is not of the cell as it is"),
+    "a map twice": (_arguments(cells=[["shop/Order", b""]] * 2), "has no map that becomes cells"),
+    "a cell of the era before": (_step(0, era=0), "does not become cells of era 0"),
     "a cell born elsewhere": (_step(0, born=1), "is there already"),
     "a cell twice": (_step(1, key=b"a"), "is there already"),
+    "cells in another order": (_step(0, key=b"c"), "not in the order of their keys"),
     "a cell with a past": (_step(0, prev=1), "is there already"),
     "another life of the map": (_step(2, born=1), "does not end the cell that held the map"),
     "an end that is none": (_step(2, status=OK), "does not end the cell that held the map"),
@@ -348,39 +334,3 @@ def test_a_journal_that_lies_about_a_move_is_corrupted(world_of, case):
     with pytest.raises(Corrupted, match=what) as found:
         world.restored(frames=frames)
     assert found.value.code == "kernel.journal_contradicts"
-
-
-def test_the_timers_of_a_retention_count_in_what_one_frame_takes(world_of, monkeypatch):
-    world = world_of()
-    world.beat([paid("a", 1), paid("b", 2)])
-    monkeypatch.setattr(spills, "SPILL_BYTES_MAX", 200)
-    kept = edition(whole=False, retention={"idle_ns": SECOND, "ttl_ns": SECOND})
-    assert spill(world, kept).error.code == "kernel.spill_size"
-    assert not isinstance(spill(world), RefusedItem)
-
-
-def test_a_move_waits_for_a_frame_that_holds_little_else(world_of):
-    world = world_of()
-    world.beat([paid("a", 1)])
-    loaded = load_manifest(edition(whole=False))
-    world.cas[loaded.cid] = loaded.data
-    control = ControlItem("cell.spill", "ada", "", {"manifest": Link(loaded.cid)})
-    beat = world.beat([*(paid("a" * 500, 1) for _ in range(800)), control, paid("b", 1)])
-    assert [type(each).__name__ for each in beat.outcomes[-2:]] == ["Later", "Later"]
-    world.settle()
-    (outcome,) = world.beat([control]).outcomes
-    assert not isinstance(outcome, RefusedItem)
-    assert totals(world, "a", "a" * 500) == [{"total": 1}, {"total": 800}]
-
-
-def test_the_longest_map_there_may_be_fits_its_frame(make_world):
-    def every(state: Any, schema: str, value: Any, context: Any) -> dict[str, Any]:
-        return {f"{number:04d}{'x' * 82}": {"total": number} for number in range(10_000)}
-
-    world = make_world(edition(), FunctionPrograms({"shop/Order": every}))
-    world.same_code = False
-    world.beat([paid("a", 1)])
-    assert world.entry("shop/Order").size > 970_000
-    assert not isinstance(spill(world, edition(whole=False, retention={"idle_ns": 60 * SECOND})), RefusedItem)
-    assert len(world.frames[-1]) < 4_500_000
-    assert world.entry("shop/Order", b"0007" + b"x" * 82).version == 1

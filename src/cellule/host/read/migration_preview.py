@@ -8,7 +8,7 @@ Rejected: a second search that only looks. It would have to keep up with every r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,8 @@ async def preview_migration(
     stays: list[Stays] = []
     released, batches, rest = 0, 0, dict(arguments)
     for batches in range(1, MIGRATE_PREVIEW_BEATS_MAX + 1):
-        beat = await beat_of_copy(world, ControlItem("cell.migrate", "preview", "preview", rest), blocks, cas)
+        item = ControlItem("cell.migrate", "preview", "preview", rest)
+        beat = await beat_of_copy(world, [item], blocks, cas)
         frame = decode_frame(frame_of(beat))
         moved = [record for _, record in frame.of(MigratedRecord)]
         for each in moved:
@@ -78,9 +79,11 @@ async def preview_migration(
     return MigrationPreview(moves, released, tuple(stays[:MIGRATE_PREVIEW_STAYS_MAX]), batches, False)
 
 
-async def beat_of_copy(world: World, item: ControlItem, blocks: dict[Cid, bytes], cas: Cas) -> Beat:
-    """Give a control to a private copy of a world; `blocks` are those that are not stored, and get more."""
-    answer = world.beat([item], world.ledger.now_ns, bytes(ENTROPY_BYTES), quiet=True)
+async def beat_of_copy(
+    world: World, items: Sequence[ControlItem], blocks: dict[Cid, bytes], cas: Cas
+) -> Beat:  # fmt: skip
+    """One beat of a private copy of a world; `blocks` are those that are not stored, and get more."""
+    answer = world.beat(items, world.ledger.now_ns, bytes(ENTROPY_BYTES), quiet=True)
     while isinstance(answer, Need):
         made = {cid: blocks[cid] for cid in answer.cids if cid in blocks}
         stored = await fetch_present(cas, tuple(cid for cid in answer.cids if cid not in made))

@@ -104,6 +104,11 @@ class Reader:
             )  # fmt: skip
         return await self.manifest(era)
 
+    async def moving(self) -> int:
+        """The height of the control by which maps are becoming cells just now; 0 if none are."""
+        moves = (await self._world()).ledger.moves
+        return max((move.control for move in moves.values()), default=0)
+
     async def preview_migration(self, arguments: Mapping[str, Any]) -> MigrationPreview:
         """What the control `cell.migrate` with these arguments would do."""
         return await preview_migration(self._node.loader, self._info, self._cas, arguments)
@@ -203,7 +208,7 @@ class Reader:
                 for step in steps_in(frame, height):
                     newest[step.module, step.key] = step
                     if step.status not in (HALTED, PARKED):  # which may come to another end later
-                        missing.discard((step.module, step.key))
+                        missing -= {(step.module, step.key), (step.module, b"")}  # b"": its map became cells
                 if not missing:
                     break
             if missing:

@@ -34,7 +34,7 @@ from cellule.kernel.items import (
 from cellule.kernel.journal.records import EventExtras, RefusedRecord
 from cellule.kernel.journal.rows import event_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
-from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX, SPILL_BEFORE_MAX
+from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX
 from cellule.kernel.manifest.system import OWN_EVENTS
 from cellule.kernel.need import Need
 from cellule.kernel.program import StepFault
@@ -59,17 +59,17 @@ class Admission:
 
     def admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
         """Admit items in order, as many as the frame takes."""
-        short = self._context.short
-        start = yield from short.admit(items)
+        context = self._context
+        start = yield from context.short.admit(items)
         if start == len(items):
             return
         # Other items follow, so the outcomes of the plain ones are told one by one, too.
         if start:
-            self.outcomes.extend(short.leave())
+            self.outcomes.extend(context.short.leave())
         expected = False
         while start < len(items):
             item: Any = items[start]
-            if self._writer.size >= _room_for(item):
+            if self._writer.size >= FRAME_BYTES_ADMIT:
                 self.outcomes.extend([LATER] * (len(items) - start))
                 return
             if isinstance(item, ControlItem | SignalItem | RefusalItem | ForkItem):
@@ -77,15 +77,15 @@ class Admission:
                 start += 1
                 continue
             if isinstance(item, ReceiptItem):
-                stop = short.settle(items, start, self.outcomes)
+                stop = context.short.settle(items, start, self.outcomes)
                 if stop > start:
                     start = stop
                     continue
                 # All intents of the beat's receipts are read together, and only if there are receipts.
                 if not expected:
-                    yield from settling.expect(self._context, items[start:])
+                    yield from settling.expect(context, items[start:])
                     expected = True
-                self.outcomes.append((yield from settling.admit(self._context, item)))
+                self.outcomes.append((yield from settling.admit(context, item)))
                 start += 1
                 continue
             if not isinstance(item, EventItem | tuple):
@@ -235,13 +235,13 @@ class Admission:
 
     def _full(self, item: EventItem, slots: list[Slot]) -> RefusedItem | None:
         """The refusal of an event for a cell that has no room for it."""
-        over, size = self._ledger.book.over, len(item.value)  # type: ignore[arg-type]
+        ledger, size = self._ledger, len(item.value)  # type: ignore[arg-type]
         for slot in slots:
             base = slot.cells.base
             if not slot.has_room(size):
                 what, why = "kernel.queue_full", f"{len(slot.queue)} messages wait at it"
-            elif base in over and not slot.queue and self._held(base) >= HELD_CELLS_MAX:
-                what, why = "kernel.held_full", f"{HELD_CELLS_MAX} cells of its module wait for open effects"
+            elif self._waits(base) and not slot.queue and len(ledger.held.get(base, ())) >= HELD_CELLS_MAX:
+                what, why = "kernel.held_full", f"{HELD_CELLS_MAX} cells of its module wait already"
             else:
                 continue
             return self._refuse(item, Rejected(
@@ -251,8 +251,9 @@ class Admission:
             ))  # fmt: skip
         return None
 
-    def _held(self, base: str) -> int:
-        return len(self._ledger.held.get(base, ()))
+    def _waits(self, base: str) -> bool:
+        """Tell whether cells of a module with messages wait beside the ring."""
+        return base in self._ledger.book.over or base in self._ledger.moves
 
     def _admit_one(self, item: EventItem, slots: list[Slot], expected: Expected | None) -> Admitted:
         """Write an event down and deliver it; with `Rounds` the hot path of the kernel."""
@@ -292,12 +293,6 @@ class Admission:
 def _expected(item: EventItem, key: bytes | None) -> Expected | None:
     version = item.expected_version
     return None if version is None else Expected(version, item.expected_born, key)
-
-
-def _room_for(item: object) -> int:
-    """What the frame may hold at most when an item is admitted: a move of maps to cells takes nearly all."""
-    is_move = isinstance(item, ControlItem) and item.verb == "cell.spill"
-    return SPILL_BEFORE_MAX if is_move else FRAME_BYTES_ADMIT
 
 
 def _no_item(item: object) -> RefusedItem:

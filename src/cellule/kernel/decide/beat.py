@@ -1,7 +1,8 @@
 """The beat: one deterministic round of work, written as one frame.
 
 Order: due timers; what the previous beat emitted; events of schedules; the items, in the order given
-(`admission.py`); the agenda of signals (`agenda.py`); then the queue rounds (`rounds.py`). What a step emits
+(`admission.py`); what is left of whole maps that become cells (`spills.py`); the agenda of signals
+(`agenda.py`); then the queue rounds (`rounds.py`). What a step emits
 is recorded at once and delivered in the next beat. The whole beat is a generator: it yields `Need` when nodes
 of the CAS are missing and goes on when the host has brought them, so no part of it is ever done twice.
 """
@@ -14,10 +15,12 @@ from cellule.errors import broken
 from cellule.kernel.decide import (
     agenda_records,
     buffered_runs,
+    calls,
     forks,
     operations,
     registry,
     schedules,
+    spills,
 )
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.admission import Admission
@@ -46,6 +49,7 @@ class BeatRun:
         "_admission",
         "_context",
         "_has_agenda",
+        "_has_moved",
         "_has_run",
         "_ledger",
         "_now_ns",
@@ -66,6 +70,7 @@ class BeatRun:
         self._admission = Admission(context)
         self._rounds = Rounds(context)
         self._has_agenda = False  # an impulse was handled
+        self._has_moved = False  # entries of a map, or what waits for it, became those of cells
         self._has_run = False  # a run of a schedule waited, and may be sent now
 
     def run(self, items: Sequence[Item]) -> Generator[Need, None, Beat]:
@@ -82,7 +87,7 @@ class BeatRun:
         due: list[schedules.Due] = []
         if not ledger.paused and context.pace.quota:
             due = yield from expiry.run_due(context)
-        ledger.deliver_pending()
+        calls.tell_letters(context, ledger.deliver_pending())
         if ledger.branch is not None and ledger.branch.next:
             yield from forks.advance(context)
         if ledger.book.waiting and not ledger.paused and context.pace.quota:
@@ -116,12 +121,16 @@ class BeatRun:
         ledger, context = self._ledger, self._context
         if ledger.heartbeat is not None and (yield from ledger.heartbeat.has_due(ledger.beat)):
             context.short = GeneralWay(ledger.ring)  # the agenda stands between events and steps
+        if ledger.moves:
+            context.short = GeneralWay(ledger.ring)
         yield from self._admission.admit(items)
         if not context.eras.is_aligned:
             yield from schedules.align(context, self._writer.next_height() - 1)
             context.eras.is_aligned = True
         if not ledger.height and context.eras.current.manifest.enzymes:
             yield from registry.align(context, self._writer.next_height() - 1)
+        if ledger.moves:
+            self._has_moved = yield from spills.advance(context)
 
     def _step_all(self) -> Generator[Need, None, None]:
         """Run the agenda, then the queue rounds."""
@@ -169,6 +178,7 @@ class BeatRun:
                 next_ns = ledger.now_ns + self._context.pace.beat_interval_ns
                 wake = next_ns if wake is None else min(wake, next_ns)
         more = more or (ledger.branch is not None and ledger.branch.next > 0)
+        more = more or (self._has_moved and bool(ledger.moves))
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
             steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),

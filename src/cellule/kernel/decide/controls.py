@@ -80,6 +80,7 @@ def _perform_once(context: BeatContext, item: ControlItem, key: bytes) -> Genera
 
 
 def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
+    spills.check_idle(context, item.verb, item.arguments.get("module"))
     match item.verb:
         case "pause" | "resume":
             outcome = _record(context, item, {})
@@ -95,9 +96,10 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
             outcome = yield from _begin_era(context, item, manifest, {})
         case "cell.spill":
             manifest = yield from _manifest(context, item)
-            plan = yield from spills.plan(context, manifest)
-            outcome = yield from _begin_era(context, item, manifest, spills.written(plan))
-            yield from spills.perform(context, plan, outcome)
+            slots = yield from spills.plan(context, manifest)
+            cells = [[slot.cells.base, slot.key] for slot in slots]
+            outcome = yield from _begin_era(context, item, manifest, {"cells": cells})
+            spills.begin(context, slots, outcome.height)
         case "snapshot" | "baseline":
             outcome = _note(context, item)
         case "effect.approve" | "effect.deny" | "effect.cancel" | "effect.retry":
@@ -129,7 +131,6 @@ def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Ad
     size = len(item.who) + len(item.why)
     size += sum(CELL_BYTES + len(base) + len(key) for base, key in done.get("cells", ()))
     size += sum(CELL_BYTES + len(base) + len(key) + 4 * len(why) for base, key, why in done.get("stays", ()))
-    size += sum(CELL_BYTES + len(base) + len(key) for base, _, key in done.get("queue", ()))
     record = ControlRecord(0, item.verb, item.who, item.why, arguments, record_id(item.id))
     return Admitted(context.writer.add(record, size))
 
@@ -240,6 +241,7 @@ def _cells_to_migrate(
         return slots, {} if following is None else {"next": following}
     if arguments.get("key") is None:
         slots, is_more = yield from _stopped(context, item, "needs migration")
+        slots = [slot for slot in slots if slot.cells.base not in context.ledger.moves]
         return slots, {"more": True} if is_more else {}
     target = _target(item)
     slot = yield from context.slot(*target)

@@ -21,6 +21,7 @@ from cellule.kernel.journal.codes import OK
 from cellule.kernel.journal.records import StepExtras, StepRecord
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
+from cellule.kernel.state.call_changes import calls_of
 from cellule.kernel.state.cells import Slot
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
@@ -72,7 +73,7 @@ def _check(context: BeatContext, slot: Slot, expected: tuple[Any, Any]) -> None:
     if module is None or module.log:
         raise Rejected("kernel.merge_module", "cells of {module} cannot be merged", module=base)
     found = (0, 0) if entry is None else (entry.version, entry.born)
-    if found != expected or slot.queue or slot.stopped or context.ledger.intents_of(slot):
+    if found != expected or slot.queue or slot.stopped or context.ledger.intents_of(slot) or calls_of(entry):
         raise Rejected(
             "kernel.merge_moved", "cell {module}/{key} is not what was looked at, or is busy",
             module=base, key=slot.key, hint="Look again: it changed meanwhile.",

@@ -47,7 +47,10 @@ def old_cells(
     """The cells to move, of one module or of all, from `after` on; and where to go on, None at the end."""
     first, begin = _start(after)
     known = sorted(base for base in context.ledger.modules if base in target.manifest.modules)
-    wanted = [base for base in known if base >= first and module in (None, base)]
+    wanted = [
+        base for base in known
+        if base >= first and module in (None, base) and base not in context.ledger.moves
+    ]  # fmt: skip
     slots: list[Slot] = []
     left = MIGRATE_SCAN_MAX
     for base in wanted:

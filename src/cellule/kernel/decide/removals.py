@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from cellule.errors import Rejected
+from cellule.kernel.decide import calls
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import cancel, operate
 from cellule.kernel.decide.requests import Origin
@@ -19,11 +20,12 @@ from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import DELETED, DROPPED
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord
 from cellule.kernel.limits import DROP_PER_CONTROL_MAX
+from cellule.kernel.manifest.system import Ended
 from cellule.kernel.need import Need
 from cellule.kernel.program import recordable
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
-from cellule.kernel.state.expectation import Asker
+from cellule.kernel.state.expectation import Asker, Call
 from cellule.kernel.state.rows import DeadLetter
 
 Record = Callable[[dict[str, Any]], Admitted]
@@ -69,6 +71,9 @@ def _drop_first(context: BeatContext, item: ControlItem, slot: Slot, control: in
         len(slot.key) + len(text),
     )  # fmt: skip
     step_changes.drop_first(context.ledger, slot, height)
+    if isinstance(message.expected, Call):
+        failed = calls.FailedCall(message.expected, Ended("dropped", extras["code"], text))
+        calls.tell(context, (slot.cells.base, slot.key), failed, height, message.depth + 1)
     context.removed.append((
         message.height, slot.cells.base, slot.key, DROPPED, entry.version, height, None, extras["code"], text,
         entry.born,
@@ -91,6 +96,7 @@ def delete(context: BeatContext, slot: Slot, record: Record) -> Generator[Need, 
     )  # fmt: skip
     height = context.writer.add(step, len(slot.key))
     step_changes.delete(context.ledger, slot)
+    calls.tell_gone(context, (slot.cells.base, slot.key), entry, height)
     origin = Origin(height, entry.born, 0, era)
     yield from cancel.abandon(context, slot, origin, gone)
     return admitted

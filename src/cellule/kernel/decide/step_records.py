@@ -6,6 +6,9 @@ the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from cellule.kernel.decide import calls
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.requests import Asking, Origin, StepSignal
@@ -15,8 +18,9 @@ from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord, UpcastRecord
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.manifest.system import SIGNAL
-from cellule.kernel.state import step_changes
+from cellule.kernel.state import call_changes, step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
+from cellule.kernel.state.expectation import Call
 from cellule.values.link import Link
 
 
@@ -55,9 +59,10 @@ class Writing:
             version=result.version, prev=prev, state=stored, extras=extras,
         )  # fmt: skip
         writer.add(record, (len(state) if state is not None else 0) + len(result.text) + len(key))
+        failures = calls.failures(slot, message, height, result)
         self._account(slot, height, born, result)
-        if result.emissions or result.code:
-            signals = self._emit(slot, message, height, result)
+        if result.emissions or result.code or failures:
+            signals = self._emit(slot, message, height, result, failures)
             if signals:
                 origin = Origin(height, born, message.depth, result.era, result.entry)
                 asking = (asking or Asking(slot, origin, (), ()))._replace(signals=signals)
@@ -85,28 +90,35 @@ class Writing:
         if born == height:
             expiry.arm(self._context, slot, height)
 
-    def _emit(self, slot: Slot, message: Message, height: int, result: Result) -> list[StepSignal]:
+    def _emit(
+        self, slot: Slot, message: Message, height: int, result: Result, failures: Sequence[Emission]
+    ) -> list[StepSignal]:
         """Write down what a step emits; returns what of it is for enzymes."""
         stepper = self._context.stepper
         signals: list[StepSignal] = []
         failure = stepper.failure_event(slot, message, height, result)
         if failure is not None:
-            at = self._append_emitted(height, failure)
+            at = self._append_emitted(slot, height, failure)
             if self._ledger.heartbeat is not None:
                 signals.append(StepSignal(at, failure.depth, failure.value, is_failure=True))
         for emission in result.emissions:
             sent = stepper.stopped_cascade(slot, height, emission) or emission
-            at = self._append_emitted(height, sent)
+            at = self._append_emitted(slot, height, sent, calls.made(height, slot, result.born, sent))
             if sent.schema == SIGNAL:
                 signals.append(StepSignal(at, sent.depth, sent.value, is_failure=False))
+        for each in failures:
+            self._append_emitted(slot, height, each, call_changes.born_of(each.value))
         return signals
 
-    def _append_emitted(self, cause: int, emission: Emission) -> int:
+    def _append_emitted(
+        self, slot: Slot, cause: int, emission: Emission, expected: Call | int | None = None
+    ) -> int:
         writer = self._writer
-        depth, schema, value, targets = emission
+        depth, schema, value, targets, _ = emission
         height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets), len(value))
         if targets:
-            self._ledger.emit(Message(height, EVENT_MESSAGE, schema, value, depth, None), targets)
+            self._ledger.emit(Message(height, EVENT_MESSAGE, schema, value, depth, expected), targets)
+            call_changes.emitted(self._ledger, slot, schema, value, targets)
         return height
 
 
@@ -126,4 +138,12 @@ def _step_extras(writer: FrameWriter, result: Result) -> StepExtras:
         extras["cut"] = True
     if result.cancels:
         extras["cancels"] = list(result.cancels)
+    made = calls_made(result)
+    if made:
+        extras["calls"] = made
     return extras
+
+
+def calls_made(result: Result) -> list[list[object]]:
+    """The calls of a step that went well: how far behind it the Emitted stands, the token, the answer."""
+    return [[at, *each.call] for at, each in enumerate(result.emissions, 1) if each.call is not None]

@@ -18,7 +18,7 @@ from cellule.kernel.limits import DEPTH_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.model import Module, Upcaster
 from cellule.kernel.manifest.routes import in_era, wrap
-from cellule.kernel.manifest.system import CASCADE_STOPPED, SIGNAL, STEP_FAILED
+from cellule.kernel.manifest.system import CASCADE_STOPPED, SIGNAL, STEP_FAILED, Ended
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.program import (
     CODE_UNAVAILABLE,
@@ -34,7 +34,7 @@ from cellule.kernel.program import (
 )
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import Entry, Message, Slot
-from cellule.kernel.state.expectation import Asker, Expected
+from cellule.kernel.state.expectation import Asker, Call, Expected
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.whole_map import WholeMap, removed_keys
 from cellule.values.cbor import encode
@@ -48,6 +48,7 @@ class Emission(NamedTuple):
     schema: str
     value: bytes
     targets: list[Target]
+    call: tuple[str, str] | None = None  # see `Emit`
 
 
 class Result(NamedTuple):
@@ -71,6 +72,7 @@ class Result(NamedTuple):
     entry: bytes = b""  # the key of the entry of a whole map that the step is of
     removed: frozenset[bytes] = frozenset()  # entries that are gone, and that may wait for receipts
     cut: bool = False  # of a log: its entries before these go
+    ended: Ended | None = None  # no call is answered any more
 
 
 class _Call(NamedTuple):
@@ -292,7 +294,7 @@ class Stepper:
         self, slot: Slot, era: Compiled, module: Module, output: Output, upcast: Sequence[Upcaster] = ()
     ) -> Result:
         """The result of a step that answered; raises `StepFault` where the answer breaks a rule."""
-        state, events, effects, reply, ann, cancels, cut = output
+        state, events, effects, reply, ann, cancels, cut, ended = output
         size = sum(len(part) for part in (state, reply, ann) if part is not None)
         asked: Sequence[EffectRequest] = ()
         if effects:
@@ -323,7 +325,7 @@ class Stepper:
             )  # fmt: skip
         return Result(
             OK, version + 1, born, era.number, state, emissions, reply, ann, upcast, "", "", False,
-            module.log, asked, cancels, cut=cut,
+            module.log, asked, cancels, cut=cut, ended=ended,
         )  # fmt: skip
 
     def _emissions(self, message: Message, output: Output) -> list[Emission]:
@@ -335,7 +337,7 @@ class Stepper:
         era, depth = self._eras.current, message.depth + 1
         route, older = era.router.targets, era.older
         emissions = []
-        for schema, value, key in output.events:
+        for schema, value, key, call in output.events:
             try:
                 if schema == SIGNAL:
                     check_signal(era, value, self._ledger.beat)
@@ -345,7 +347,7 @@ class Stepper:
                 targets = routing(schema, value, key)
             except CelluleError as error:
                 raise StepFault(error.code, f"emitted {schema}: {error}") from error
-            emissions.append(Emission(depth, schema, value, targets))
+            emissions.append(Emission(depth, schema, value, targets, call))
         return emissions
 
     def stopped_cascade(self, slot: Slot, height: int, emission: Emission) -> Emission | None:
@@ -402,6 +404,8 @@ def check_signal(era: Compiled, value: bytes, beat: int) -> None:
 
 def conflict_of(message: Message, entry: Entry | None, version: int) -> tuple[str, str] | None:
     """Why a message is not for the cell as it is: an event of another version, a receipt of another life."""
+    if isinstance(message.expected, Call):
+        return None
     if isinstance(message.expected, Expected):
         wanted, born = message.expected.version, message.expected.born
         found = entry.born if entry is not None else 0

@@ -118,7 +118,8 @@ def _fire(context: BeatContext, fired: bytes, timer: TimerRow, armed_again: set[
         _write(context, cause, fired, 0, None)
         return
     due_ns = period + (entry.active_ns if what == "idle" else entry.born_ns)
-    if slot.queue or slot.stopped or ledger.has_intents(slot):
+    is_busy = slot.queue or slot.stopped or ledger.has_intents(slot) or entry.get("calls")
+    if is_busy or base in ledger.moves:
         due_ns = max(due_ns, ledger.now_ns + min(period, RETRY_NS))
     if due_ns > ledger.now_ns:
         _write(context, cause, fired, due_ns, timer)

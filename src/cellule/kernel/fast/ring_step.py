@@ -92,8 +92,8 @@ def _bare(
     """State, note and requests of an output; no state where there is anything else, or too much."""
     if isinstance(output, bytes):
         return output, None, ()
-    state, events, effects, reply, note, cancels, _ = output
-    if state is None or events or reply is not None or cancels:
+    state, events, effects, reply, note, cancels, _, ended = output
+    if state is None or events or reply is not None or cancels or ended is not None:
         return None, None, ()
     if note is not None and (len(note) > STATE_INLINE_RECORD_MAX or LINK_MARK in note):
         return None, None, ()

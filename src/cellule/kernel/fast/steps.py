@@ -120,8 +120,8 @@ def _noted(answer: Answer) -> tuple[bytes, bytes] | None:
     """The state and note of a step that answered just these, both short; None for any other."""
     if answer.__class__ is not Output:
         return None
-    state, events, effects, reply, note, cancels, cut = answer
-    if state is None or note is None or events or effects or reply is not None or cancels or cut:
+    state, events, effects, reply, note, cancels, cut, ended = answer
+    if state is None or note is None or events or effects or reply is not None or cancels or cut or ended:
         return None
     if len(state) > STATE_INLINE_RECORD_MAX or len(note) > STATE_INLINE_RECORD_MAX:
         return None

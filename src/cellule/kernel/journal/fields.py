@@ -92,6 +92,14 @@ def _is_text(value: Any, _: int) -> bool:
     return isinstance(value, str)
 
 
+def _are_calls(value: Any, _: int) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, list) and len(each) == 3 and is_count(each[0], 0)
+        and type(each[1]) is str and type(each[2]) is str
+        for each in value
+    )  # fmt: skip
+
+
 def _are_texts(value: Any, _: int) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
 
@@ -269,6 +277,7 @@ Target = tuple[str, bytes]
 Count = Annotated[int, Form("int", is_count)]
 Text = Annotated[str, Form("text", _is_text)]
 Texts = Annotated[list[str], Form("texts", _are_texts)]
+Calls = Annotated[list[list[Any]], Form("calls", _are_calls)]
 Bytes = Annotated[bytes, Form("bytes", _is_bytes)]
 BlockLink = Annotated[Link, Form("link", _is_link)]
 Flag = Annotated[bool, Form("true", _is_true)]

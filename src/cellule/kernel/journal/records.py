@@ -21,6 +21,7 @@ from cellule.kernel.journal.fields import (
     Arguments,
     BlockLink,
     Bytes,
+    Calls,
     Count,
     EventId,
     Fired,
@@ -118,7 +119,7 @@ class StepExtras(TypedDict, total=False):
 
     `size`: that of a state that is a link, so that a restore need not read it; `cancels`: the keys of what it
     takes back. `control`: the height of the Control by which a person ended the message or the cell; no code
-    ran.
+    ran. `calls`: which of the events that it emits are calls.
     """
 
     ann: Stored
@@ -131,6 +132,7 @@ class StepExtras(TypedDict, total=False):
     size: Count
     cancels: Texts
     control: Count
+    calls: Calls
 
 
 class StepRecord(NamedTuple):

@@ -4,6 +4,7 @@ Users subscribe to them like to their own. They are part of the format: a change
 
     sys/WorldStarted@1     the first event of every world
     sys/StepFailed@1       a step failed; never sent for the failure of a step that handles one
+    sys/CallFailed@1       a cell that this one called gives no answer; sent to the caller alone
     sys/CascadeStopped@1   an event was too many emits away from the outside and was not delivered
     sys/TimerSet@1         the params of `timer.set`: after a time, or at one
     sys/TimerFired@1       the receipt of `timer.set`
@@ -25,7 +26,7 @@ The receipts of every other effect have a schema that `receipt_schema` makes, na
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.values.schema import types as t
@@ -34,6 +35,7 @@ from cellule.values.schema.types import Schema
 
 WORLD_STARTED: Final = "sys/WorldStarted@1"
 STEP_FAILED: Final = "sys/StepFailed@1"
+CALL_FAILED: Final = "sys/CallFailed@1"
 CASCADE_STOPPED: Final = "sys/CascadeStopped@1"
 TIMER_SET_PARAMS: Final = "sys/TimerSet@1"
 TIMER_FIRED: Final = "sys/TimerFired@1"
@@ -57,6 +59,7 @@ EFFECTS: Final = "effect."
 OWN_EVENTS: Final = ("sys/", "sys.", EFFECTS)
 """Begins the events that only Cellule sends."""
 
+CALL_ENDS: Final = ("cancelled", "deleted", "dropped", "ended", "failed", "refused")
 STATUSES: Final = ("abandoned", "cancelled", "denied", "failed", "ok", "timeout")
 
 _COUNT: Final = t.Int(min=0)
@@ -70,6 +73,14 @@ _WINDOW: Final = t.record({
     **_SPAN, "opened_ns": t.Time(), "items": _COUNT, "batches": _COUNT, "batched": _COUNT,
     "failed": t.Option(t.Text()), "results": _RESULTS, "partials": _RESULTS,
 })  # fmt: skip
+
+
+class Ended(NamedTuple):
+    """What a cell did is over, by one of `CALL_ENDS`: whoever waits for an answer of it is told so."""
+
+    status: str
+    code: str
+    text: str
 
 
 def receipt_event(kind: str) -> str:
@@ -95,6 +106,10 @@ SYSTEM_SCHEMAS: Final = Schemas({
     WORLD_STARTED: t.record({}),
     STEP_FAILED: t.record({
         **_CELL, "height": _COUNT, "cause": _COUNT, "code": t.Text(), "text": t.Text(),
+    }),
+    CALL_FAILED: t.record({
+        **_CELL, "call": t.Text(), "born": _COUNT, "status": t.Enum(CALL_ENDS), "code": t.Text(),
+        "text": t.Text(),
     }),
     CASCADE_STOPPED: t.record({**_CELL, "height": _COUNT, "depth": _COUNT, "schema": t.Text()}),
     TIMER_SET_PARAMS: t.record({

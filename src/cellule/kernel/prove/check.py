@@ -132,6 +132,17 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
                     _damaged(cid, f"the open intents of {base} {key!r} are not those that it asked for")
         if counts[base] != cells.live.root_count:
             _damaged(cid, f"{base} has {counts[base]} cells, not {cells.live.root_count}")
+    yield from _check_waiting(cid, ledger, nodes, ready, stopped)
+    yield from ledger.dedupe.check(nodes)
+    if ledger.heartbeat is not None:
+        yield from _check_heartbeat(cid, ledger.heartbeat, nodes)
+    return counts
+
+
+def _check_waiting(
+    cid: Cid, ledger: Ledger, nodes: Nodes, ready: set[Target], stopped: set[Target]
+) -> Generator[Need, None, None]:
+    """Prove the lists of what waits against the cells that have messages, and those that are stopped."""
     yield from _fetch_needed((message for message, _ in ledger.pending), nodes)
     yield from _rows(cid, "dead_letters", ledger.dead_letters, nodes)
     rows = yield from _rows(cid, "stopped", ledger.stopped, nodes)
@@ -143,10 +154,9 @@ def _check_snapshot(cid: Cid, nodes: Nodes) -> Generator[Need, None, dict[str, i
     ring += [(base, key) for base, keys in ledger.held.items() for key in keys]
     if len(ring) != len(ready) or set(ring) != ready:
         _damaged(cid, "the list of ready cells is not that of the cells with messages")
-    yield from ledger.dedupe.check(nodes)
-    if ledger.heartbeat is not None:
-        yield from _check_heartbeat(cid, ledger.heartbeat, nodes)
-    return counts
+    for base in ledger.moves:
+        if (yield from ledger.cells(base).live.load([b""]))[b""] is None:
+            _damaged(cid, f"the map of {base}, which becomes cells, is not there")
 
 
 def _check_heartbeat(cid: Cid, heartbeat: Heartbeat, nodes: Nodes) -> Generator[Need, None, None]:

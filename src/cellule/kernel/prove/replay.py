@@ -46,14 +46,16 @@ from cellule.kernel.journal.records import (
     UpcastRecord,
 )
 from cellule.kernel.lineage import Lineage
+from cellule.kernel.manifest.system import CALL_FAILED
 from cellule.kernel.need import Need, fetch
 from cellule.kernel.prove.replay_heartbeat import RecordedHeartbeat
 from cellule.kernel.prove.replay_intents import Contradiction, RecordedIntents
-from cellule.kernel.state import spill_changes, step_changes
+from cellule.kernel.prove.replay_moves import RecordedMoves
+from cellule.kernel.state import call_changes, step_changes
 from cellule.kernel.state.branch import Branch, open_answers
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.dedupe import control_check, dedupe_key, payload_check
-from cellule.kernel.state.expectation import Expected
+from cellule.kernel.state.expectation import Call, Expected
 from cellule.kernel.state.intent_changes import begin_fork
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.kernel.state.rows import ScheduleRow, TimerRow
@@ -80,6 +82,7 @@ class Replay:
         self._has_agenda = False  # an Agenda record of the frame was applied
         self._intents = RecordedIntents(ledger, lineage)
         self._heartbeat = RecordedHeartbeat(ledger)
+        self._moves = RecordedMoves(ledger)
         self._apply: dict[type[Record], Callable[[Any], Generator[Need, None, None] | None]] = {
             EventRecord: self._event, EmittedRecord: self._emitted, StepRecord: self._step,
             TimerRecord: self._timer, ExpiredRecord: self._expired, ControlRecord: self._control,
@@ -181,19 +184,32 @@ class Replay:
             self._ledger.deliver(self._ledger.modules[base].slots[key], message)
 
     def _emitted(self, record: EmittedRecord) -> None:
-        if record.targets:
-            value = value_of(record.value)
-            message = Message(self._height, EVENT_MESSAGE, record.schema, value, record.depth, None)
-            self._ledger.emit(message, [*record.targets])
+        if not record.targets:
+            return
+        value, schema, targets = value_of(record.value), record.schema, [*record.targets]
+        step = self._frame.at(record.cause) if record.cause >= self._frame.header.first else None
+        expected: Call | int | None = None
+        if schema == CALL_FAILED:
+            assert isinstance(value, bytes), "what tells of a call is short"
+            expected = call_changes.born_of(value)
+        elif isinstance(step, StepRecord):
+            made = {record.cause + at: said for at, *said in step.extras.get("calls", ())}
+            if self._height in made:
+                expected = Call(step.module, step.key, step.born, *made[self._height])
+        self._ledger.emit(
+            Message(self._height, EVENT_MESSAGE, schema, value, record.depth, expected), targets
+        )
+        if isinstance(step, StepRecord):
+            call_changes.emitted(self._ledger, self._slot(step.module, step.key), schema, value, targets)
 
     def _step(self, record: StepRecord) -> Generator[Need, None, None] | None:
         slot = self._slot(record.module, record.key)
         if record.extras.get("cut") and not record.extras.get("log"):
             self._contradicts("the step cuts a log, and its cell has none")
         if "control" in record.extras:
-            control = self._frame.at(record.extras["control"])
-            if isinstance(control, ControlRecord) and control.verb == "cell.spill":
-                return self._spilled(record, slot, control)
+            move = self._moves.of_step(record)
+            if move is not None:
+                return self._moves.step(self._height, record, slot, move)
             self._removed(record, slot)
             return None
         return self._stepped(record, slot)
@@ -257,31 +273,6 @@ class Replay:
             step_changes.delete(self._ledger, slot)
         else:
             self._contradicts(f"{verb or 'no control'} does not end a step with status {record.status}")
-
-    def _spilled(
-        self, record: StepRecord, slot: Slot, control: ControlRecord
-    ) -> Generator[Need, None, None]:  # fmt: skip
-        """An entry of a whole map became a cell, or all have, and the cell with the map is gone."""
-        ledger, entry, era = self._ledger, slot.entry, record.era
-        if era != len(ledger.eras) - 1 or [record.module, b""] not in control.arguments["cells"]:
-            self._contradicts(f"the map of {record.module} is not one that becomes cells of era {era}")
-        if record.status == OK and record.key:
-            if entry is not None or (record.born, record.version, record.prev) != (self._height, 1, 0):
-                self._contradicts("the cell that is born of an entry is there already")
-            state = value_of(record.state)
-            size = len(state) if isinstance(state, bytes) else record.extras["size"]
-            spill_changes.begin(ledger, slot, self._height, era, state, size)
-            return
-        found = (0, 0) if entry is None else (entry.last, entry.born)
-        if record.status != DELETED or record.key or (record.prev, record.born) != found:
-            self._contradicts("the step does not end the cell that held the map")
-        # The record says where each message goes: nothing is routed again.
-        moved = control.arguments.get("queue", ())
-        messages = {height: key for base, height, key in moved if base == record.module}
-        waiting = [*slot.queue, *spill_changes.pending_of(ledger, (record.module, b""))]
-        if {message.height for message in waiting} != set(messages):
-            self._contradicts("the messages that go to cells are not those that wait for the map")
-        yield from spill_changes.end(ledger, slot, messages)
 
     def _release_dropped(self, slot: Slot) -> None:
         """After the last message that one control drops, its cell goes on."""
@@ -396,16 +387,22 @@ class Replay:
             step_changes.halt(ledger, slot, self._height, len(ledger.eras) - 1, record.why)
         # New limits may let modules go on; the record names them, so that no manifest is asked.
         elif verb == "deploy" or verb == "cell.spill":
-            for base in arguments.get("under", ()):
-                if base not in ledger.book.over:
-                    self._contradicts(f"{base} is not at its limit of open intents")
-                ledger.unhold(base)
+            self._deployed(record)
         elif (yield from self._heartbeat.control(verb, arguments)):
             return
         elif verb == "effect.retry":
             yield from self._retried(arguments["letter"])
         elif verb == "letter.redrive" or verb == "letter.dismiss":
             yield from self._letter_taken(arguments["letter"], redriven=verb == "letter.redrive")
+
+    def _deployed(self, record: ControlRecord) -> None:
+        """An era is to begin, and maps to move to cells."""
+        for base in record.arguments.get("under", ()):
+            if base not in self._ledger.book.over:
+                self._contradicts(f"{base} is not at its limit of open intents")
+            self._ledger.unhold(base)
+        if record.verb == "cell.spill":
+            self._moves.control(self._height, record)
 
     def _remember(self, record: ControlRecord) -> None:
         if record.id is not None:

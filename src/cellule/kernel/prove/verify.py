@@ -17,7 +17,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from cellule.errors import CelluleError
+from cellule.kernel.decide import calls
 from cellule.kernel.decide.eras import Eras
+from cellule.kernel.decide.step_records import calls_made
 from cellule.kernel.decide.steps import Emission, Result, Stepper
 from cellule.kernel.journal.codes import REFUSED, Status
 from cellule.kernel.journal.frame import Frame
@@ -186,6 +188,7 @@ def _differs(
         ("ann", _bytes_of(extras.get("ann")), result.ann),
         ("cancel", list(extras.get("cancels", ())), list(result.cancels)),
         ("cut", extras.get("cut", False), result.cut),
+        ("calls", list(extras.get("calls", ())), calls_made(result)),
     ]
     if step.status == REFUSED:  # the text of a failure names lines of code, which may move
         pairs.append(("reason", extras.get("text", ""), result.text))
@@ -247,9 +250,10 @@ def _emissions_differ(
     if failure is not None:
         expected.append(failure)
     expected.extend(stepper.stopped_cascade(slot, height, event) or event for event in result.emissions)
+    expected.extend(calls.failures(slot, slot.queue[0], height, result))
     for at in range(max(len(emitted), len(expected))):
         before = _emission(emitted[at]) if at < len(emitted) else None
-        after = list(expected[at]) if at < len(expected) else None
+        after = [*expected[at][:4]] if at < len(expected) else None
         if before != after:
             return f"emitted[{at}]", _shown_event(before), _shown_event(after)
     return None

@@ -30,8 +30,8 @@ from cellule.kernel.limits import (
     STATE_INLINE_INDEX_MAX,
 )
 from cellule.kernel.need import Need, Nodes
-from cellule.kernel.state.expectation import Asker, Expected
-from cellule.kernel.state.snapshot_schema import is_count, is_heights, is_message
+from cellule.kernel.state.expectation import Asker, Call, Expected
+from cellule.kernel.state.snapshot_schema import is_call, is_count, is_heights, is_message
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import open_envelope, seal
 from cellule.values.link import Link
@@ -96,7 +96,8 @@ def ghost(era: int = 0, active_ns: int = 0) -> Entry:
 class Message(NamedTuple):
     """A message in a queue; `height` is that of the record that carries it.
 
-    `expected` is what an event's sender expects, or whom a receipt is for: an incarnation, or an `Asker`.
+    `expected` is what an event's sender expects, or whom a receipt is for: an incarnation, or an `Asker`. Of
+    a call it is the `Call`; what tells that one has failed is for the incarnation that made it.
     """
 
     height: int
@@ -104,7 +105,7 @@ class Message(NamedTuple):
     schema: str
     value: bytes | Link
     depth: int
-    expected: Expected | Asker | int | None
+    expected: Expected | Asker | Call | int | None
 
 
 class Slot:
@@ -218,6 +219,8 @@ def unpack(value: Any) -> Entry:
                 extras = {**extras, "queue": _long_queue(**queue)}
             if "intents" in extras and not is_heights(extras["intents"]):
                 raise TypeError("the open intents are no heights")
+            if "calls" in extras and not all(map(is_call, extras["calls"])):
+                raise TypeError("the calls to answer are none")
     except (TypeError, ValueError, AttributeError, KeyError, Rejected) as error:
         raise Corrupted(
             "kernel.entry_damaged", "a cell entry is not what it should be ({what}): {found}",
@@ -237,7 +240,7 @@ def message_value(message: Message) -> list[Any]:
     value = message.value
     held = value if isinstance(value, Link) else seal(value)
     expected = message.expected
-    stored = [*expected] if isinstance(expected, Expected | Asker) else expected
+    stored = [*expected] if isinstance(expected, tuple) else expected
     return [message.height, message.kind, message.schema, held, message.depth, stored]
 
 
@@ -247,7 +250,7 @@ def message_of(value: Any) -> Message:
         raise Corrupted("kernel.message_damaged", "this is not a stored message: {found}", found=value)
     height, kind, schema, held, depth, expected = value
     if isinstance(expected, list):
-        expected = Asker(*expected) if len(expected) == 2 else Expected(*expected)
+        expected = _EXPECTATIONS[len(expected)](*expected)
     value = held if isinstance(held, Link) else open_envelope(held).data
     return Message(height, kind, schema, value, depth, expected)
 
@@ -260,6 +263,10 @@ def pack_message(row: list[Any], blocks: dict[Cid, bytes]) -> list[Any]:
     cid = cid_of(held[0])
     blocks[cid] = held[0]
     return [height, kind, schema, Link(cid), depth, expected]
+
+
+_EXPECTATIONS: dict[int, Any] = {2: Asker, 3: Expected, 5: Call}
+"""What a message expects, by the number of its parts."""
 
 
 class LongQueue:

@@ -1,4 +1,7 @@
-"""What a message expects of the cell that it comes to: an event a version, a receipt the one who asked."""
+"""What a message expects of the cell that it comes to: an event a version, a receipt the one who asked.
+
+A call is an event whose sender waits for an answer; it says who that is.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +30,22 @@ class Asker(NamedTuple):
 
     born: int
     entry: bytes
+
+
+class Call(NamedTuple):
+    """Who made a call, and the schema of the event that answers it; `token` is the caller's word for it."""
+
+    module: str
+    key: bytes
+    born: int
+    token: str
+    answer: str
+
+    @property
+    def caller(self) -> tuple[str, bytes]:
+        """The cell that waits."""
+        return self.module, self.key
+
+    def is_answered(self, schema: str, target: tuple[str, bytes]) -> bool:
+        """Tell whether an event of this schema to that cell is the answer."""
+        return schema == self.answer and target == self.caller

@@ -1,13 +1,12 @@
 """The world's state, and the only functions that change it.
 
-`beat.py` decides what happens and writes records; `replay.py` reads records back; both change the world
-through the same methods here, so that a replayed world equals the live one byte for byte. Nothing in this
-module runs user code, routes or reads a manifest.
+`beat.py` writes records, `replay.py` reads them back; both change the world through the same methods here, so
+that a replayed world equals the live one byte for byte. Nothing here runs user code or reads a manifest.
 
 The ring holds the slots that have messages and may run, in the order they will run: a slot enters when its
-queue becomes non-empty, leaves at its step, and enters again at the end if messages are left. So the ring
-needs no record of its own: it follows from deliveries and steps. While a module has as many open intents as
-it may (`book.over`), its cells whose next message is an event are held beside the ring instead.
+queue becomes non-empty, leaves at its step, and enters again at the end if messages are left: it follows from
+deliveries and steps. While a module has as many open intents as it may (`book.over`), its cells whose next
+message is an event are held beside the ring instead; while its map becomes cells (`moves`), all of them are.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from cellule.kernel.state.intent_book import Book
 from cellule.kernel.state.module_cells import Budget, Cells
 from cellule.kernel.state.rows import (
     DeadLetter,
+    MapMove,
     ScheduleRow,
     StoppedRow,
     TimerRow,
@@ -75,6 +75,7 @@ class Ledger:
     dedupe: Dedupe = field(default_factory=Dedupe)
     book: Book = field(init=False)
     held: dict[str, dict[bytes, None]] = field(default_factory=dict)  # keys by module; see `enter`
+    moves: dict[str, MapMove] = field(default_factory=dict)  # whole maps that are becoming cells
     timers: OrderedIndex[TimerRow] = field(init=False)
     stopped: OrderedIndex[StoppedRow] = field(init=False)
     dead_letters: OrderedIndex[DeadLetter] = field(init=False)
@@ -226,9 +227,8 @@ class Ledger:
     def begin_era(self, manifest: Cid, height: int) -> None:
         """A manifest routes from now on."""
         last = self.eras[-1].height if self.eras else 0
-        ensure(
-            height >= last, "kernel.era_order", "an era begins at {height}, before the last", height=height
-        )
+        is_next = height >= last
+        ensure(is_next, "kernel.era_order", "an era begins at {height}, before the last", height=height)
         self.eras.append(Era(manifest, height))
 
     def pause(self, *, is_paused: bool) -> None:
@@ -241,9 +241,8 @@ class Ledger:
 
     def remember_id(self, key: bytes, height: int, check: int) -> None:
         """An event with an id that can be presented again was admitted at `height`."""
-        ensure(
-            height > self.height, "kernel.id_height", "an id is remembered for height {height}", height=height
-        )
+        is_new = height > self.height
+        ensure(is_new, "kernel.id_height", "an id is remembered for height {height}", height=height)
         self.dedupe.add(key, height, check, self.now_ns)
 
     def leave_id(self, message: Message) -> None:
@@ -280,9 +279,8 @@ class Ledger:
 
     def put_first(self, slots: Sequence[Slot]) -> None:
         """Let slots with messages run before what is in the ring, in their order."""
-        ensure(
-            all(slot.queue for slot in slots), "kernel.ring_empty", "a cell without messages enters the ring"
-        )
+        has_all = all(slot.queue for slot in slots)
+        ensure(has_all, "kernel.ring_empty", "a cell without messages enters the ring")
         self.ring.extendleft(reversed(slots))
 
     def deliver(self, slot: Slot, message: Message) -> None:
@@ -293,16 +291,16 @@ class Ledger:
             slot.active = True
             self.active.append(slot)
         if len(queue) == 1 and not slot.stopped:
-            if self.book.over:
+            if self.book.over or self.moves:
                 self.enter(slot)
             else:
                 self.ring.append(slot)
 
     def enter(self, slot: Slot) -> None:
-        """Let a slot with messages run in its turn, or hold it until its module may ask for effects again."""
+        """Let a slot with messages run in its turn, or hold it while its module has to wait."""
         ensure(slot.queue, "kernel.ring_empty", "a cell without messages enters the ring")
         base = slot.cells.base
-        if base in self.book.over and slot.queue[0].kind == EVENT_MESSAGE:
+        if base in self.moves or (base in self.book.over and slot.queue[0].kind == EVENT_MESSAGE):
             self.held.setdefault(base, {})[slot.key] = None
             self._look_at(slot)  # it leaves memory when the beat ends
         else:
@@ -313,21 +311,20 @@ class Ledger:
         base = slot.cells.base
         if self.is_held(slot):
             del self.held[base][slot.key]
-            if not self.held[base]:
-                del self.held[base]
         else:
             self.ring.remove(slot)
 
     def is_held(self, slot: Slot) -> bool:
-        """Tell whether a slot waits because its module is at its limit."""
+        """Tell whether a slot with messages waits beside the ring."""
         return slot.key in self.held.get(slot.cells.base, ())
 
     def _may_rest(self, slot: Slot) -> bool:
         """Tell whether a slot with messages leaves memory like a cell at rest."""
         return len(slot.queue) <= QUEUE_SHORT and (slot.stopped or self.is_held(slot))
 
-    def deliver_pending(self) -> None:
-        """What the previous beat emitted reaches the queues; what has no room there is a dead letter."""
+    def deliver_pending(self) -> list[tuple[Target, Message]]:
+        """What the previous beat emitted reaches the queues; returns the dead letters: what has no room."""
+        letters = list[tuple[Target, Message]]()
         pending, self.pending = self.pending, []
         for message, targets in pending:
             for place, (base, key) in enumerate(targets):
@@ -336,9 +333,11 @@ class Ledger:
                     self.deliver(slot, message)
                     continue
                 self.dead_letters.insert(letter_key(message, place), full_letter(slot, message))
+                letters.append(((base, key), message))
+        return letters
 
     def take_back(self, pending: list[tuple[Message, list[Target]]]) -> None:
-        """Undo `deliver_pending` at the end of a beat that wrote nothing: no frame, no change."""
+        """Undo `deliver_pending` at the end of a beat that wrote nothing."""
         for emitted, targets in reversed(pending):
             for place, (base, key) in reversed([*enumerate(targets)]):
                 slot = self.modules[base].slots[key]
@@ -351,8 +350,7 @@ class Ledger:
                     is_held = self.is_held(slot)
                     last = self.held[base].popitem()[0] if is_held else self.ring.pop().key
                     ensure(last == key, "kernel.ring_order", "the ring's last is not {key}", key=key)
-                    if is_held and not self.held[base]:
-                        del self.held[base]
+        self.held = {base: keys for base, keys in self.held.items() if keys}
         self.pending = pending
         self.drop_idle()
 
@@ -431,15 +429,16 @@ class Ledger:
         """A module is below its limit again: the first of its held cells run in their turn."""
         ensure(base in self.book.over, "kernel.over_order", "{module} is not at its limit", module=base)
         self.book.over.remove(base)
-        self._release_held(base)
+        self.release_held(base)
 
-    def _release_held(self, base: str) -> None:
+    def release_held(self, base: str) -> None:
+        """The first of a module's held cells run in their turn, unless they still have to wait."""
+        if base in self.book.over or base in self.moves:
+            return
         cells, waiting = self.cells(base), self.held.get(base, {})
         for key in list(islice(waiting, HELD_RELEASE_MAX)):
             del waiting[key]
             self.ring.append(cells.slots.get(key) or self._resting(cells, key))
-        if base in self.held and not self.held[base]:
-            del self.held[base]
 
     # The intents of a cell
 
@@ -475,8 +474,9 @@ class Ledger:
             cells.slots.pop(slot.key, None)
         self.active.clear()
         for base in sorted(self.held):  # a restored world has them in another order
-            if base not in self.book.over:
-                self._release_held(base)
+            self.release_held(base)
+            if not self.held[base]:
+                del self.held[base]
         self.book.open.cool()
         if self.heartbeat is not None:
             self.heartbeat.wall_clock.settle(self.beat, self.now_ns)

@@ -7,6 +7,7 @@
     spent       grant -> [period, count]
     spent_by    hash of grant and spender -> [grant, spender, period, count]
     schedules   name -> [fingerprint, due_ns, paused]
+    moves       module -> [control, last key]: the whole maps that are becoming cells, if there are any
 
 They are fixed when a snapshot begins, and made into chunks in slices; opening a world reads them whole. What
 is larger than memory (cells, timers, intents) has a live view of its index instead.
@@ -23,11 +24,12 @@ from cellule.kernel.need import Need, Nodes
 from cellule.kernel.state.cells import Message, message_of, message_value, pack_message
 from cellule.kernel.state.intent_id import spender_hash
 from cellule.kernel.state.ledger import Ledger
-from cellule.kernel.state.rows import ScheduleRow
+from cellule.kernel.state.rows import MapMove, ScheduleRow
 from cellule.kernel.state.snapshot_schema import (
     KEY_BYTES,
     is_cell,
     is_message,
+    is_move,
     is_open,
     is_schedule,
     is_spent,
@@ -45,8 +47,9 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "spent": is_spent,
     "spent_by": is_spent_by,
     "schedules": is_schedule,
+    "moves": is_move,
 }
-_BY_NAME: Final = frozenset(("open", "spent", "schedules"))
+_BY_NAME: Final = frozenset(("open", "spent", "schedules", "moves"))
 
 
 def parts_of(saved: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -77,6 +80,7 @@ def save(ledger: Ledger) -> dict[str, Rows]:
             for spender, count in counts.items()
         },
         "schedules": {name.encode(): row for name, row in book.schedules.items()},
+        "moves": {name.encode(): [move.control, move.last] for name, move in ledger.moves.items()},
     }
 
 
@@ -125,9 +129,15 @@ def load(name: str, rows: Rows, ledger: Ledger) -> None:
         case "spent_by":
             for grant, spender, period, count in rows.values():
                 book.spent_by.setdefault(grant, (period, {}))[1][spender] = count
+        case "moves":
+            ledger.moves = {key.decode(): MapMove(*row) for key, row in rows.items()}
         case _:
-            for key, row in rows.items():
-                book.put_schedule(key.decode(), ScheduleRow(*row))
+            _load_schedules(rows, ledger)
+
+
+def _load_schedules(rows: Rows, ledger: Ledger) -> None:
+    for key, row in rows.items():
+        ledger.book.put_schedule(key.decode(), ScheduleRow(*row))
 
 
 def _is_pair(key: bytes) -> bool:

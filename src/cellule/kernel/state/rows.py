@@ -7,6 +7,7 @@ names; nobody else knows the order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cellule.errors import Corrupted
@@ -139,6 +140,18 @@ class ScheduleRow(NamedTuple):
     due_ns: int
     paused: bool
     waiting_ns: int = 0
+
+
+@dataclass(slots=True)
+class MapMove:
+    """A whole map that is becoming cells: the Control that began it, and the last key that has its cell.
+
+    `rest` are the entries behind that key, once they were read; they follow from the map.
+    """
+
+    control: int
+    last: bytes = b""
+    rest: list[tuple[bytes, Any]] | None = None
 
 
 def full_letter(slot: Slot, message: Message) -> DeadLetter:

@@ -4,7 +4,8 @@ A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers
 beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
 
     {beat, budgets, dead_letters, dedupe, eras, format, frame, heartbeat, height, held, idempotency, intents,
-     modules, now_ns, paused, pending, ready, schedules, stopped, timers}, and in forks: fork
+     modules, now_ns, paused, pending, ready, schedules, stopped, timers}, in forks also: fork, and while
+    whole maps become cells: moves
 
 `eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; every list is an index, [root, count]
 or null. `idempotency` = {ages, keys} and `budgets` = {open, parked, spent, spent_by, timers} hold some each.
@@ -109,6 +110,8 @@ class SnapshotJob:
         whole = {**self._fixed, "modules": modules}
         for name in ("pending", "ready", "held", "schedules"):
             whole[name] = yield from self._list(name)
+        if self._rows["moves"]:
+            whole["moves"] = yield from self._list("moves")
         for name in ("open", "spent", "spent_by"):
             whole["budgets"][name] = yield from self._list(name)
         for name in ("timers", "stopped"):
@@ -216,7 +219,7 @@ def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
             cid=str(cid), found=saved["format"], known=FORMAT_VERSION,
             hint="Open the world with the version of Cellule that wrote it, or a newer one.",
         )  # fmt: skip
-    odd = sorted((set(saved) ^ _KEYS) - {"fork"})
+    odd = sorted((set(saved) ^ _KEYS) - {"fork", "moves"})
     if odd:
         raise Corrupted(
             "kernel.snapshot_damaged", "snapshot {cid} has missing or unknown fields: {what}",

@@ -34,6 +34,7 @@ def wrong_part(saved: dict[str, Any]) -> str | None:
         "modules": isinstance(saved["modules"], dict)
         and all(map(_is_counted_link, saved["modules"].values())),
         **{name: _is_index(saved[name]) for name in _INDEXES},
+        "moves": "moves" not in saved or (saved["moves"] is not None and _is_index(saved["moves"])),
         "dedupe": _is_dedupe(saved["dedupe"]),
         "idempotency": saved["idempotency"] is None or _is_idempotency(saved["idempotency"]),
         "budgets": _is_budgets(saved["budgets"]),
@@ -57,6 +58,11 @@ def is_cell(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and type(value[0]) is str and type(value[1]) is bytes
 
 
+def is_move(value: Any) -> bool:
+    """Tell whether this is [control, last key]."""
+    return isinstance(value, list) and len(value) == 2 and is_count(value[0]) and type(value[1]) is bytes
+
+
 def is_message(value: Any) -> bool:
     """Tell whether this is [height, kind, schema, value, depth, expected]."""
     if not isinstance(value, list) or len(value) != 6:
@@ -64,8 +70,14 @@ def is_message(value: Any) -> bool:
     height, kind, schema, held, depth, expected = value
     return (
         is_count(height) and is_count(kind) and type(schema) is str and is_held(held) and is_count(depth)
-        and (expected is None or is_count(expected) or _is_expected(expected) or _is_asker(expected))
+        and (expected is None or is_count(expected) or _is_expected(expected) or _is_asker(expected)
+             or is_call(expected))
     )  # fmt: skip
+
+
+def is_call(value: Any) -> bool:
+    """Tell whether this is [module, key, born, token, answer]."""
+    return isinstance(value, list) and [*map(type, value)] == [str, bytes, int, str, str] and value[2] >= 0
 
 
 def _is_asker(value: Any) -> bool:

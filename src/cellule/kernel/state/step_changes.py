@@ -13,14 +13,17 @@ from cellule.kernel.index.keys import pair_key
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.kernel.journal.records import StepRecord
 from cellule.kernel.program import CODE_UNAVAILABLE, LogMark
+from cellule.kernel.state import call_changes
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.cells import Entry, Slot, ghost, message_value
+from cellule.kernel.state.expectation import Call
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.rows import DeadLetter, StoppedRow
 from cellule.values.cid import Cid
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
 
+_KEPT = frozenset(("intents", "calls"))  # what a step leaves as it is
 _STOP_FIELDS = ("status", "since", "code", "text")
 
 
@@ -37,10 +40,10 @@ def step_done(ledger: Ledger, slot: Slot, height: int, status: int, version: int
     )
     ledger.touch(slot)
     if status == OK:
-        slot.queue.popleft()
-        old = slot.entry
-        if old is not None and ledger.has_intents(slot):
-            extras = {**(extras or {}), "intents": old.get("intents")}
+        message, old = slot.queue.popleft(), slot.entry
+        if old is not None and old.extras is not None:
+            kept = {name: each for name, each in old.extras.items() if name in _KEPT}
+            extras = {**(extras or {}), **kept} or None
         now_ns = ledger.now_ns
         is_life = old is not None and old.is_life(born)
         born_ns = old.born_ns if old is not None and is_life else now_ns
@@ -51,6 +54,8 @@ def step_done(ledger: Ledger, slot: Slot, height: int, status: int, version: int
             key=slot.key, before=before, version=version,
         )  # fmt: skip
         slot.entry = Entry(state, size, version, born, born_ns, era, now_ns, height, extras)
+        if isinstance(message.expected, Call):
+            call_changes.take(ledger, slot, message.expected)
     else:
         _step_other(ledger, slot, height, status, era, extras)
     if slot.queue and not slot.stopped:

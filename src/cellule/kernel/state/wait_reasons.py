@@ -4,6 +4,7 @@
     its turn             it has messages and runs in the next beat
     the world is paused  it has messages, and no step runs until the world is resumed
     over budget          its module has as many open intents as it may; receipts let it go on
+    its map moves        the map of its module becomes cells; they run when all entries have moved
     halted               a step failed; `cell resume` lets it run again
     needs code           its program could not be loaded; `cell resume` tries again
     needs migration      its era does not take a message; `cell migrate` moves it
@@ -40,6 +41,7 @@ EVENT = "an event"
 TURN = "its turn"
 PAUSED = "the world is paused"
 OVER_BUDGET = "over budget"
+MOVING = "its map moves"
 TIMER = "timer"
 APPROVAL = "approval"
 RECEIPT = "receipt"
@@ -82,10 +84,13 @@ class Reason:
         return f"{self.kind}: {self.words}" if self.kind else self.words
 
 
-def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool) -> Reason | None:
+def reason_of(
+    entry: Entry, *, is_ready: bool, paused: bool, is_held: bool, is_moving: bool = False
+) -> Reason | None:
     """What a cell waits for, its open intents aside; None where only those could tell.
 
-    `is_ready`: the world's ring holds it; `is_held`: its module is over budget.
+    `is_ready`: the world's ring holds it; `is_held`: its module is over budget; `is_moving`: its module's map
+    becomes cells.
     """
     if (status := entry.get("status")) is not None:
         return Reason(status, entry.get("since"), entry.get("code"), entry.get("text"))
@@ -93,6 +98,8 @@ def reason_of(entry: Entry, *, is_ready: bool, paused: bool, is_held: bool) -> R
         return None if entry.get("intents") else Reason(EVENT)
     if paused:
         return Reason(PAUSED)
+    if is_moving:
+        return Reason(MOVING, text="it runs when all entries of the map are cells")
     if is_held:
         return Reason(OVER_BUDGET, text="its module has as many open intents as it may")
     return Reason(TURN) if is_ready else None
@@ -162,7 +169,10 @@ def reasons_in(ledger: Ledger, base: str, key: bytes) -> Generator[Need, None, t
     ledger.drop_idle()
     if entry is None:
         return None
-    reason = reason_of(entry, is_ready=is_ready, paused=ledger.paused, is_held=is_held)
+    is_moving = base in ledger.moves
+    reason = reason_of(
+        entry, is_ready=is_ready, paused=ledger.paused, is_held=is_held, is_moving=is_moving
+    )  # fmt: skip
     if reason is not None or slot.queue:
         return () if reason is None else (reason,)
     return (yield from _Indexes(ledger.book.open, ledger.timers).reasons(entry))

@@ -199,7 +199,7 @@ class PythonProgram:
             None if reply is None else self._write_reply(reply),
             None if ann is None else self._emissions.plain(ann, "ann"),
             check_keys(cancel) if cancel else (),
-            False,
+            False, None,
         ))  # fmt: skip
 
     def _reply_writer(self, python: Any) -> Callable[[Any], bytes]:

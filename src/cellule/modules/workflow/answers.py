@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cellule.kernel.manifest.schemas import is_receipt
-from cellule.kernel.manifest.system import TIMER_FIRED
+from cellule.kernel.manifest.system import CALL_FAILED, TIMER_FIRED
 from cellule.kernel.program import Context
 from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.watchdog import Watched
@@ -38,6 +38,9 @@ def give(run: Run, given: Input) -> None:
     elif schema == TIMER_FIRED:
         entries.append(history.entry_with(given.value, history.TIMER, now_ns))
         is_taken = run.give_timer(value)
+    elif schema == CALL_FAILED:
+        entries.append(history.entry_with(given.value, history.CALL, now_ns))
+        is_taken = run.give_failure(value)
     elif is_receipt(schema):
         entries.append(history.entry_with(given.value, history.RECEIPT, now_ns, schema))
         is_taken = run.give_receipt(schema, value)
@@ -79,6 +82,9 @@ def _give_again(run: Run, given: list[Any]) -> None:
         case history.RECEIPT:
             is_taken = run.give_receipt(*parts)
             _check_taken(run, "the effect", is_taken=is_taken)
+        case history.CALL:
+            is_taken = run.give_failure(*parts)
+            _check_taken(run, "the call", is_taken=is_taken)
         case history.TIMER:
             is_taken = run.give_timer(*parts)
             _check_taken(run, "the timer", is_taken=is_taken)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from cellule.errors import CelluleError, Refused, Rejected
 from cellule.kernel.manifest.model import TIMER_SET
-from cellule.kernel.manifest.system import TIMER_FIRED, receipt_event
+from cellule.kernel.manifest.system import CALL_FAILED, TIMER_FIRED, receipt_event
 from cellule.kernel.program import StepFault, recordable
 from cellule.modules.python.context import key_reader
 from cellule.modules.python.emissions import Emissions
@@ -21,7 +21,7 @@ from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import Signature, shown_function
 from cellule.modules.python.system import receipt_of
-from cellule.modules.workflow.failure import EffectFailed
+from cellule.modules.workflow.failure import CallFailed, EffectFailed
 from cellule.modules.workflow.limits import VALUE_BYTES_MAX
 from cellule.modules.workflow.signature import WorkflowSignature, order_event
 from cellule.values.cbor import decode_trusted
@@ -50,6 +50,7 @@ class WorkflowCode:
             self.names[event] = codec.name
             self.events[codec.name] = codec.from_wire
             self.event_writers[codec.name] = codec.to_wire
+        self.hears_of_calls = CALL_FAILED in interface.events
         self.starts = frozenset(self.names[event] for event in signature.starts)
         self.awaited = frozenset(self.names[event] for event in signature.mark.events)
         self.receipts = self._receipts()
@@ -92,7 +93,7 @@ class WorkflowCode:
     def failure(self, error: BaseException) -> tuple[str, str] | None:
         """Code and text of an error that is an outcome of a run; None for what is a mistake in its code."""
         match error:
-            case EffectFailed():
+            case EffectFailed() | CallFailed():
                 return error.code, self._cleaned(str(error))
             case Refused():
                 return recordable(str(error.code)), self._cleaned(str(error.reason))
@@ -102,7 +103,7 @@ class WorkflowCode:
 
     def _check_events(self) -> None:
         """Refuse code that does not know an event which the manifest brings to it."""
-        known = {*self.events, *self.receipts, self.order, TIMER_FIRED}
+        known = {*self.events, *self.receipts, self.order, TIMER_FIRED, CALL_FAILED}
         for schema in self._interface.events:
             if schema not in known:
                 raise Rejected(

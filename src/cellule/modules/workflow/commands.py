@@ -56,6 +56,15 @@ class Open:
     key: str = ""
     kind: str = ""
     shown: bool = True
+    call: tuple[str, str] | None = None  # of the answer to a call: its token, and what was called with
+
+    def wait(self) -> list[Any]:
+        """What the history says of it while it is open."""
+        row = [self.ask.what, self.since_ns, self.due_ns, self.ask.place]
+        if self.call is not None:
+            token, name = self.call
+            return [f"call {name}, {self.ask.what}", *row[1:], token]
+        return row
 
 
 class Commands:
@@ -113,11 +122,7 @@ class Commands:
 
     def record_waits(self) -> None:
         """Record what the run waits for now, where that has changed."""
-        shown = [
-            [each.ask.what, each.since_ns, each.due_ns, each.ask.place]
-            for each in self.open.values()
-            if each.shown
-        ]
+        shown = [each.wait() for each in self.open.values() if each.shown]
         data = history.entry(history.WAITS, shown[:WAITS_SHOWN_MAX])
         if data != self._waits:
             self._waits = data
@@ -156,17 +161,28 @@ class Commands:
             self.sent.effects.append(Request(TIMER_SET, encode({"at_ns": due_ns, "key": key}), None, key))
         return self._opened(number, ask, due_ns, key=key, kind=TIMER_SET, shown=shown)
 
-    def event(self, names: Sequence[str], due_ns: int | None) -> tuple[int, Command[Any]]:
-        """Wait for an event of one of these schemas."""
-        local = " or ".join(name.rpartition("/")[2].partition("@")[0] for name in names)
-        number, ask = self.ask(f"event {local}", encode(list(names)))
-        return number, self._opened(number, ask, due_ns)
+    def event(
+        self, names: Sequence[str], due_ns: int | None, call: tuple[str, str] | None = None
+    ) -> tuple[int, Command[Any]]:
+        """Wait for an event of one of these schemas; `call` is what it answers."""
+        number, ask = self.ask(f"event {' or '.join(map(_local, names))}", encode(list(names)))
+        found = self._opened(number, ask, due_ns)
+        self.open[number].call = call
+        return number, found
 
     def emit(self, event: Emit) -> None:
         """Send an event."""
         self.ask(f"emit {event.schema}", encode([event.value, event.key]))
         if self.is_live:
             self.sent.events.append(event)
+
+    def call(self, event: Emit, answer: str) -> tuple[str, str]:
+        """Send an event that its cell is to answer: the token of this call, and what was called with."""
+        number, _ = self.ask(f"emit {event.schema}", encode([event.value, event.key]))
+        token = self._key(number)
+        if self.is_live:
+            self.sent.events.append(event._replace(call=(token, answer)))
+        return token, _local(event.schema)
 
     # Answers
 
@@ -230,3 +246,8 @@ class Commands:
                 return f"{PurePath(name).name}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
+
+
+def _local(schema: str) -> str:
+    """The name of a schema without its namespace and version."""
+    return schema.rpartition("/")[2].partition("@")[0]

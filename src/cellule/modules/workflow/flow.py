@@ -70,9 +70,12 @@ class _Commanded(Protocol):
 
     def emit(self, event: Any, key: object) -> None: ...
 
-    def publish(self, value: object) -> None: ...
+    def call(
+        self, event: Any, answer: Any, key: object, where: Callable[[Any], object] | None,
+        timeout: timedelta | None,
+    ) -> Pending[Any]: ...  # fmt: skip
 
-    def check_awaits(self, kind: Any) -> str: ...
+    def publish(self, value: object) -> None: ...
 
     def check_main(self, what: str) -> None: ...
 
@@ -149,11 +152,12 @@ class Workflow(Moment[RunOrigin]):
     ) -> Pending[A]:  # fmt: skip
         """Send an event to another cell, and wait for the event that it answers with.
 
-        The answer comes to this cell as any event does: by its key. `where` tells it from others.
+        The answer comes to this cell as any event does: by its key. `where` tells it from others. It raises
+        `CallFailed` once no answer will come: the cell refused, its step or its run failed, it was cancelled
+        or deleted, or ended without it. While that cell is halted, this one waits. After `timeout` it raises
+        `TimeoutError`.
         """
-        self._run.check_awaits(answer)
-        self._run.emit(event, key)
-        return self._run.event((answer,), where, None if timeout is None else _span(timeout))
+        return self._run.call(event, answer, key, where, None if timeout is None else _span(timeout))
 
     # Several at once
 

@@ -4,11 +4,13 @@
     ["event", now_ns, schema, value]                an event for the run, awaited or kept until it is
     ["receipt", now_ns, schema, value]              what came of an effect
     ["timer", now_ns, value]                        a timer fired
+    ["call", now_ns, value]                         a call gets no answer, and why
     ["cancel", now_ns, why]                         somebody outside cancels the run
     ["ask", what, digest, place]                    a command: `what` in words, 8 bytes of SHA-256 of its
                                                     parameters, and the line of code it came from
     ["publish", value]                              what the run shows of itself from now on
-    ["waits", [[what, since_ns, due_ns, place], ...]]    what it waits for, where that has changed
+    ["waits", [[what, since_ns, due_ns, place], ...]]    what it waits for, where that has changed; of a call
+                                                    also its token
     ["end", now_ns, status, value | [code, text] | why]   completed, failed or cancelled; the log's last
 
 The asks behind an input are those that it led to. A run that goes on anew (`ctx.again`) cuts the log, and so
@@ -27,13 +29,14 @@ START: Final = "start"
 EVENT: Final = "event"
 RECEIPT: Final = "receipt"
 TIMER: Final = "timer"
+CALL: Final = "call"
 CANCEL: Final = "cancel"
 ASK: Final = "ask"
 PUBLISH: Final = "publish"
 WAITS: Final = "waits"
 END: Final = "end"
 
-INPUTS: Final = frozenset((START, EVENT, RECEIPT, TIMER, CANCEL))
+INPUTS: Final = frozenset((START, EVENT, RECEIPT, TIMER, CALL, CANCEL))
 
 COMPLETED: Final = "completed"
 FAILED: Final = "failed"

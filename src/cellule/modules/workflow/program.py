@@ -17,7 +17,16 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from cellule.kernel.limits import STEP_CANCELS_MAX
-from cellule.kernel.program import CODE_UNAVAILABLE, Context, Emit, LogMark, Output, StepFault, StepRefusal
+from cellule.kernel.manifest.system import Ended
+from cellule.kernel.program import (
+    CODE_UNAVAILABLE,
+    Context,
+    Emit,
+    LogMark,
+    Output,
+    StepFault,
+    StepRefusal,
+)
 from cellule.kernel.state.log_state import NOTHING, advanced
 from cellule.modules.python.boundary import Boundary, own_fault
 from cellule.modules.python.failure import Places, exception_text
@@ -43,6 +52,7 @@ WORKFLOW: Final = "workflow"
 """The form of a Python function that is a workflow."""
 UNCHANGED: Final = history.joined([])
 _RUNNING: Final = encode({"ignored": "the run of this cell is under way already"})
+_OVER: Final = Ended("ended", "workflow.ended", "its run has ended before")
 _ENDED: Final = encode({"ignored": "the run of this cell has ended; it is final"})
 
 
@@ -107,7 +117,7 @@ class WorkflowProgram:
         if self._reruns(schema, value):
             return self._rerun(entries, given)
         if entries[-1][0] == history.END:
-            return Output(UNCHANGED, ann=_ENDED if schema in self._code.starts else None)
+            return Output(UNCHANGED, ann=_ENDED if schema in self._code.starts else None, ended=_OVER)
         run = Run(self._code, Start(*entries[0][1:]), key)
         try:
             self._watched(lambda watched: replay(run, entries, watched, self._code.places))
@@ -184,14 +194,14 @@ class WorkflowProgram:
 
     def _worked(self, runs: list[Run], given: Input, watched: Watched) -> Output:
         """Let a run work until it waits or ends; where it goes on anew, the next one, too."""
-        run, carried = runs[-1], deque[tuple[str, Any]]()
+        run, carried, ended = runs[-1], deque[tuple[str, Any]](), None
         sent = run.commands.sent
         while True:
             if run.settle():
                 run.commands.end_timers()
                 error = run.error
                 if not isinstance(error, GoesOn):
-                    sent.entries = run.ending()
+                    sent.entries, ended = run.ending()
                     break
                 if len(runs) > AGAIN_MAX:
                     raise StepFault(
@@ -215,7 +225,7 @@ class WorkflowProgram:
             sent.events += self._life.ended(given.key, sent.entries[-1])
         is_cut = given.context.version > 0 and (len(runs) > 1 or run.loop.is_over)
         state = history.joined(sent.entries)
-        return Output(state, sent.events, sent.effects, None, None, sent.cancels, is_cut)
+        return Output(state, sent.events, sent.effects, None, None, sent.cancels, is_cut, ended)
 
     # What is kept
 

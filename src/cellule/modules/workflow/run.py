@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cellule.kernel.manifest.model import TIMER_SET
+from cellule.kernel.manifest.system import Ended
 from cellule.kernel.program import StepRefusal
 from cellule.modules.python.step import Keyed
 from cellule.modules.workflow import history
 from cellule.modules.workflow.code import WorkflowCode
 from cellule.modules.workflow.commands import Commands
-from cellule.modules.workflow.failure import EffectFailed, failure_of
+from cellule.modules.workflow.failure import EffectFailed, call_failure, failure_of, told_to_callers
 from cellule.modules.workflow.flow import NO_DEFAULT, Workflow, nanoseconds, span_text, time_ns
 from cellule.modules.workflow.limits import EVENTS_KEPT_MAX
 from cellule.modules.workflow.loop import Loop
@@ -57,6 +58,7 @@ class Run:
         self.commands = Commands(self.loop, code.places, partial(key_of, start))
         self.commands.now_ns = start.now_ns
         self._waiters: dict[int, _Waiter] = {}
+        self._calls: dict[str, Pending[Any]] = {}  # by their tokens; see `give_failure`
         self._kept: list[_Kept] = []
 
     @property
@@ -135,6 +137,14 @@ class Run:
         found.pending.give(None)
         return True
 
+    def give_failure(self, outcome: Any) -> bool:
+        """A call gets no answer; false where nobody waits for one any more."""
+        pending = self._calls.pop(outcome["call"], None)
+        is_open = pending is not None and not pending.is_done
+        if pending is not None:
+            pending.end(call_failure(outcome))
+        return is_open
+
     def cancel(self, why: str) -> None:
         """Somebody outside cancels the run, once: its main task gets `Cancelled` where it waits."""
         if self.cancelled is not None:
@@ -168,13 +178,13 @@ class Run:
 
     def event(
         self, kinds: tuple[Any, ...], where: Callable[[Any], object] | None, timeout: timedelta | None,
-        default: Any = NO_DEFAULT,
+        default: Any = NO_DEFAULT, call: tuple[str, str] | None = None,
     ) -> Pending[Any]:  # fmt: skip
-        """See `Workflow.event`."""
+        """See `Workflow.event`; `call` is what the event answers."""
         self.loop.check_alive()
         names = [self.check_awaits(kind) for kind in kinds]
         due_ns = None if timeout is None else self._origin.now_ns + nanoseconds(timeout)
-        number, pending = self.commands.event(names, due_ns)
+        number, pending = self.commands.event(names, due_ns, call)
         for at, kept in enumerate(self._kept):
             if isinstance(kept.event, kinds) and (where is None or where(kept.event)):
                 del self._kept[at]
@@ -212,6 +222,21 @@ class Run:
         self.loop.check_alive()
         (made,) = self._code.emissions.encoded([event if key is None else Keyed(event, key)])
         self.commands.emit(made)
+
+    def call(
+        self, event: Any, answer: Any, key: object, where: Callable[[Any], object] | None,
+        timeout: timedelta | None,
+    ) -> Pending[Any]:  # fmt: skip
+        """See `Workflow.call`."""
+        self.loop.check_alive()
+        name = self.check_awaits(answer)
+        if not self._code.hears_of_calls:  # the manifest of its era is older
+            self.emit(event, key)
+            return self.event((answer,), where, timeout)
+        (made,) = self._code.emissions.encoded([event if key is None else Keyed(event, key)])
+        call = self.commands.call(made, name)
+        self._calls[call[0]] = pending = self.event((answer,), where, timeout, call=call)
+        return pending
 
     def publish(self, value: object) -> None:
         """See `Workflow.publish`."""
@@ -273,12 +298,12 @@ class Run:
         assert self.loop.main is not None
         return self.loop.failure or self.loop.main.error
 
-    def ending(self) -> list[bytes]:
-        """The history of a run that is over: how it began, what it showed, and how it ended."""
-        entries = [self.start.entry()]
-        if self._published is not None:
-            entries.append(self._published)
-        return [*entries, history.entry(history.END, self._origin.now_ns, *self._outcome())]
+    def ending(self) -> tuple[list[bytes], Ended]:
+        """The history of a run that is over: its begin, what it showed, its end; and what callers hear."""
+        entries = [self.start.entry(), *([self._published] if self._published is not None else [])]
+        status, detail = self._outcome()
+        entries.append(history.entry(history.END, self._origin.now_ns, status, detail))
+        return entries, told_to_callers(status, detail)
 
     def _outcome(self) -> tuple[Any, ...]:
         """How the run ended; raises what is no way for a run to end."""

@@ -20,12 +20,16 @@ Status = Literal["running", "completed", "failed", "cancelled"]
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """One thing that a run waits for, since when, until when at most, and the line of code that asked."""
+    """One thing that a run waits for, since when, until when at most, and the line of code that asked.
+
+    `call` is the run's word for the call that it waits to be answered, where it is one.
+    """
 
     what: str
     since: datetime
     until: datetime | None = None
     place: str = ""
+    call: str = ""
 
 
 class WorkflowRun(msgspec.Struct, frozen=True):
@@ -117,6 +121,8 @@ def _line(entry: list[Any]) -> str:
             return f"{kind} {status} {_short(receipt.get('value', receipt.get('text', '')))}".rstrip()
         case [history.TIMER, *_]:
             return "timer fired"
+        case [history.CALL, _, {"module": module, "status": status, "text": text}]:
+            return f"call of {module} {status}: {text}"
         case [history.CANCEL, _, why]:
             return f"cancelled from outside: {why}"
         case [history.ASK, what, _, place]:
@@ -146,8 +152,8 @@ def _ended(run: WorkflowRun, last: list[Any], read_result: Callable[[Any], Any] 
 
 
 def _wait(found: list[Any]) -> Wait:
-    what, since_ns, due_ns, place = found
-    return Wait(what, _time(since_ns), None if due_ns is None else _time(due_ns), place)
+    what, since_ns, due_ns, place, *call = found
+    return Wait(what, _time(since_ns), None if due_ns is None else _time(due_ns), place, *call)
 
 
 def _ns(time: datetime) -> int:

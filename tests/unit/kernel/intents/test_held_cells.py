@@ -78,7 +78,7 @@ def test_events_for_more_cells_than_may_wait_are_refused(full, monkeypatch):
     outcomes = bank.world.beat([tick(name) for name in "abcd"]).outcomes
     assert [getattr(outcome, "error", None) is None for outcome in outcomes] == [True, True, True, False]
     assert outcomes[3].error.code == "kernel.held_full"
-    assert "3 cells of its module wait for open effects" in str(outcomes[3].error)
+    assert "3 cells of its module wait already" in str(outcomes[3].error)
     assert bank.world.beat([tick("a")]).outcomes[0].height  # it waits already
     beat = bank.world.beat([tick("e", id="i", explicit=True, durable=True)])
     [(_, record)] = decode_frame(beat.frame).of(RefusedRecord)
