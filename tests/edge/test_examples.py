@@ -47,3 +47,11 @@ def test_the_billing_workflow_takes_no_more_lines_than_it_may_and_the_guide_show
     assert shown is not None
     assert shown[1] in reducer
     assert f"```py\n{workflow.strip()}\n```" in guide
+
+
+def test_the_first_program_of_the_guide_is_whole_in_as_many_lines_as_it_says():
+    guide = (EXAMPLES[0].parents[1] / "docs" / "guides" / "workflows.md").read_text()
+    [_, program, *_] = re.split(r"```(?:python)?\n", guide)
+    lines = [line for line in program.splitlines() if line.strip() and not line.startswith("#")]
+    assert f"This is the whole program: {len(lines)} lines" in guide
+    assert len(lines) <= LINES_MAX

@@ -15,7 +15,7 @@ from typing import Any
 
 from cellule.errors import CelluleError
 from cellule.kernel.manifest.model import Module
-from cellule.kernel.manifest.system import TIMER_FIRED
+from cellule.kernel.manifest.system import TIMER_FIRED, Ended
 from cellule.kernel.program import (
     Context,
     Emit,
@@ -63,6 +63,10 @@ class FsmProgram:
         self._announces = {tag: f"{name.namespace}/{tag}@1" for tag in RECORDS} if contract.announce else {}
         self._defaults = {
             each.name: each.default for each in contract.data.values() if each.default is not None
+        }
+        self._over = {
+            each: Ended("ended", "fsm.ended", f"the machine has come to {each}, its end")
+            for each in contract.terminal
         }
         self._notes: dict[tuple[int, str], bytes] = {}
         self._functions: dict[str, StepFunction] = {}
@@ -212,7 +216,8 @@ class FsmProgram:
                 note = self._notes[transition.number, source] = note_of(
                     [transitioned(self._title, source, transition.target, trigger)], []
                 )
-            return Output(self._write(data), (), effects, None, note, cancels)
+            over = self._over.get(data["state"])
+            return Output(self._write(data), (), effects, None, note, cancels, ended=over)
         records = [initialized(self._title, source, trigger)] if born else []
         records.append(transitioned(self._title, source, transition.target, trigger))
         return self._output(data, effects, cancels, records, faults, key, context)
@@ -235,7 +240,8 @@ class FsmProgram:
             if context is not None:
                 value["at_ns"] = context.now_ns
             events.append(Emit(self._announces[record["$tag"]], encode(value), key))
-        return Output(self._write(data), events, effects, None, note_of(records, faults), cancels)
+        over, note = self._over.get(data["state"]), note_of(records, faults)
+        return Output(self._write(data), events, effects, None, note, cancels, ended=over)
 
     # Refusals
 

@@ -22,7 +22,7 @@ from cellule.kernel.heartbeat.shown_operations import OK, begin, end
 from cellule.kernel.manifest.event_routes import UNREADABLE
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.schemas import is_receipt
-from cellule.kernel.manifest.system import SIGNAL, TIMER_FIRED
+from cellule.kernel.manifest.system import SIGNAL, TIMER_FIRED, Ended
 from cellule.kernel.program import Context, Emit, Output, Request, StepFault, StepRefusal
 from cellule.modules.plan.compile import CompiledPlan, Step
 from cellule.modules.plan.expr import Seen
@@ -64,9 +64,9 @@ class PlanProgram:
             assert context is not None
             return self._go(self._begun(schema, event, context.journal_height))
         if schema not in plan.awaited:
-            return Output(state, ann=_IGNORED[run["status"]])
+            return Output(state, ann=_IGNORED[run["status"]], ended=_ended(run))
         if run["status"] != OPEN:
-            return Output(state)
+            return Output(state, ended=_ended(run))
         if len(run["early"]) >= EARLY_MAX:
             text = f"the run keeps {EARLY_MAX} events already that it has not come to"
             raise StepRefusal("plan.early_full", text)
@@ -123,6 +123,14 @@ _IGNORED: Final = {
 }
 
 
+def _ended(run: dict[str, Any]) -> Ended | None:
+    """What callers hear of a run that has ended: whom it has not answered, it never will."""
+    return _OVER if run["status"] == ENDED else None
+
+
+_OVER: Final = Ended("ended", "plan.ended", "its run ended without this answer")
+
+
 class _Turn:
     """What one event brings a run to do."""
 
@@ -134,7 +142,7 @@ class _Turn:
 
     def output(self) -> Output:
         """The step's answer."""
-        return Output(encode(self._run), self._events, self._effects)
+        return Output(encode(self._run), self._events, self._effects, ended=_ended(self._run))
 
     def take(self, step: Step) -> bool:
         """Take a step; false where the run has to wait at it."""

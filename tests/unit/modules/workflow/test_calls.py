@@ -257,3 +257,59 @@ def test_an_uncaught_failure_of_a_call_fails_the_run_with_its_code():
     run = world.state(order, "o1")
     assert (run.status, run.code, run.text) == ("failed", "parcel.heavy", "town/parcel/p1 refused: too heavy")
     world.assert_replays()
+
+
+PLAN = {
+    "steps": [
+        {"id": "nudged", "op": "await_event", "event": "town/Nudged@1", "bind": "nudged"},
+        {
+            "id": "answer", "op": "raise_event", "reducer": "town/order@1",
+            "key": {"ref": "@plan.input.order"},
+            "event": {"record": {
+                "$schema": "town/Shipped@1", "order": {"ref": "@plan.input.order"},
+                "parcel": {"ref": "@plan.correlation"},
+            }},
+        },
+        {"id": "done", "op": "end", "result": "done"},
+    ],
+    "edges": [
+        {"from": "nudged", "to": "answer",
+         "when": {"op": "eq", "args": [{"ref": "@local.nudged.what"}, "answer"]}},
+        {"from": "nudged", "to": "done"},
+        {"from": "answer", "to": "done"},
+    ],
+}  # fmt: skip
+MACHINE = """
+key: parcel
+triggers:
+  ship: {event: town/Ship@1}
+  nudged: {event: town/Nudged@1}
+start: {trigger: ship}
+states: [waiting, lost]
+transitions:
+  - {from: waiting, to: lost, trigger: nudged}
+terminal_states: [lost]
+"""
+
+
+def plan_of(app: App, _: str) -> None:
+    app.plan("parcel", PLAN, triggers={Ship: "parcel"})
+
+
+def test_a_plan_answers_or_its_run_ends_without(town_of):
+    told = "CallFailed ended plan.ended its run ended without this answer"
+    for nudge, result in (("answer", "shipped p0"), ("no", told)):
+        town = town_of(plan_of)
+        assert town.send("wait").status == "running"
+        assert town.nudge(nudge).result == result
+        town.world.send(Ordered("o2", "wait"))
+        town.world.settle()
+        assert town.world.state(town.order, "o2").result == told
+
+
+def test_a_machine_that_comes_to_its_end_fails_the_call(town_of, tmp_path):
+    (tmp_path / "parcel.fsm.yaml").write_text(MACHINE)
+    town = town_of(lambda app, _: app.fsm(str(tmp_path / "parcel.fsm.yaml"), name="parcel"))
+    assert town.send("wait").status == "running"
+    ended = "CallFailed ended fsm.ended the machine has come to lost, its end"
+    assert town.nudge().result == ended
