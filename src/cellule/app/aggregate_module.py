@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from cellule.app.declarations import bad_option, duration_ns
 from cellule.app.effects_config import Listed
-from cellule.app.modules import check_events
+from cellule.app.modules import check_events, with_events
 from cellule.app.styles import BuildScope, DeclaredStyle, StyleDescription
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import AGGREGATE, TIMER_FIRED
@@ -84,9 +84,7 @@ class DeclaredAggregate(DeclaredStyle):
         names = {event: scope.app.events[event].name for event in taken}
         spec = read_spec(self._code(names), name)
         timers = spec.sets_timers
-        schemas = NO_SCHEMAS
-        for event in taken:
-            schemas = schemas.merged(scope.naming.derived(event).schemas)
+        schemas = with_events(NO_SCHEMAS, taken, scope.naming)
         entry = {
             "style": "aggregate", "state": AGGREGATE, "context": True, "code": self._code(names),
             "event": [*names.values(), *([TIMER_FIRED] if timers else [])],

@@ -15,6 +15,7 @@ from typing import Any, Final
 from cellule.app import standard_effects
 from cellule.app.effects import EffectLike
 from cellule.app.effects_config import Listed
+from cellule.app.modules import with_events
 from cellule.app.styles import BuildScope, DeclaredStyle, StyleDescription
 from cellule.errors import Rejected
 from cellule.kernel.manifest.model import TIMER_SET
@@ -70,9 +71,7 @@ class DeclaredFsm(DeclaredStyle):
             folded(Name.parse(each.name).local): KnownEvent(each.name, each.key)
             for each in scope.app.events.values()
         }
-        schemas = Schemas({})
-        for event in scope.app.events:
-            schemas = schemas.merged(scope.naming.derived(event).schemas)
+        schemas = with_events(Schemas({}), scope.app.events, scope.naming)
         key = _key_schema(contract, known, schemas)
         made = interface_of(
             contract, str(self.full), known, uses_now=b"now_ns" in contract.source, key_schema=key

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cellule.app.declarations import DeclaredReducer, apps_of, bad_option
 from cellule.app.effects_config import check_grants
-from cellule.app.keys import check_entry_keys, check_paths, key_paths
+from cellule.app.keys import KeyOwner, Paths, check_entry_keys, check_paths, key_paths
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
 from cellule.modules.python import ModuleOptions, Retention
@@ -31,6 +31,7 @@ from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import read_signature, read_upcaster, shown_function
 from cellule.modules.python.system import SYSTEM_NAMES
 from cellule.values.schema.annotations import shown_type
+from cellule.values.schema.registry import Schemas
 
 if TYPE_CHECKING:
     from cellule.app.app import App
@@ -58,13 +59,9 @@ def describe_reducer(
 ) -> ModuleDescription:
     """Describe a reducer; raises `Rejected` naming it and what to write instead."""
     signature = read_signature(declared.function)
-    check_events(app, declared.where, signature.events, "takes")
-    check_events(app, declared.where, signature.emits, "emits", system=())
-    paths = key_paths(declared, signature.events, app.events)
-    if not declared.cell_mode:
-        check_entry_keys(declared.where, paths)
-    if paths is not None:
-        check_paths(declared, paths, naming)
+    paths = event_paths(
+        app, naming, declared, signature.events, signature.emits, cell_mode=declared.cell_mode
+    )  # fmt: skip
     try:
         found = describe(
             declared.function, namespace=app.namespace, name=declared.local, version=declared.version,
@@ -74,6 +71,29 @@ def describe_reducer(
     except Rejected as error:
         raise for_authors(app, declared.function, error) from error
     return with_names_of_bundle(found)
+
+
+def event_paths(
+    app: App, naming: Naming, declared: KeyOwner, events: Iterable[Any], emits: Iterable[Any] = (), *,
+    cell_mode: bool = True,
+) -> Paths | None:  # fmt: skip
+    """Where the keys of a module's events stand; refuses events that are not the app's, and wrong keys."""
+    events = tuple(events)
+    check_events(app, declared.where, events, "takes")
+    check_events(app, declared.where, emits, "emits", system=())
+    paths = key_paths(declared, events, app.events)
+    if not cell_mode:
+        check_entry_keys(declared.where, paths)
+    if paths is not None:
+        check_paths(declared, paths, naming)
+    return paths
+
+
+def with_events(schemas: Schemas, events: Iterable[Any], naming: Naming) -> Schemas:
+    """Schemas together with those of events."""
+    for event in events:
+        schemas = schemas.merged(naming.derived(event).schemas)
+    return schemas
 
 
 def describe_app_upcaster(

@@ -13,8 +13,7 @@ from typing import Any, Final, TypedDict
 
 from cellule.app.declarations import KeyChoice, bad_option
 from cellule.app.effects_config import Grants, Listed, check_listed
-from cellule.app.keys import check_entry_keys, check_paths, key_paths
-from cellule.app.modules import check_events, checked_options
+from cellule.app.modules import checked_options, event_paths, with_events
 from cellule.app.styles import BuildScope, DeclaredStyle, ModuleHandle, StyleDescription
 from cellule.kernel.manifest.model import TIMER_SET, Failure, Upgrade
 from cellule.kernel.manifest.system import TIMER_FIRED, receipt_event
@@ -85,32 +84,26 @@ class DeclaredWasm(DeclaredStyle):
     def described(self, scope: BuildScope) -> StyleDescription:
         """See `DeclaredModule`."""
         name, naming = str(self.full), scope.naming
-        check_events(scope.app, self.where, self.events, "takes")
-        check_events(scope.app, self.where, self._emits, "emits", system=())
-        paths = key_paths(self, self.events, scope.app.events)
-        if not self.options.cell_mode:
-            check_entry_keys(self.where, paths)
-        if paths is not None:
-            check_paths(self, paths, naming)
+        is_cells = self.options.cell_mode
+        paths = event_paths(scope.app, naming, self, self.events, self._emits, cell_mode=is_cells)
         names = {event: naming.derived(event).name or "" for event in self.events}
         subscriptions = module_subscriptions(name, names, paths)
         state = naming.derived(self.state)
         if state.name is None:
             state = naming.derived(self.state, f"{naming.namespace}/{self.local}State@{naming.version}")
         schemas = state.schemas.merged(effect_schemas(scope.effects, naming))
-        for event in (*self.events, *self._emits):
-            schemas = schemas.merged(naming.derived(event).schemas)
+        schemas = with_events(schemas, (*self.events, *self._emits), naming)
         code, blocks = self._code(name)
         key = key_schema_of(subscriptions, schemas)
         keys = {} if key is None else {"key": to_document(key)}
-        if not self.options.cell_mode and key is not None:
+        if not is_cells and key is not None:
             state = map_state(state, key, name)
             schemas = schemas.merged(state.schemas)
         receipts = [
             TIMER_FIRED if form.kind == TIMER_SET else receipt_event(form.kind) for form in scope.effects
         ]
         entry = {
-            "style": "reducer", "context": self.given.get("context", not self.options.cell_mode),
+            "style": "reducer", "context": self.given.get("context", not is_cells),
             **self.options.document(), "state": state.name, "code": code,
             "event": [*names.values(), *receipts], **keys,
             "effects_emitted": sorted(form.kind for form in scope.effects),

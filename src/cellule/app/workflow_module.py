@@ -13,8 +13,13 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar, cast
 from cellule.app.declarations import KeyChoice, bad_option, check_function
 from cellule.app.effects import timer
 from cellule.app.effects_config import Grants, Listed, check_listed
-from cellule.app.keys import check_paths, key_paths
-from cellule.app.modules import authored_code, check_events, checked_options, with_names_of_bundle
+from cellule.app.modules import (
+    authored_code,
+    checked_options,
+    event_paths,
+    with_events,
+    with_names_of_bundle,
+)
 from cellule.app.styles import BuildScope, DeclaredFunction, ModuleHandle
 from cellule.kernel.manifest.model import TIMER_SET, Failure, Upgrade
 from cellule.kernel.manifest.system import CALL_FAILED, LOG, TIMER_FIRED, receipt_event
@@ -77,18 +82,15 @@ class DeclaredWorkflow(DeclaredFunction):
     def described(self, scope: BuildScope) -> WorkflowDescription:
         """See `DeclaredModule`."""
         signature, naming, name = read_workflow(self.function), scope.naming, str(self.full)
-        check_events(scope.app, self.where, signature.events, "takes")
-        paths = key_paths(self, signature.events, scope.app.events)
-        if paths is not None:
-            check_paths(self, paths, naming)
+        paths = event_paths(scope.app, naming, self, signature.events)
         names = {event: naming.derived(event).name or "" for event in signature.events}
         order = order_event(name)
         subscriptions = module_subscriptions(
             name, {**names, None: order}, None if paths is None else {**paths, None: None}
         )
-        schemas = effect_schemas(scope.effects, naming).merged(NO_SCHEMAS)
-        for event in signature.events:
-            schemas = schemas.merged(naming.derived(event).schemas)
+        schemas = with_events(
+            effect_schemas(scope.effects, naming).merged(NO_SCHEMAS), signature.events, naming
+        )
         for kind in (signature.result, *(kind for _, kind in signature.arguments)):
             if kind is not None:
                 naming.derived(kind)  # refused here, and not when the first run ends
