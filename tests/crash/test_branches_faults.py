@@ -32,7 +32,7 @@ pytestmark = pytest.mark.crash
 
 FULL = os.environ.get("CELLULE_CRASH") == "full"
 HOUR_NS = 3_600_000_000_000
-EVERY = {} if FULL else {"collect": 3}  # its steps are alike
+EVERY = {} if FULL else {"collect": 4, "compact": 2, "delete_universe": 3}  # their steps are alike
 DONE = {
     "host.no_world",
     "host.world_exists",

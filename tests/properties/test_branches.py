@@ -30,7 +30,7 @@ from tests.support.nodes import check_store, open_node
 from tests.support.retained import check_bounded
 
 EXAMPLES = int(os.environ.get("CELLULE_EXAMPLES", "60")) // 4
-SEEDS = 12 if os.environ.get("CELLULE_CRASH") == "full" else 3
+SEEDS = 12 if os.environ.get("CELLULE_CRASH") == "full" else 2
 SESSIONS = 4
 SLOW = Faults(delay=0.5)  # so that a session takes seconds, and is killed in the middle of something
 FLAKY = Faults(delay=0.5, unavailable=0.01, unknown_applied=0.01, unknown_lost=0.01, unknown_late=0.01)
