@@ -21,7 +21,7 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.index.keys import pair_of, pairs_from
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.fields import ScheduleTimer
-from cellule.kernel.journal.records import EventRecord, TimerRecord
+from cellule.kernel.journal.records import EventRecord, RefusedRecord, TimerRecord
 from cellule.kernel.journal.writer import RECORD_BYTES
 from cellule.kernel.limits import FRAME_BYTES_ADMIT, QUEUE_MESSAGES_MAX
 from cellule.kernel.manifest.limits import BACKFILL_MAX, KEY_BYTES_MAX
@@ -160,14 +160,17 @@ def send(context: BeatContext, due: Due, *, always: bool = False) -> Generator[N
     yield from context.ledger.slots(targets)
     for due_ns in due.due_ns:
         slots = [context.ledger.cells(base).slot(key) for base, key in targets]
-        if any(len(slot.queue) >= QUEUE_MESSAGES_MAX for slot in slots):
-            return
         if not always and schedule.overlap != "allow" and _are_busy(context, slots):
             if schedule.overlap == "buffer" and schedule.name not in context.ledger.book.waiting:
                 yield from record_waiting(context, schedule.name, due_ns)
             return
         writer = context.writer
         event_id = f"schedule:{schedule.name}:{due_ns}"
+        if any(len(slot.queue) >= QUEUE_MESSAGES_MAX for slot in slots):
+            text = f"a cell of the schedule has {QUEUE_MESSAGES_MAX} messages already"
+            refused = RefusedRecord(due.cause, event_id, schedule.event, "kernel.queue_full", text)
+            writer.add(refused, len(text))
+            continue
         record = EventRecord(due.cause, event_id, schedule.event, writer.value(schedule.value), targets, {})
         height = writer.add(record, len(schedule.value))
         message = Message(height, EVENT_MESSAGE, schedule.event, schedule.value, 0, None)

@@ -7,7 +7,7 @@ import pytest
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import ControlRecord, EventRecord, TimerRecord
+from cellule.kernel.journal.records import ControlRecord, EventRecord, RefusedRecord, TimerRecord
 from cellule.kernel.manifest.load import load_manifest
 from cellule.values.calendar import DUE_NS_MAX
 from tests.support.frames import with_change
@@ -178,12 +178,17 @@ def test_the_last_place_of_a_queue_is_taken_and_no_other(make_bank, monkeypatch)
     assert len(ticks(bank)) == 2
 
 
-def test_due_events_that_find_no_room_at_their_cell_are_left_out(make_bank, monkeypatch):
+def test_due_events_that_find_no_room_at_their_cell_are_recorded_as_refused(make_bank, monkeypatch):
+    """They were left out without a word."""
     monkeypatch.setattr("cellule.kernel.decide.schedules.QUEUE_MESSAGES_MAX", 2)
     bank = make_bank(schedules=every(MINUTE, catch_up="backfill", limit=10, overlap="allow"))
     bank.world.now_ns += 5 * MINUTE
     bank.world.settle()
-    assert len(ticks(bank)) == 2
+    refused = [record for record in bank.records() if isinstance(record, RefusedRecord)]
+    assert [(each.schema, each.code) for each in refused] == [("bank/Tick@1", "kernel.queue_full")] * len(
+        refused
+    )
+    assert (len(ticks(bank)), len(refused)) == (2, 3)
 
 
 def test_a_range_goes_on_where_the_frame_had_no_room(make_bank, monkeypatch):
