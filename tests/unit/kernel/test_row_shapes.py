@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.kernel.state.branch import is_answer
 from cellule.kernel.state.snapshot_schema import (
     is_bucket,
     is_cell,
@@ -272,3 +273,19 @@ def test_each_part_of_a_snapshot_has_its_shape_and_no_other(world, part):
 )  # fmt: skip
 def test_what_an_open_intent_holds_beside_its_fields_has_its_shape(name, value, is_sound):
     assert is_intent(with_field(INTENT, 6, {**MORE, name: value})) is is_sound
+
+
+ANSWER = [0, [b"x"], "bank.code", "a text", False]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None, tuple(ANSWER), "0abcd", ANSWER[:-1], [*ANSWER, 1], with_field(ANSWER, 0, 99),
+        with_field(ANSWER, 0, "ok"), with_field(ANSWER, 1, b"x"), with_field(ANSWER, 2, None),
+        with_field(ANSWER, 3, 5), with_field(ANSWER, 4, 0),
+    ],
+)  # fmt: skip
+def test_an_answer_of_a_fork_with_one_wrong_field_is_none(row):
+    assert is_answer(ANSWER)
+    assert not is_answer(row)
