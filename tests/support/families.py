@@ -99,11 +99,12 @@ class Family:
             try:
                 await getattr(self, deed)(*arguments)
             except Unavailable:
+                await asyncio.sleep(PAUSE_S)  # until what was sent has arrived, or never will
                 await self._insisted(node)
         await self._insisted(node, self.check)
 
     async def _insisted(self, node: Cellule, *looks: Callable[[Cellule], Awaitable[None]]) -> None:
-        """Recover, and look, until the store lets it; what was under way arrives in between."""
+        """Recover, and look, until the store lets it."""
         for left in reversed(range(TRIES)):
             try:
                 for look in (self.recover, *looks):
