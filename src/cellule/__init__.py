@@ -63,10 +63,12 @@ if TYPE_CHECKING:
     )
     from cellule.store.store import StoreOptions
     from cellule.sync import open_sync
+    from cellule.values.sealed_value import ERASED
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ERASED",
     "FATAL",
     "RETRY",
     "Aggregates",
@@ -153,6 +155,7 @@ _HOMES = {
     ),
     "cellule.store.store": ("StoreOptions",),
     "cellule.sync": ("open_sync",),
+    "cellule.values.sealed_value": ("ERASED",),
     "cellule.errors": (
         "CelluleError", "Corrupted", "Fenced", "InvariantBroken", "OutcomeUnknown", "Parked", "Refused",
         "Rejected", "StepFailed", "TimedOut", "Unavailable", "VersionConflict",

@@ -24,6 +24,7 @@ from cellule.errors import CelluleError
 from cellule.heartbeat.mailboxes.layout import Message
 from cellule.host.archive.cell_importer import ImportedCell
 from cellule.host.archive.exporter import Exported
+from cellule.host.archive.key_file import MovedKeys
 from cellule.host.branches.answers import Script
 from cellule.host.branches.difference import WorldDifference
 from cellule.host.branches.fork import At
@@ -983,6 +984,14 @@ class SyncOperator(Facade[Operator]):
         """Delete cells; their open effects are abandoned, and events that wait for them find no state."""
         return self._thread.call(lambda: self._inner.delete(module, *keys, why=why))
 
+    def erase(self, module: Module, *keys: Any, why: str, id: Id | None = None) -> Applied[Any]:
+        """Destroy the keys of cells whose module asks for erasure: nobody can read what they hold any more.
+
+        Cells that are there are deleted as by `delete`; of those that are gone, what the journal has of them
+        is erased. All of them go together, in one control. See `docs/guides/erasure.md` for what stays.
+        """
+        return self._thread.call(lambda: self._inner.erase(module, *keys, why=why, id=id))
+
     def redrive(self, *letters: int, why: str) -> list[Applied[Any]]:
         """Let dead letters happen again, by their heights: events and effects alike."""
         return self._thread.call(lambda: self._inner.redrive(*letters, why=why))
@@ -1332,6 +1341,14 @@ class SyncWorldStorage(Facade[WorldStorage]):
         timers and waiting messages are not imported; its history before stays readable under the file's root.
         """
         return self._thread.call(lambda: self._inner.import_cell(path, dry_run=dry_run, who=who, why=why))
+
+    def export_keys(self, path: str | PathLike[str]) -> MovedKeys:
+        """Write the erasure keys of the world to a file, which an export of it does not hold."""
+        return self._thread.call(lambda: self._inner.export_keys(path))
+
+    def import_keys(self, path: str | PathLike[str]) -> MovedKeys:
+        """Take the keys of such a file after the world was imported, before it goes on."""
+        return self._thread.call(lambda: self._inner.import_keys(path))
 
     def retention(self) -> Retention:
         """What is kept of the world."""

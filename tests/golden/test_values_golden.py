@@ -42,9 +42,7 @@ def test_a_blob_has_the_frozen_cid(entry):
 
 @pytest.mark.parametrize("entry", FROZEN["envelopes"], ids=lambda entry: entry["name"])
 def test_an_envelope_has_the_frozen_bytes(entry):
-    data, key_id = bytes.fromhex(entry["data"]), entry["key_id"]
     links = [Cid.parse(text) for text in entry["links"]]
-    sealed = seal(data) if key_id is None else seal(data, bytes.fromhex(key_id), links)
-    assert encode(sealed).hex() == entry["hex"]
+    assert encode(seal(bytes.fromhex(entry["data"]))).hex() == entry["hex"]
     assert list(open_envelope(decode(bytes.fromhex(entry["hex"]))).links) == links
     assert links_of(bytes.fromhex(entry["hex"])) == links

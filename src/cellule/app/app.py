@@ -188,7 +188,7 @@ class App:
         version: int | None = None, failure: Failure = "halt", upgrade: Upgrade = "follow",
         retention: Retention | None = None, reply: Any = None, emits: Iterable[Any] = (),
         effects: Iterable[Listed] = (), grants: Grants = (), open_max: int | None = None,
-        cell_mode: bool = True,
+        cell_mode: bool = True, erasable: bool = False,
     ) -> Callable[[F], F]: ...  # fmt: skip
 
     def reducer(
@@ -196,7 +196,7 @@ class App:
         name: str | None = None, version: int | None = None, failure: Failure = "halt",
         upgrade: Upgrade = "follow", retention: Retention | None = None, reply: Any = None,
         emits: Iterable[Any] = (), effects: Iterable[Listed] = (), grants: Grants = (),
-        open_max: int | None = None, cell_mode: bool = True,
+        open_max: int | None = None, cell_mode: bool = True, erasable: bool = False,
     ) -> F | Callable[[F], F]:  # fmt: skip
         """Declare a function as a reducer; its annotations say which events it takes.
 
@@ -206,12 +206,12 @@ class App:
         stay pinned to the code they were born under. `reply` is the type of replies, `emits` the events it
         emits. `effects` are those it may ask for, `grants` the grants it has, by slot; beyond `open_max` open
         intents its events wait. `cell_mode=False` keeps the states of all keys as one map in one cell; the
-        function stays the same.
+        function stays the same. `erasable=True` seals what its cells write, so that `erase` can destroy it.
         """
         listed = check_listed("@app.reducer", effects)
         options = checked_options("@app.reducer", {
             "failure": failure, "upgrade": upgrade, "retention": retention, "grants": grants, "keyed": keyed,
-            "open_max": open_max, "cell_mode": cell_mode,
+            "open_max": open_max, "cell_mode": cell_mode, "erasable": erasable,
         })  # fmt: skip
 
         def declare(given: F) -> F:
@@ -263,7 +263,7 @@ class App:
         `file` is a .wasm or .wat file; a relative path counts from the file that this call stands in. `fuel`
         and `memory_bytes` limit a step; `context=True` gives it the context. The other options are those of
         reducers: `key`, `keyed`, `reply`, `emits`, `effects`, `grants`, `failure`, `upgrade`, `retention`,
-        `open_max`, `version`.
+        `open_max`, `erasable`, `version`.
         """
         full = Name(self.namespace, name, options.get("version", self.version))
         declared = declare_wasm(full, beside_caller(file), events, state, options)
@@ -271,7 +271,7 @@ class App:
         return declared.handle
 
     def fsm(
-        self, file: str | Path, *, name: str | None = None, grants: Grants = (),
+        self, file: str | Path, *, name: str | None = None, grants: Grants = (), erasable: bool = False,
         upgrade: Upgrade = "follow", failure: Failure = "halt", version: int | None = None,
     ) -> ModuleHandle[Any]:  # fmt: skip
         """Declare a machine by its contract, a YAML file beside the file that calls this.
@@ -282,7 +282,7 @@ class App:
         """
         path = beside_caller(file)
         full = Name(self.namespace, name or module_name(path), self.version if version is None else version)
-        given = {"upgrade": upgrade, "failure": failure}
+        given = {"upgrade": upgrade, "failure": failure, **({"erasable": erasable} if erasable else {})}
         slots = checked_options("app.fsm", {**given, "grants": grants}).cap_slots
         handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
         self.add_module(DeclaredFsm(handle, full, path, slots, given, self._effect_declarations.effects))
@@ -301,7 +301,7 @@ class App:
 
         The second annotation says which events start a run, `events` are those it awaits, `effects` those it
         may ask for. The other options are those of reducers: `key`, `keyed`, `name`, `version`, `grants`,
-        `failure`, `retention`, `open_max`, `upgrade` ("pin" if unsaid), and `operation`: each run is one.
+        `failure`, `retention`, `open_max`, `erasable`, `upgrade` ("pin" if unsaid), `operation`: each is one.
         """
         self._show(options.get("operation"))
 
@@ -345,20 +345,20 @@ class App:
 
     def plan(
         self, name: str, plan: str | PathLike[str] | Mapping[str, Any], *, triggers: Mapping[type, str],
-        grants: Grants = (), version: int | None = None, operation: bool = False,
+        grants: Grants = (), version: int | None = None, operation: bool = False, erasable: bool = False,
     ) -> ModuleHandle[Any]:  # fmt: skip
         """Declare a plan: a file of JSON or YAML beside the file that calls this, or the map in it.
 
         `triggers` are the events that start a run, each with the field whose value is the run's correlation:
         there is one run for each. A run is a cell with that key; `grants` are those its effects may use. With
-        `operation` each run shows its life as an operation.
+        `operation` each run shows its life as an operation, with `erasable` each can be erased.
         """
         self._show(operation)
         full = Name(self.namespace, name, self.version if version is None else version)
         handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
         source = plan if isinstance(plan, Mapping) else beside_caller(plan)
         slots = check_grants(grants)
-        self.add_module(DeclaredPlan(handle, full, source, dict(triggers), slots, operation))
+        self.add_module(DeclaredPlan(handle, full, source, dict(triggers), slots, operation, erasable))
         return handle
 
     def upcaster(self, function: F, /) -> F:

@@ -43,7 +43,7 @@ SCHEMA_VERSION: Final = 1
 """The version of every schema whose class does not say another."""
 
 _CHOICES: Final = {"failure": ("halt", "skip"), "upgrade": ("follow", "pin")}
-_OPTIONS: Final = (*_CHOICES, "retention", "open_max", "cell_mode")
+_OPTIONS: Final = (*_CHOICES, "retention", "open_max", "cell_mode", "erasable")
 
 
 def naming_of(app: App) -> Naming:
@@ -138,10 +138,19 @@ def checked_options(where: str, given: Mapping[str, object]) -> ModuleOptions:
     open_max = options.get("open_max")
     if open_max is not None and (type(open_max) is not int or open_max < 1):
         raise bad_option(where, "open_max", open_max, "a number above zero")
+    check_erasable(where, options.get("erasable", False), cell_mode=options.get("cell_mode", True))
     grants: Any = given.get("grants", ())
     made = ModuleOptions(**options, retention=retention, cap_slots=check_grants(grants))
     _check_cell_mode(made, where, keyed=given.get("keyed", True) is not False)
     return made
+
+
+def check_erasable(where: str, erasable: object, *, cell_mode: object = True) -> None:
+    """Refuse what is no choice, or has no cell of its own to erase."""
+    if not isinstance(erasable, bool):
+        raise bad_option(where, "erasable", erasable, "True or False")
+    if erasable and cell_mode is False:
+        raise bad_option(where, "erasable", True, "only one of `erasable=True` and `cell_mode=False`")
 
 
 def _check_cell_mode(options: ModuleOptions, where: str, *, keyed: bool) -> None:

@@ -33,6 +33,7 @@ class DeclaredPlan(DeclaredStyle):
     triggers: Mapping[type, str]
     cap_slots: Mapping[str, str]
     operation: bool = False
+    erasable: bool = False
     _read: list[PlanFile] = field(default_factory=list)
 
     @property
@@ -62,7 +63,8 @@ class DeclaredPlan(DeclaredStyle):
         slots = {"cap_slots": dict(self.cap_slots)} if self.cap_slots else {}
         problems = Problems()
         shown = {"operation": True} if self.operation else {}
-        plan = {**self._plan(), **slots, **shown}
+        erasable = {"erasable": True} if self.erasable else {}
+        plan = {**self._plan(), **slots, **shown, **erasable}
         made: Any = with_plans(problems, {"plans": {name: plan}, "triggers": triggers})
         problems.check_none()
         return StyleDescription(

@@ -45,6 +45,7 @@ class WasmOptions(TypedDict, total=False):
     upgrade: Upgrade
     retention: Retention | None
     open_max: int | None
+    erasable: bool
     fuel: int
     memory_bytes: int
     version: int

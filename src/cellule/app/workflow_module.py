@@ -62,6 +62,7 @@ class WorkflowOptions(TypedDict, total=False):
     upgrade: Upgrade
     retention: Retention | None
     open_max: int | None
+    erasable: bool
     operation: bool
 
 

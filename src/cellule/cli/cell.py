@@ -11,13 +11,20 @@ import typer
 from rich.json import JSON
 
 from cellule.cli.cell_list import Wanted, list_cells
+from cellule.cli.cell_removal import delete, erase
 from cellule.cli.cell_versions import history_json, read_versions, version_line
-from cellule.cli.controls import Act, Once, perform_on_cells, preview_migration
+from cellule.cli.controls import Once, perform_on_cells, preview_migration
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
-from cellule.cli.lines import cell_text, record_line
+from cellule.cli.lines import record_line
 from cellule.cli.output import compact, counted, facts, write_file
-from cellule.cli.session import Session, cell_of, in_session, operator, renderer_of, until_interrupted, within
+from cellule.cli.session import (
+    Session,
+    cell_of,
+    in_session,
+    renderer_of,
+    until_interrupted,
+)
 from cellule.errors import Rejected
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.cell_handle import CellHandle
@@ -222,26 +229,8 @@ async def drop(
     await perform_on_cells(session, "cell.drop", module, key, act, **extra)
 
 
-@app.command()
-@in_session
-async def delete(
-    session: Session, act: Act, module: Module,
-    keys: Annotated[list[str] | None, typer.Argument(help="Cells, by their keys.")] = None,
-) -> None:  # fmt: skip
-    """Delete cells: their states are gone, their open effects are abandoned."""
-    async with session.world_to_change() as world:
-        manifest = await renderer_of(world).manifest()
-        if not keys and manifest.modules[StoredCodecs(manifest).module(module)].cell_key is not None:
-            raise usage("cell delete needs the keys of cells", hint="See them with `cellule cell list`.")
-        named = [cell_of(manifest, module, key) for key in keys or [""]]
-        async with within(act.timeout_s, "the outcome of cell delete"):
-            done = await world.operator(operator()).delete(
-                named[0][0], *(key for _, key in named), why=act.why
-            )
-        cells = [{"module": base, "key": shown} for (base, _), shown in zip(named, keys or [""], strict=True)]
-        data = {"world": world.name, "cells": cells, "heights": [each.height for each in done]}
-        shown = ", ".join(map(cell_text, cells[:20]))
-        session.output.document(data, f"cell delete in world {world.name}: {shown}")
+app.command()(delete)
+app.command()(erase)
 
 
 def _steps_of(cell: CellHandle[Any]) -> Callable[[int, Record], bool]:

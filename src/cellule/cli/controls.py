@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cellule.cli.errors import usage
 from cellule.cli.lines import cell_text
 from cellule.cli.output import counted
 from cellule.cli.session import Session, cell_of, operator, renderer_of, within
@@ -60,6 +61,14 @@ async def perform_on(session: Session, world: WorldHandle, verb: Verb, act: Act,
         if {"more", "next"} & told.fields["arguments"].keys():
             text += ", and more in the beats after it"
     session.output.document({"world": world.name, "duplicate": done.duplicate, **told.json()}, text)
+
+
+def confirm(session: Session, what: str, question: str) -> None:
+    """Ask before something that cannot be undone; where nobody can be asked, `--yes` has to be there."""
+    if session.output.as_json or not sys.stdin.isatty():
+        raise usage("{what} cannot be undone", what=what, hint="Say --yes if you are sure.")
+    if not typer.confirm(question):
+        raise typer.Abort
 
 
 def parsed_value(text: str) -> Any:

@@ -65,6 +65,7 @@ async def _verified(session: Session, node: Cellule, info: WorldInfo) -> Verifie
 async def _json(session: Session, node: Cellule, info: WorldInfo, found: Verified) -> dict[str, Any]:
     data: dict[str, Any] = {
         "world": info.name, "height": found.height, "steps": found.steps, "skipped": found.skipped,
+        "erased": found.erased,
         "baseline": found.baseline,
         "not_run": [{"steps": count, "why": why} for why, count in sorted(found.not_run.items())],
     }  # fmt: skip
@@ -100,7 +101,8 @@ def _line(row: dict[str, Any]) -> Text:
             line.append("verified", style="green")
         steps = counted(row["steps"], "step")
         skipped = f"; not run again, as timed out or parked: {row['skipped']}" if row["skipped"] else ""
-        line.append(f", {steps} to height {row['height']} gave the same bytes{skipped}")
+        erased = f"; erased, and not run again: {row['erased']}" if row["erased"] else ""
+        line.append(f", {steps} to height {row['height']} gave the same bytes{skipped}{erased}")
         for each in row["not_run"]:
             line.append(f"\n  {counted(each['steps'], 'step')} cannot be run here: {each['why']}")
         return line

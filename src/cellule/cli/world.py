@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from cellule.cli.branch import fork, from_template, live, tree
 from cellule.cli.compare import diff, merge, what_if
-from cellule.cli.controls import Act, Once, perform
+from cellule.cli.controls import Act, Once, confirm, perform
 from cellule.cli.deploy import Code, ManifestFile, MaybeName, deploy
 from cellule.cli.errors import usage
 from cellule.cli.migrate_cells import migrate_cells
@@ -100,7 +99,8 @@ async def delete(
         info = await session.info(node, name)
         await node.node.check_owner()
         if not yes:
-            _confirm(session, name)
+            question = f"Delete world {harmless(name)} and everything in it? This cannot be undone."
+            confirm(session, f"deleting world {name}", question)
         await node.delete_world(name, force=force, universe=session.universe_name)
         data = {"deleted": name, "id": str(info.id)}
         session.output.document(data, f"world {name} deleted")
@@ -170,13 +170,6 @@ def _shown(data: dict[str, Any]) -> tuple[Any, ...]:
     }  # fmt: skip
     rows = [(each["name"], each["cells"], ", ".join(each["events"])) for each in data["modules"]]
     return facts(pairs), "", table(("MODULE", "CELLS", "TAKES"), rows)
-
-
-def _confirm(session: Session, name: str) -> None:
-    if session.output.as_json or not sys.stdin.isatty():
-        raise usage("deleting world {name} cannot be undone", name=name, hint="Say --yes if you are sure.")
-    if not typer.confirm(f"Delete world {harmless(name)} and everything in it? This cannot be undone."):
-        raise typer.Abort
 
 
 def world_json(info: WorldInfo, universe: str) -> dict[str, Any]:

@@ -131,6 +131,9 @@ async def export(
             help="A field to leave null; several times. The file is for reading then, and no world."
         ),
     ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="Write its erasure keys to this file; the export holds none.")
+    ] = None,
 ) -> None:
     """Write a world to one file, for other stores and IPLD tools: journal, snapshots, code, schemas."""
     async with session.reading() as node:
@@ -138,7 +141,9 @@ async def export(
             done = await node.export_world(
                 name, file, redact=redact or (), universe=session.universe_name, progress=step
             )
+        moved = None if keys is None else await (await _storage(session, node, name)).export_keys(keys)
         data = {**asdict(done), "path": str(done.path), "root": str(done.root), "redacted": redact or []}
+        data["keys"] = 0 if moved is None else moved.found
         size = f"{done.blocks:,} blocks, {done.bytes / 1e6:,.1f} MB"
         left = f" without {', '.join(redact)}, for reading only" if redact else ""
         session.output.document(
@@ -152,6 +157,9 @@ async def import_(
     file: Annotated[Path, typer.Argument(help="What `world export` wrote.")],
     name: Annotated[str | None, typer.Option(help="Another name than the one in the file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only prove that the file is whole.")] = False,
+    keys: Annotated[
+        Path | None, typer.Option(help="Take its erasure keys from this file of `world export --keys`.")
+    ] = None,
 ) -> None:
     """Make the world of an exported file; it brings code, so take files only from those you trust."""
     async with session.working(create=True) as node:
@@ -162,6 +170,10 @@ async def import_(
             would = "the world is here already" if here else f"it would be world {made.name}"
             session.output.document({**data, "here": here}, f"{file} is whole: {would}, id {made.id}")
             return
+        if keys is not None:
+            storage = await node.storage(made.name, universe=session.universe_name)
+            moved = await storage.import_keys(keys)
+            data |= {"keys": moved.taken, "keys_in_file": moved.found}
         shown = f"world {made.name} is here. Effects that were open wait: cellule effect repair {made.name}"
         session.output.document(data, shown)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TypeVar
 
 from cellule.errors import Corrupted, Rejected
@@ -13,14 +13,20 @@ from cellule.store.cas import Cas
 from cellule.values.cid import Cid
 
 T = TypeVar("T")
+Feed = Callable[[Need], Awaitable[None]]
+"""Brings the erasure keys that a walk asks for; without one they are not to be had."""
 
 
-async def drive(generator: Generator[Need | Pause, None, T], nodes: Nodes, cas: Cas) -> T:
-    """Run a kernel generator to its end, reading the nodes it asks for from the CAS."""
+async def drive(
+    generator: Generator[Need | Pause, None, T], nodes: Nodes, cas: Cas, feed: Feed | None = None
+) -> T:
+    """Run a kernel generator to its end, reading the nodes it asks for from the CAS; keys come by `feed`."""
     try:
         while True:
             asked = next(generator)
-            if isinstance(asked, Need):
+            if isinstance(asked, Need) and asked.keys and feed is not None:
+                await feed(asked)
+            elif isinstance(asked, Need):
                 wanted = await cas.present(asked.cids) if asked.is_optional else asked.cids
                 nodes.add(await fetch_nodes(cas, wanted))
             else:

@@ -18,6 +18,7 @@ from cellule.values.json_view import from_json, to_json
 from cellule.values.schema import key_bytes, wire_codec
 from cellule.values.schema import types as t
 from cellule.values.schema.compatibility import compare
+from cellule.values.sealed_value import ERASED
 
 
 class WorldCodecs(Protocol):
@@ -59,6 +60,10 @@ class WorldCodecs(Protocol):
     def reply(self, base: str, data: bytes) -> Any:
         """A reply for the caller."""
 
+    @property
+    def erased(self) -> Any:
+        """What stands for a value that nobody can read any more."""
+
 
 class AppCodecs:
     """WorldCodecs of a world opened with its app: events and states are objects of the app's classes."""
@@ -68,6 +73,7 @@ class AppCodecs:
         self.manifest = built.manifest
         self.encoders = built.encoders
         self._known: dict[tuple[str, Cid], bool] = {}
+        self.erased: Any = ERASED
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `WorldCodecs.event`; a pair of name and JSON value will do too."""
@@ -129,6 +135,7 @@ class StoredCodecs:
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self.encoders: Mapping[type, Callable[[Any], BareEvent]] = {}
+        self.erased: Any = to_json(ERASED)
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `WorldCodecs.event`."""

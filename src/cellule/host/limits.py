@@ -128,4 +128,6 @@ QUOTA_BURST_S = 2  # seconds of events that a universe may send at once
 QUOTA_LOOK_S = 15.0  # how often the owner reads quotas and measures universes that have some
 QUOTA_COUNT_S = 1.0  # how often the owner and its guests tell each other how many events they took
 QUOTA_COUNTED_S = 10  # seconds whose events are looked at, and whose counters stay
+EXPORT_KEYS_MAX = 100_000  # erasure keys in one file
+KEY_ROWS_TOGETHER = 1_000  # rows of erasure keys read or written at once
 EXPORT_CELL_PAGE = 200  # steps of one block of an exported cell

@@ -349,7 +349,7 @@ class Node:
         """Remove a world and everything it wrote."""
         await self.check_owner()
         await self.release(info)
-        await delete_rows(self.engine, info, self.clock.now_ns())
+        await delete_rows(self.engine, self.directory, info, self.clock.now_ns())
         await repair(self.engine, self.cas(info.universe), info.id, _none, self.clock.now_ns())
         await delete_names(self.engine, info)
 

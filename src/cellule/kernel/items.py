@@ -11,6 +11,7 @@ from cellule.errors import CelluleError
 from cellule.kernel.journal.codes import DELETED, OK
 from cellule.kernel.journal.rows import step_parts
 from cellule.kernel.journal.table import Row
+from cellule.kernel.key_ring import KeyChanges
 from cellule.kernel.limits import BEAT_INTERVAL_NS_DEFAULT
 from cellule.kernel.state.cells import Slot
 from cellule.values.cid import Cid
@@ -36,7 +37,7 @@ Verb = Literal[
     "pause", "resume", "cell.resume", "cell.migrate", "cell.halt", "deploy", "snapshot", "baseline",
     "effect.approve", "effect.deny", "effect.cancel", "effect.retry", "schedule.pause", "schedule.resume",
     "schedule.trigger", "schedule.backfill",
-    "cell.drop", "cell.delete", "letter.redrive", "letter.dismiss",
+    "cell.drop", "cell.delete", "cell.erase", "letter.redrive", "letter.dismiss",
     "cell.spill", "clock.accept", "fork.live", "cell.merge", "cell.import",
     "heartbeat.beat", "heartbeat.pause", "heartbeat.resume",
     "op.start", "op.state", "op.await", "op.close", "heartbeat.publish", "heartbeat.window",
@@ -262,7 +263,8 @@ class Beat:
     `blocks` are the nodes the frame links. `told` has an outcome for each item, unless `batch` speaks of all
     of them, and `rows` has the steps, unless `batch` tells those too. `wake` is when the world next wants a
     beat by itself; `more` tells that it wants one now. `opened` are intents to dispatch, `closed` the ids of
-    dispatched ones that were settled without their adapter.
+    dispatched ones that were settled without their adapter. `keys` are rows of erasure keys that
+    are written with the frame.
     """
 
     frame: bytes | None
@@ -277,6 +279,7 @@ class Beat:
     more: bool
     opened: list[Opening] = field(default_factory=list)
     closed: list[bytes] = field(default_factory=list)
+    keys: KeyChanges | None = None
 
     @property
     def outcomes(self) -> list[Outcome]:

@@ -84,6 +84,10 @@ SHADOW_CELLS_MAX = 100_000  # cells with differences that a shadow run tells apa
 SHADOW_SETTLE_MAX = 10_000  # beats after which the cells of a shadow run must have come to rest
 SHADOW_EXAMPLES_MAX = 20  # cells of which a shadow run shows the first difference
 
+KEYS_HELD_MAX = 100_000  # erasure keys of a world in memory; others are read again
+SEAL_KEYS_MAX = 64  # cells that can be erased which one event goes to; one for more is refused
+ERASE_CELLS_MAX = 1_000  # cells that one control erases
+
 CELL_PAGE_BYTES = 8_000_000  # states that one page of cells holds; the cell that exceeds it is its last
 
 STATE_INLINE_RECORD_MAX = 4_096  # format: longer states are blocks of their own, linked from the record

@@ -27,11 +27,13 @@ T = TypeVar("T")
 class Need:
     """The walk goes on once these nodes are in `Nodes`; resuming without one says that it does not exist.
 
-    `is_optional`: that one does not exist is no error.
+    `is_optional`: that one does not exist is no error. `keys` are ids of erasure keys, for `KeyRing.add`;
+    resuming without one says that it is not to be had here.
     """
 
     cids: tuple[Cid, ...]
     is_optional: bool = False
+    keys: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

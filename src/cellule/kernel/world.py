@@ -22,6 +22,7 @@ from cellule.kernel.fast.ways import FastWays
 from cellule.kernel.index.live import Spill
 from cellule.kernel.items import QUIET, Beat, EventItem, Item, Pace
 from cellule.kernel.journal.frame import ENTROPY_BYTES, Frame, decode_frame
+from cellule.kernel.key_ring import KeyRing
 from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.model import Manifest
@@ -50,6 +51,7 @@ class World:
         self.world_id = world_id
         self.lineage = lineage or Lineage(world_id)
         self.pace = pace or Pace(QUOTA_DEFAULT, BURST_DEFAULT)
+        ledger.keys.begin(world_id.bytes)
         self.eras = Eras(ledger, ledger.nodes, programs)
         self.stepper = Stepper(ledger, self.eras, world_id.bytes)
         self._fast = FastModules() if fast else None
@@ -62,14 +64,15 @@ class World:
     def create(
         cls, manifest: Manifest, world_id: UUID, now_ns: int, programs: Programs, *,
         pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
-        fast: bool = True,
+        fast: bool = True, keys: KeyRing | None = None,
     ) -> World:  # fmt: skip
         """A new world, empty, in the manifest's era. Its first beat admits `started()`."""
         budget = budget or Budget()
         nodes = Nodes(budget.nodes_bytes_max)
         nodes.pin({manifest.cid: manifest.data})
-        ledger = Ledger(nodes, budget, spill, now_ns=now_ns)
+        ledger = Ledger(nodes, budget, spill, now_ns=now_ns, keys=keys or KeyRing())
         ledger.begin_era(manifest.cid, 0)
+        ledger.keys.allow(erasable=manifest.is_erasable)
         world = cls(ledger, world_id, programs, pace, fast=fast)
         world.eras.check_code(manifest)
         finished(world.eras.open())
@@ -84,14 +87,14 @@ class World:
     def restore(
         cls, snapshot: Cid, world_id: UUID, programs: Programs, *,
         pace: Pace | None = None, budget: Budget | None = None, spill: Spill | None = None,
-        fast: bool = True, lineage: Lineage | None = None,
+        fast: bool = True, lineage: Lineage | None = None, keys: KeyRing | None = None,
     ) -> Restoring:  # fmt: skip
         """Begin to restore from a snapshot and the frames strictly above it.
 
         `lineage` says which of them were written by the worlds that this one was forked from.
         """
         lineage = lineage or Lineage(world_id)
-        return Restoring(snapshot, lineage, programs, pace, budget or Budget(), spill, fast=fast)
+        return Restoring(snapshot, lineage, programs, pace, budget or Budget(), spill, fast=fast, keys=keys)
 
     def beat(self, items: Sequence[Item], now_ns: int, entropy: bytes, *, quiet: bool = False) -> Beat | Need:
         """Do one beat; the same world, items, time and entropy always give the same bytes.
@@ -100,7 +103,10 @@ class World:
         """
         ensure(len(entropy) == ENTROPY_BYTES, "kernel.entropy", "a beat takes 16 bytes of entropy")
         pace = QUIET if quiet else self.pace
-        run = BeatRun(self.ledger, self.eras, self.stepper, pace, now_ns, entropy, self._short_ways)
+        self.ledger.keys.begin(self.lineage.world.bytes)
+        run = BeatRun(
+            self.ledger, self.eras, self.stepper, pace, now_ns, entropy, self._short_ways, self.lineage
+        )  # fmt: skip
         self._beating = run
         answer: Beat | Need = self._start(run.run(items))
         return answer
@@ -118,7 +124,9 @@ class World:
         return None if slot is None else (slot.cells.base, slot.key)
 
     def _short_ways(self, context: BeatContext) -> ShortWays:
-        return GeneralWay(self.ledger.ring) if self._fast is None else FastWays(context, self._fast)
+        if self._fast is None or self.ledger.keys.in_use:
+            return GeneralWay(self.ledger.ring)
+        return FastWays(context, self._fast)
 
     def resume(self, nodes: Mapping[Cid, bytes]) -> Any:
         """Go on with what answered `Need`, with the nodes it asked for."""
@@ -191,10 +199,10 @@ class Restoring:
 
     def __init__(
         self, snapshot: Cid, lineage: Lineage, programs: Programs, pace: Pace | None, budget: Budget,
-        spill: Spill | None, *, fast: bool,
+        spill: Spill | None, *, fast: bool, keys: KeyRing | None = None,
     ) -> None:  # fmt: skip
         self.nodes = Nodes(budget.nodes_bytes_max)
-        self._opening = load_snapshot(snapshot, self.nodes, budget, spill)
+        self._opening = load_snapshot(snapshot, self.nodes, budget, spill, keys)
         self._lineage = lineage
         self._programs = programs
         self._pace = pace

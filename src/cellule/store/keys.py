@@ -2,9 +2,8 @@
 
 Keys are packed tuples (`store/tuples.py`). A counter's first element is *bytes*, so its key begins with
 01; every other key begins with text, 02. Universe and world ids are UUIDs of fixed width, so the name of a
-world's row stands at a fixed byte. `docs/formats/keys.md` draws all of them. `..._range` gives the bounds
-of a scan, `[begin, end)`. Which family a key belongs to is in `store/families.py`; what the rows hold
-belongs to the layers that write them.
+world's row stands at a fixed byte. `docs/formats/keys.md` draws all of them. `..._range` gives the bounds of
+a scan, `[begin, end)`. Families of keys are in `store/families.py`; what rows hold, where they are written.
 
 Rejected: a world's rows under its universe's. What a universe lists about itself would not be one short scan.
 """
@@ -146,7 +145,7 @@ def ref_range(universe: UUID) -> Range:
 
 
 def erasure_key(universe: UUID, key_id: bytes) -> bytes:
-    """`u/<universe>/keys/<id>`: a key whose deletion erases what it encrypted."""
+    """`u/<universe>/keys/<id>`: a key that a world made; destroying it erases what it sealed."""
     return universe_prefix(universe) + pack("keys", _sized("key id", key_id, 1, CID_BYTES_MAX))
 
 

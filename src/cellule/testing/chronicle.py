@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -25,16 +26,22 @@ from cellule.kernel.state.rows import DeadLetter
 from cellule.kernel.state.wait_reasons import Reason
 from cellule.modules.workflow.view import is_workflow, timeline
 from cellule.testing.answers import Events, Failure, Letter
-from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target
+from cellule.testing.journal_view import EventRow, JournalView, StepRow, Target, opened_text
 from cellule.testing.memory_host import MemoryHost
 from cellule.testing.waits import Waits
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.expressions import ExpressionFault
 from cellule.values.link import Link
 from cellule.values.names import Name
+from cellule.values.sealed_value import ERASED, is_sealed
 
 _log = logging.getLogger("cellule.testing")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def plain(data: bytes) -> Any:
+    """A value without its class; or that it is erased."""
+    return ERASED if is_sealed(data) else decode_trusted(data)
 
 
 class Chronicle:
@@ -42,7 +49,7 @@ class Chronicle:
 
     def __init__(self, host: MemoryHost, builds: list[Built], waits: Waits) -> None:
         self.waits = waits
-        self.journal = JournalView(host.frames, host.fetch)
+        self.journal = JournalView(host.frames, host.fetch, host.opened)
         self._host = host
         self._builds = builds
         self._states = StateReader(host.programs)
@@ -84,8 +91,11 @@ class Chronicle:
         key = self.key(row.module, row.key)
         if not row.is_effect:
             event = self._decoded(row.message.schema, row.message.value)
-            return Letter(height, row.module, key, row.code, row.text, event, None)
-        return Letter(height, row.module, key, row.code, row.text, None, row.letter["kind"])
+            return Letter(height, row.module, key, row.code, self._text(row.text), event, None)
+        return Letter(height, row.module, key, row.code, self._text(row.text), None, row.letter["kind"])
+
+    def _text(self, text: str) -> str:
+        return opened_text(text, self._host.opened)
 
     def failure(self, step: StepRow) -> Failure:
         """A failed step."""
@@ -106,15 +116,19 @@ class Chronicle:
 
     def reasons(self, cell: Target) -> tuple[Reason, ...]:
         """What a cell waits for."""
-        return self._host.reasons(*cell)
+        return tuple(replace(each, text=self._text(each.text)) for each in self._host.reasons(*cell))
 
     def state_of(self, base: str, entry: Entry) -> Any:
         """The state of an entry, as the newest app has it; None where it has none."""
+        if entry.state is not None and is_sealed(self._written(entry)):
+            return ERASED
         found = self._newest_of(base, entry)
         return None if found is None else AppCodecs(self._builds[-1]).state(base, *found)
 
     def state(self, base: str, era: int, data: bytes) -> Any:
         """A state that was written in that era, as the newest app has it; of a workflow, what was added."""
+        if is_sealed(data):
+            return ERASED
         manifest, data = self._newest(base, era, data)
         if is_workflow(manifest.modules[base]):
             return timeline(decode_trusted(data))  # type: ignore[arg-type]
@@ -125,6 +139,8 @@ class Chronicle:
         chosen, key_form = CellFilter(where, self._builds[-1].manifest, base), self._builds[-1].key(base)
 
         def matches(key: bytes, entry: Entry) -> bool:
+            if entry.state is not None and is_sealed(self._written(entry)):
+                return False
             found = self._newest_of(base, entry)
             try:
                 return found is not None and chosen.matches(key_form.wire(key), entry, found[1])
@@ -135,14 +151,17 @@ class Chronicle:
         return matches
 
     def _newest_of(self, base: str, entry: Entry) -> tuple[Manifest, bytes] | None:
+        return None if entry.state is None else self._newest(base, entry.era, self._written(entry))
+
+    def _written(self, entry: Entry) -> bytes:
+        """A state as it was written; one that is erased stays sealed."""
         data = entry.state
-        if data is None:
-            return None
         parts = [*entry.get("log", ()), *([data] if isinstance(data, Link) else [])]
         blocks = self._host.fetch([link.cid for link in parts])
         data = blocks[data.cid] if isinstance(data, Link) else data
         sealed = [blocks[link.cid] for link in entry.get("log", ())]
-        return self._newest(base, entry.era, joined([*sealed, data]) if sealed else data)
+        assert data is not None
+        return self._host.opened(joined([*sealed, data]) if sealed else data)
 
     def _newest(self, base: str, era: int, data: bytes) -> tuple[Manifest, bytes]:
         types, written = AppCodecs(self._builds[-1]), self._builds[era].manifest
@@ -153,11 +172,13 @@ class Chronicle:
         """What a step answered, or None."""
         if step.reply is None:
             return None
+        if is_sealed(step.reply):
+            return ERASED
         return self._builds[step.era].decode_reply(step.cell[0], step.reply)
 
     def ann(self, step: StepRow) -> Any:
         """A step's note, or None."""
-        return None if step.ann is None else decode_trusted(step.ann)
+        return None if step.ann is None else plain(step.ann)
 
     def key(self, base: str, key: bytes) -> Any:
         """A key as it stands in events."""
@@ -168,6 +189,8 @@ class Chronicle:
 
     def params(self, kind: str, data: bytes) -> Any:
         """The params of a request, as the newest app that knows its kind has them."""
+        if is_sealed(data):
+            return ERASED
         for built in reversed(self._builds):
             form = built.forms.effects.get(kind)
             if form is not None:
@@ -197,6 +220,9 @@ class Chronicle:
     def _decoded(self, schema: str, value: bytes | Link) -> Any:
         if isinstance(value, Link):
             value = self._host.fetch([value.cid])[value.cid]
+        value = self._host.opened(value)
+        if is_sealed(value):
+            return ERASED
         for built in reversed(self._builds):
             if schema in built.forms.names or schema in built.forms.receipts:
                 return built.decode_event(schema, value)

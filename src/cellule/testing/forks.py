@@ -77,7 +77,7 @@ class _Journal:
         """The frame that holds a height."""
         return next(each for each in self._frames if each.header.last >= height)
 
-    async def bytes_of(self, stored: Any) -> bytes:
+    async def stored_bytes(self, stored: Any) -> bytes:
         """The bytes of a value that a record holds."""
         value = value_of(stored)
         return value if isinstance(value, bytes) else self._host.cas[value.cid]

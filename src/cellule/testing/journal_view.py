@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cellule.host.erasure_keys import ERASED_TEXT
 from cellule.kernel.journal.codes import Settled
 from cellule.kernel.journal.frame import Frame, decode_frame
 from cellule.kernel.journal.records import (
@@ -22,6 +23,7 @@ from cellule.kernel.state.intent_id import intent_digest
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 from cellule.values.envelope import value_of
+from cellule.values.sealed_value import is_sealed, is_sealed_text, sealed_of
 
 Target = tuple[str, bytes]
 
@@ -66,6 +68,7 @@ class IntentRow(NamedTuple):
     born: int
     kind: str
     params: bytes
+    stored: bytes  # the same as the record holds them
     key: str | None
     slot: str | None
     limits: Mapping[str, int] | None
@@ -73,7 +76,7 @@ class IntentRow(NamedTuple):
     def digest(self, world: bytes) -> bytes:
         """The intent's id."""
         base, key = self.cell
-        return intent_digest(world, base, key, self.born, self.cause, self.position, self.kind, self.params)
+        return intent_digest(world, base, key, self.born, self.cause, self.position, self.kind, self.stored)
 
 
 class ReceiptRow(NamedTuple):
@@ -90,12 +93,28 @@ class ReceiptRow(NamedTuple):
     by: str
 
 
+def opened_text(text: str, opened: Callable[[bytes], bytes]) -> str:
+    """A text that may be sealed; where nobody can read it, it says so."""
+    if not is_sealed_text(text):
+        return text
+    data = opened(sealed_of(text))
+    return ERASED_TEXT if is_sealed(data) else str(decode(data))
+
+
 class JournalView:
     """The rows of a journal that grows."""
 
-    def __init__(self, frames: Sequence[bytes], fetch: Callable[[tuple[Cid, ...]], dict[Cid, bytes]]) -> None:
+    def __init__(
+        self, frames: Sequence[bytes], fetch: Callable[[tuple[Cid, ...]], dict[Cid, bytes]],
+        opened: Callable[[bytes], bytes] = lambda data: data,
+    ) -> None:  # fmt: skip
         self._frames = frames
         self._fetch = fetch
+        self._opened = opened
+        self.forget()
+
+    def forget(self) -> None:
+        """Read everything anew: something may be erased."""
         self._read = 0
         self._events: dict[int, EventRow] = {}
         self._emitted: list[EventRow] = []
@@ -186,16 +205,16 @@ class JournalView:
     def _take_intent(self, height: int, record: IntentRecord) -> None:
         self._intents[height] = IntentRow(
             height, record.cause, record.position, (record.module, record.key), record.born, record.kind,
-            self._bytes(record.params), record.extras.get("key"), record.extras.get("slot"),
-            record.extras.get("limits"),
+            self._bytes(record.params), self._stored(record.params), record.extras.get("key"),
+            record.extras.get("slot"), record.extras.get("limits"),
         )  # fmt: skip
 
     def _take_receipt(self, height: int, record: ReceiptRecord, now_ns: int) -> None:
         intent, schema, extras, event = record.cause, record.schema, record.extras, self._bytes(record.value)
-        value: Any = decode(event).get("value")  # type: ignore[union-attr]
+        value: Any = None if is_sealed(event) else decode(event).get("value")  # type: ignore[union-attr]
         self._receipts[intent] = ReceiptRow(
             height, intent, Settled(record.status).name.lower(), schema, event,
-            None if value is None else encode(value), extras.get("code", ""), extras.get("text", ""),
+            None if value is None else encode(value), extras.get("code", ""), self._text(extras),
             extras.get("by", ""),
         )  # fmt: skip
         cell = (record.module, record.key)
@@ -209,12 +228,18 @@ class JournalView:
         )
         row = StepRow(
             height, record.cause, (record.module, record.key), record.born, record.era, record.status,
-            record.version, state, reply, ann, extras.get("code", ""), extras.get("text", ""), now_ns,
+            record.version, state, reply, ann, extras.get("code", ""), self._text(extras), now_ns,
         )  # fmt: skip
         self._steps.append(row)
         self._by_cause.setdefault(row.cause, []).append(row)
         self._by_cell.setdefault(row.cell, []).append(row)
 
+    def _text(self, extras: Mapping[str, Any]) -> str:
+        return opened_text(extras.get("text", ""), self._opened)
+
     def _bytes(self, stored: Any) -> bytes:
+        return self._opened(self._stored(stored))
+
+    def _stored(self, stored: Any) -> bytes:
         value = value_of(stored)
         return value if isinstance(value, bytes) else self._fetch((value.cid,))[value.cid]

@@ -14,10 +14,11 @@ from copy import copy
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cellule.errors import InvariantBroken, StepFailed
+from cellule.errors import Gone, InvariantBroken, StepFailed
 from cellule.kernel.index.keys import pair_of
 from cellule.kernel.items import Beat, ForkItem, Item
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.key_ring import KeyRing, KeyRow
 from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need, Nodes, Pause, drive
@@ -27,12 +28,15 @@ from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.state.cell_pages import page_of_cells
 from cellule.kernel.state.cells import Entry
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.log_state import opened as opened_log
 from cellule.kernel.state.rows import DeadLetter, OpenIntent
 from cellule.kernel.state.wait_reasons import Reason, reasons_in
 from cellule.kernel.world import World as Kernel
 from cellule.testing.entropy import SeededEntropy
 from cellule.testing.other_process import OtherProcess
 from cellule.values.cid import Cid
+from cellule.values.sealed_value import HEAD, is_sealed
+from cellule.values.writer import LIST
 
 T = TypeVar("T")
 SNAPSHOTS_KEPT_MAX = 8
@@ -58,7 +62,9 @@ class MemoryHost:
         self._evicts = evict
         self._entropy = SeededEntropy(seed, "world")
         self._snapshots: list[tuple[Cid, int]] = []  # root, and how many frames were before it
-        self._kernel = Kernel.create(manifest, self.world_id, now_ns, programs)
+        self.keys: dict[bytes, KeyRow] = {}  # of all worlds that come of this one
+        self._drawn = SeededEntropy(seed, "keys")
+        self._kernel = Kernel.create(manifest, self.world_id, now_ns, programs, keys=self._ring())
         self.snapshot()
 
     def start(self) -> None:
@@ -100,6 +106,9 @@ class MemoryHost:
         self.cas.update(done.blocks)
         if done.frame is not None:
             self.frames.append(done.frame)
+            if done.keys is not None:
+                self.keys.update(done.keys.rows)
+                done.keys.saved()
         if self._evicts and done.frame is not None:
             self.snapshot()
             self.restart()
@@ -237,9 +246,14 @@ class MemoryHost:
                 "caches, and objects that steps share.",
             )  # fmt: skip
 
+    def _ring(self) -> KeyRing:
+        return KeyRing(lambda: self._drawn.bytes(32), lambda each: self.keys.get(each, KeyRow()))
+
     def _restored(self, at: int, verifier: Verifier | None = None) -> Kernel:
         root, before = self._snapshots[at]
-        restoring = Kernel.restore(root, self.world_id, self.programs, lineage=self.lineage)
+        restoring = Kernel.restore(
+            root, self.world_id, self.programs, lineage=self.lineage, keys=self._ring()
+        )
         opening = restoring.open(None if verifier is None else verifier.witness)
         opened = drive(opening, restoring.nodes, self.fetch)
         for frame in self.frames[before:]:
@@ -257,6 +271,15 @@ class MemoryHost:
         self.cas.update(job.blocks)
         job.saved()
         return answer
+
+    def opened(self, data: bytes) -> bytes:
+        """What a sealed value hides, also in a log; it stays sealed where nobody can read it."""
+        try:
+            if is_sealed(data) or HEAD not in data or data[0] & 0xE0 != LIST:
+                return drive(self._ring().opened(data), Nodes(0), self.fetch)
+            return drive(opened_log(data, self._ring()), Nodes(0), self.fetch)
+        except Gone:
+            return data if is_sealed(data) else data[data.index(HEAD) :]
 
     def fetch(self, cids: Iterable[Cid]) -> dict[Cid, bytes]:
         """The nodes of the CAS; one that is missing is left out."""

@@ -6,8 +6,7 @@
     world.advance(days=365)
     world.assert_replays()
 
-It is a real world: the same kernel, journal and code bundles as in a node; only disk and network are missing.
-Whatever it tells is read from the journal. Steps run under the determinism guard.
+It is a real world without disk and network. What it tells is read from the journal. Steps run under a guard.
 """
 
 from __future__ import annotations
@@ -58,10 +57,9 @@ MOMENTS_MAX = 100_000
 class World:
     """One world of an app.
 
-    `seed` decides what `ctx.random` and `ctx.uuid` give. `evict` forgets all memory after every beat and
-    restores it. `guard=False` lets steps use clocks, files and chance. `live` runs functions as they stand,
-    for debuggers and coverage; by itself that is done only for apps that have no file. `limit_s` ends steps
-    that run longer. `elsewhere=False` replays in this process only.
+    `seed` decides what `ctx.random` and `ctx.uuid` give. `evict` forgets all memory after every beat. With
+    `guard=False` steps may use clocks, files and chance. `live` runs functions as they stand, for debuggers;
+    apps without a file do so anyway. `limit_s` ends long steps. `elsewhere=False` replays in this process.
     """
 
     def __init__(
@@ -109,8 +107,8 @@ class World:
         """Send an event, and let the world work until it rests.
 
         It raises what a node's `send` raises: `StepFailed`, `Refused`, `VersionConflict` or `Parked`, and
-        `Rejected` for what never gets in (an unknown event, a value that does not fit, an id used for another
-        event). With `check=False` the first four are answers: `sent.failed`, `sent.refused`, `sent.status`.
+        `Rejected` for what never gets in (an unknown event, a value that does not fit, an id that was used).
+        With `check=False` the first four are answers: `sent.failed`, `sent.refused`, `sent.status`.
         `settle=False` does one beat only: what the event's steps emit waits for `settle()`.
         """
         item = self.item(event, key=key, id=id, expected_version=expected_version, issued=issued)
@@ -280,10 +278,15 @@ class World:
         """Take the first events out of a halted cell's queue, or one of each halted cell of a reducer."""
         self._control("cell.drop", {**self._named(reducer, key), "count": count})
 
+    def erase(self, reducer: Reducer, *keys: Any) -> None:
+        """Destroy the keys of cells, as an operator would: nobody can read any more what they hold."""
+        wanted = [self.built.key_bytes(reducer, key) for key in keys] or [b""]
+        self._control("cell.erase", {**self._named(reducer, None), "keys": wanted})
+        self.chronicle.journal.forget()
+
     def delete(self, reducer: Reducer, key: Any = None) -> None:
         """Delete a cell, as an operator would; what waits for it finds no state."""
-        found = {"key": b"", **self._named(reducer, key)}
-        self._control("cell.delete", found)
+        self._control("cell.delete", {"key": b"", **self._named(reducer, key)})
 
     @property
     def letters(self) -> list[Letter]:
@@ -440,10 +443,8 @@ class World:
         if key is not None:
             routes = self.built.manifest.routes.get(name, ())
             given = self.built.key_bytes(routes[0].base, key) if routes else None
-        return EventItem(
-            name, value, key=given, id=id, explicit=id is not None, expected_version=version,
-            expected_born=born, issued_ns=check_issued(issued, id),
-        )  # fmt: skip
+        issued_ns, explicit = check_issued(issued, id), id is not None
+        return EventItem(name, value, given, id, explicit, version, born, issued_ns)
 
     def _admit(self, items: list[EventItem]) -> list[Sent]:
         answers: list[Sent] = []

@@ -1,11 +1,10 @@
 """The stored-value envelope: how encoded bytes are kept inside a record, index entry, row or snapshot.
 
-    [bytes]                  a value without links
-    [bytes, links]           a value with links: each once, sorted by their bytes, never empty
-    [bytes, links, key_id]   encrypted for erasure: `bytes` is ciphertext, `links` the value's, maybe none
+    [bytes]          a value without links
+    [bytes, links]   a value with links: each once, sorted by their bytes, never empty
 
 The links of the inner bytes stand in the outer node too, so collection and export walk links and know nothing
-of formats. Encryption itself does not live here, nor do keys.
+of formats. A value that can be erased is sealed before (`sealed_value.py`), and is then one like others.
 
 Rejected: a map with named fields. Envelopes are what is stored most; names would be half of a small one.
 """
@@ -19,38 +18,29 @@ from itertools import pairwise
 from cellule.errors import Rejected
 from cellule.values.cbor import links_of
 from cellule.values.cid import Cid
-from cellule.values.limits import KEY_ID_BYTES_MAX
 from cellule.values.link import Link, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An opened envelope: `data` is ciphertext if there is a `key_id`, canonical bytes otherwise."""
+    """An opened envelope."""
 
     data: bytes
     links: tuple[Cid, ...] = ()
-    key_id: bytes | None = None
 
 
-def seal(data: bytes, key_id: bytes | None = None, links: Iterable[Cid] = ()) -> list[Value]:
-    """Wrap canonical bytes; their links are found here.
-
-    With a `key_id`, `data` is ciphertext and `links` are those of the value it hides, which only the
-    caller knows.
-    """
-    if key_id is None:
-        found = links_of(data)
-        return [data, _listed(found)] if found else [data]
-    _check_key_id(key_id)
-    return [data, _listed(links), key_id]
+def seal(data: bytes) -> list[Value]:
+    """Wrap canonical bytes; their links are found here."""
+    found = links_of(data)
+    return [data, _listed(found)] if found else [data]
 
 
 def open_envelope(envelope: Value) -> Envelope:
     """Check the shape of a decoded envelope and return its parts; `check_envelope` also checks the links."""
-    if not isinstance(envelope, list) or not 1 <= len(envelope) <= 3:
+    if not isinstance(envelope, list) or not 1 <= len(envelope) <= 2:
         raise Rejected(
             "values.envelope_shape",
-            "an envelope is a list of 1 to 3 items, not {found}",
+            "an envelope is a list of 1 or 2 items, not {found}",
             found=_described(envelope),
         )
     data = envelope[0]
@@ -61,8 +51,6 @@ def open_envelope(envelope: Value) -> Envelope:
     if len(envelope) == 1:
         return Envelope(data)
     links = _read_links(envelope[1])
-    if len(envelope) == 3:
-        return Envelope(data, links, _check_key_id(envelope[2]))
     if not links:
         raise Rejected(
             "values.envelope_links", "an envelope lists no links where it could leave the list out",
@@ -81,9 +69,7 @@ def value_of(stored: Value) -> bytes | Link:
 
 
 def check_envelope(envelope: Envelope) -> None:
-    """Raise `Rejected` unless the links listed are those of the bytes; ciphertext cannot be checked."""
-    if envelope.key_id is not None:
-        return
+    """Raise `Rejected` unless the links listed are those of the bytes."""
     found = tuple(sorted(set(links_of(envelope.data))))
     if found != envelope.links:
         raise Rejected(
@@ -111,15 +97,6 @@ def _read_links(listed: Value) -> tuple[Cid, ...]:
     if any(first >= second for first, second in pairwise(links)):
         raise Rejected("values.envelope_links", "an envelope lists links unsorted or twice")
     return links
-
-
-def _check_key_id(key_id: Value) -> bytes:
-    if not isinstance(key_id, bytes) or not 1 <= len(key_id) <= KEY_ID_BYTES_MAX:
-        raise Rejected(
-            "values.envelope_key", "a key id is 1 to {most} bytes, not {found}",
-            most=KEY_ID_BYTES_MAX, found=_described(key_id),
-        )  # fmt: skip
-    return key_id
 
 
 def _described(value: object) -> str:

@@ -30,6 +30,7 @@ from cellule.values.schema.fault import Fault, expected, mismatch
 from cellule.values.schema.registry import NO_SCHEMAS, Schemas
 from cellule.values.schema.text_forms import duration_of_text, duration_text, time_of_text, time_text
 from cellule.values.schema.types import Schema
+from cellule.values.sealed_value import ERASED
 
 Json: TypeAlias = Any
 
@@ -62,6 +63,8 @@ def _show(value: Any, schema: Schema, schemas: Schemas) -> Json:
     schema = schemas.resolve(schema)
     if value is None:
         return None
+    if value is ERASED:
+        return {"erased": True}
     match schema:
         case t.Option(item=item):
             return _show(value, item, schemas)

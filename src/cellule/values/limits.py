@@ -24,9 +24,6 @@ Measured on a stack of 8 MB: 12,000 levels pass, 15,000 end the process. Above t
 reader and writer, which do not recurse, take over.
 """
 
-KEY_ID_BYTES_MAX: Final = 64
-"""Longest id of an erasure key in an envelope."""
-
 NAMESPACE_CHARS_MAX: Final = 128
 LOCAL_CHARS_MAX: Final = 128
 VERSION_MAX: Final = (1 << 32) - 1

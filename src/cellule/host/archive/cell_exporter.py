@@ -44,6 +44,7 @@ class CellExporter:
     async def export(self, base: str, key: bytes, path: Path, redact: Iterable[str] = ()) -> Exported:
         """Write the history of a cell to a new file."""
         hidden = frozenset(redact)
+        check_not_erasable(await self._reader.manifest(), base)
         check_keys_hidden(await self._reader.manifest(), hidden, base)
         head = await self._reader.journal.head()
         versions = await self._versions(base, key)
@@ -129,6 +130,16 @@ class CellExporter:
         if stored is None:
             return None
         return redacted(decode_trusted(await self._reader.bytes_of(stored)), hidden)
+
+
+def check_not_erasable(manifest: Manifest, base: str) -> None:
+    """Refuse to write in clear what has to become unreadable wherever it is."""
+    module = manifest.modules.get(base)
+    if module is not None and module.erasable:
+        raise Rejected(
+            "archive.erasable", "cells of {module} can be erased, and the file of one says all in clear",
+            module=base, hint="Export the world, whose file has it sealed, or read it: `cellule cell show`.",
+        )  # fmt: skip
 
 
 def check_keys_hidden(manifest: Manifest, hidden: frozenset[str], base: str | None = None) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from cellule.errors import CelluleError, Rejected
 from cellule.host.archive.car import CarFile
 from cellule.host.archive.cell_document import CellDocument
+from cellule.host.archive.cell_exporter import check_not_erasable
 from cellule.host.archive.fields import count_of, redacted_file, wrong
 from cellule.host.archive.importer import put_all
 from cellule.host.codecs import WorldCodecs, readable
@@ -107,6 +108,7 @@ class CellImporter:
         module = manifest.modules.get(base)
         if module is None:
             raise self._unfit(base, "the world has no such module")
+        check_not_erasable(manifest, base)
         if module.log:
             raise self._unfit(base, "it is a log, whose effects and timers the file does not hold")
         assert document.era is not None

@@ -19,6 +19,7 @@ from uuid import UUID
 from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
 from cellule.host.archive.car import CarFile
 from cellule.host.archive.document import WorldDocument, read_page
+from cellule.host.archive.key_file import leave_away
 from cellule.host.archive.redacted_world import is_redacted_world, refuse_redacted_world
 from cellule.host.cas_fetch import drive
 from cellule.host.limits import ATTEMPTS_MAX, SEGMENT_BYTES
@@ -37,6 +38,7 @@ from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import encode
 from cellule.values.cid import Cid
 from cellule.values.link import Link, Value
+from cellule.values.sealed_value import key_ids_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class Importer:
                 since = await self.cas.generation()
                 await put_all(self.cas, proven.car, proven.blocks)
                 segments = await self._segments(proven)
+                await leave_away(self.engine, self.universe.id, self._key_ids(proven))
                 try:
                     parts = await self.cas.witness(since)
                     await self.engine.commit(parts.into(self._batch(proven, chosen, segments)))
@@ -160,6 +163,13 @@ class Importer:
                 "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",
                 world=document.name, height=world.ledger.height, head=head.height,
             )  # fmt: skip
+
+    def _key_ids(self, proven: _Proven) -> set[bytes]:
+        """The ids of all erasure keys that its frames name."""
+        found: set[bytes] = set()
+        for _, cid in proven.frames:
+            found |= key_ids_within(proven.car.read(cid))
+        return found
 
     async def _segments(self, proven: _Proven) -> list[Segment]:
         """Put the frames as segments."""

@@ -46,7 +46,7 @@ async def export_redacted(
 ) -> Exported:
     """Write the journal of a world without these fields to a new file."""
     hidden, info = frozenset(redact), follower.info
-    renderer = RecordRenderer(follower)
+    renderer = RecordRenderer(follower, opens=False)
     manifests = {each.cid: each for each in await renderer.manifests()}
     for manifest in manifests.values():
         check_keys_hidden(manifest, hidden)

@@ -33,6 +33,7 @@ from cellule.values.json_view import from_json
 from cellule.values.link import Link
 from cellule.values.schema import types as t
 from cellule.values.schema import wire_codec
+from cellule.values.sealed_value import is_sealed
 
 ANSWERS_MAX: Final = 100_000  # answers of one fork
 _FIELDS: Final = frozenset(("kind", "module", "key", "params", "status", "value", "code", "text", "always"))
@@ -100,7 +101,10 @@ async def _record(
         intent = (await reader.frame(record.cause)).expect(record.cause, IntentRecord)
     if intent.kind == TIMER_SET:
         return
-    told: Any = decode_trusted(await reader.bytes_of(record.value))
+    received = await reader.stored_bytes(record.value)
+    if is_sealed(received):  # an index of answers is not sealed: the fork holds the effect instead
+        return
+    told: Any = decode_trusted(received)
     value = found.stored(encode(told.get("value"))) if record.status == Settled.OK else None
     key = answer_key((intent.module, intent.key), intent.kind, params_digest(intent.params), record.cause)
     code, text = record.extras.get("code", ""), record.extras.get("text", "")

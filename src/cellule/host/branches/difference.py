@@ -152,7 +152,8 @@ async def seen_cell(point: WorldPoint, module: str, entry: Entry | None) -> dict
     if entry.get("intents"):
         found["open effects"] = len(entry.get("intents"))
     if entry.get("status") is not None:
-        found["stopped"] = {"why": entry.get("status"), "code": entry.get("code"), "text": entry.get("text")}
+        text = await point.reader.keys.opened_text(entry.get("text"))
+        found["stopped"] = {"why": entry.get("status"), "code": entry.get("code"), "text": text}
     return found
 
 
@@ -203,6 +204,7 @@ async def _only(
             data = await point.bytes_of(params.cid) if isinstance(params, Link) else params
             manifest = await point.manifest()
             effect = manifest.effects.get(record.kind)
+            data = await point.opened(data)
             told = shown(data, None if effect is None else effect.params, manifest)
             found.append(EffectDifference(side, height, record.kind, record.module, record.key, told))
     return sorted(found, key=lambda each: each.height)

@@ -123,7 +123,8 @@ async def _planned(
         elif reason:
             left.append(MergedCell(module, key, reason))
         else:
-            plans.append(await _plan(ours, module, key, target, new, theirs))
+            stored = None if after is None else await theirs.stored_state(after)
+            plans.append(await _plan(ours, module, key, target, stored, theirs))
         if len(plans) > CELLS_MAX:
             raise Rejected(
                 "host.merge_max", "more than {most} cells would be merged", most=CELLS_MAX,

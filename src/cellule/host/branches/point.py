@@ -18,6 +18,7 @@ from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.reader import Reader
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.key_ring import KeyRing
 from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
@@ -44,6 +45,7 @@ class WorldPoint:
     reader: Reader
     blocks: dict[Cid, bytes] = field(default_factory=dict)
     made: Sequence[Frame] = ()
+    ring: KeyRing | None = None  # keys that are in memory only
     _manifests: dict[Cid, Manifest] = field(default_factory=dict)
     _snapshot: Any = None
 
@@ -67,7 +69,16 @@ class WorldPoint:
         return await self.cas.get(cid) if found is None else found
 
     async def state_of(self, entry: Entry) -> bytes | None:
-        """The state of an entry as it was written; of a log, all of it."""
+        """The state of an entry as it was written; of a log, all of it. One that is erased stays sealed."""
+        data = await self.stored_state(entry)
+        return None if data is None else await self.opened(data)
+
+    async def opened(self, data: bytes) -> bytes:
+        """What a sealed value hides; it stays sealed where nobody can read it."""
+        return await self.reader.keys.opened_state(data, None if self.ring is None else self.ring.unsaved)
+
+    async def stored_state(self, entry: Entry) -> bytes | None:
+        """The state of an entry as it is stored."""
         data = entry.state
         if isinstance(data, Link):
             data = await self.bytes_of(data.cid)

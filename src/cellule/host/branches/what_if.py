@@ -38,6 +38,7 @@ from cellule.kernel.world import World
 from cellule.sources import uuid7
 from cellule.values.cid import Cid
 from cellule.values.link import Link
+from cellule.values.sealed_value import is_sealed
 
 BEATS_MAX: Final = 100_000  # beats of one run
 PROBLEMS_MAX: Final = 100  # refusals and failed steps that the answer tells
@@ -147,7 +148,13 @@ class _Run:
         """Give it the events that the world got above a height, at their times."""
         head = await self._reader.journal.head()
         async for frame in self._reader.journal.frames(above + 1, head.height):
-            items = [await self._event(record) for _, record in frame.of(EventRecord) if not record.cause]
+            items = []
+            for height, record in frame.of(EventRecord):
+                item = await self._event(record)
+                if is_sealed(item.value):  # type: ignore[arg-type]
+                    self.refused.append(f"the event at height {height} is erased")
+                elif not record.cause:
+                    items.append(item)
             await self.settle(frame.header.now_ns)
             if items:
                 await self.beat([item for item in items if not item.system])
@@ -176,6 +183,7 @@ class _Run:
         self._now_ns = max(self._now_ns, self.world.ledger.now_ns)
         answer = self.world.beat(items, self._now_ns, self._node.entropy.bytes(16), quiet=quiet)
         while isinstance(answer, Need):
+            await self._reader.keys.feed(self.world.ledger.keys, answer)
             made = {cid: self.blocks[cid] for cid in answer.cids if cid in self.blocks}
             rest = tuple(cid for cid in answer.cids if cid not in made)
             answer = self.world.resume({**made, **await self._cas.get_many(rest)})
@@ -205,7 +213,7 @@ class _Run:
         root = await with_blocks(job.run(), self.world.ledger.nodes, self.blocks, self._cas)
         return WorldPoint(
             f"{info.name} (what if)", self._lineage, self.world.ledger.height, root, self._cas, self._reader,
-            {**self.blocks, **job.blocks}, self.frames,
+            {**self.blocks, **job.blocks}, self.frames, self.world.ledger.keys,
         )  # fmt: skip
 
 

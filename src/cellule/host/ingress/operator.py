@@ -82,6 +82,19 @@ class Operator:
         wanted = [self._cells(module, key) for key in keys] if keys else [self._cells(module, b"")]
         return await self._each("cell.delete", why, wanted)
 
+    async def erase(self, module: Module, *keys: Any, why: str, id: Id | None = None) -> Applied[Any]:
+        """Destroy the keys of cells whose module asks for erasure: nobody can read what they hold any more.
+
+        Cells that are there are deleted as by `delete`; of those that are gone, what the journal has of them
+        is erased. All of them go together, in one control. See `docs/guides/erasure.md` for what stays.
+        """
+        types = self._types()
+        base = types.module(module)
+        if not keys and types.manifest.modules[base].cell_key is None:
+            keys = (b"",)  # its one cell
+        wanted = [types.key(base, key) for key in keys]
+        return await self._control("cell.erase", who=self.who, why=why, id=id, module=base, keys=wanted)
+
     async def redrive(self, *letters: int, why: str) -> list[Applied[Any]]:
         """Let dead letters happen again, by their heights: events and effects alike."""
         return await self._each("letter.redrive", why, [{"letter": letter} for letter in letters])

@@ -15,6 +15,7 @@ from cellule.errors import Conflict, Rejected, Unavailable
 from cellule.host.archive.cell_exporter import CellExporter
 from cellule.host.archive.cell_importer import CellImporter, ImportedCell
 from cellule.host.archive.exporter import Exported
+from cellule.host.archive.key_file import MovedKeys, export_keys, import_keys
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.arguments import check_who_and_why
 from cellule.host.ingress.handles import WorldHandle
@@ -108,6 +109,14 @@ class WorldStorage:
         put = partial(WorldHandle(node, info, types).control, "cell.import", who=who, why=why)
         importer = CellImporter(reader, types, info, node.storage.pins(info.universe))
         return await importer.import_file(Path(path), put, dry_run=dry_run)
+
+    async def export_keys(self, path: str | PathLike[str]) -> MovedKeys:
+        """Write the erasure keys of the world to a file, which an export of it does not hold."""
+        return await export_keys(self._node.engine, self._info, Path(path))
+
+    async def import_keys(self, path: str | PathLike[str]) -> MovedKeys:
+        """Take the keys of such a file after the world was imported, before it goes on."""
+        return await import_keys(self._node.engine, self._info, Path(path))
 
     async def retention(self) -> Retention:
         """What is kept of the world."""

@@ -23,6 +23,7 @@ from cellule.host.outbox.limits import PROGRESS_SAVE_S, STUBBORN_S
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
 from cellule.values.link import Link
+from cellule.values.sealed_value import is_sealed
 
 Reason = Literal["expired", "silent", "closed", "ending"]
 
@@ -85,22 +86,22 @@ class AttemptTask:
             return
         self._end(outcome)
 
-    def _begin(self) -> Outcome | Awaitable[Receipt] | Waiting | Link | None:
-        """Make the first step; params that are elsewhere have to be fetched before."""
+    def _begin(self) -> Outcome | Awaitable[Receipt] | Waiting | Link | bytes | None:
+        """Make the first step; params that are elsewhere, or sealed, have to be fetched before."""
         entry = self.entry
         if entry.closed or not self._starter.may_begin():
             return None
         entry.state, entry.attempt = RUNNING, self
         begin_attempt()
         row = entry.stored.row
-        return (
-            row.params if type(row.params) is Link else entry.queue.performer.perform(row, self._on_progress)
-        )
+        if type(row.params) is Link or is_sealed(row.params):  # type: ignore[arg-type]
+            return row.params
+        return entry.queue.performer.perform(row, self._on_progress)
 
-    async def _rest(self, outcome: Outcome | Awaitable[Receipt] | Waiting | Link) -> Outcome | None:
+    async def _rest(self, outcome: Outcome | Awaitable[Receipt] | Waiting | Link | bytes) -> Outcome | None:
         row, performer = self.entry.stored.row, self.entry.queue.performer
         left: Outcome | Awaitable[Receipt] | Waiting | None
-        if isinstance(outcome, Link):
+        if isinstance(outcome, Link | bytes):
             fetched = await performer.fetched(row, outcome)
             if isinstance(fetched, Receipt):
                 return fetched

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from functools import cached_property
+from functools import cached_property, partial
 from types import CoroutineType, coroutine
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,6 +21,7 @@ from cellule.effects.failure import error_text, place_text, safe_text, sole_erro
 from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.outbox.backoff import seconds_of
 from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX, STUBBORN_S
 from cellule.host.outbox.receipts import Receipt
@@ -33,6 +34,7 @@ from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 from cellule.values.schema import Codec, codec_for, derive
+from cellule.values.sealed_value import is_sealed
 
 NAMESPACE = "effect"
 _log = logging.getLogger("cellule.effects")
@@ -87,6 +89,7 @@ class Surroundings(NamedTuple):
     secrets: Secrets
     note: Callable[[bytes, object], None]
     patience: StoreRetry
+    keys_of: Callable[[UUID], ErasureKeys]
 
 
 class Performer:
@@ -130,14 +133,20 @@ class Performer:
             return self.raised(row, error)
         return Waiting(_resumed(work, waited), begun_s + self.timeout_s(row))
 
-    async def fetched(self, row: Row, params: Link) -> Row | Receipt:
-        """The row with its params, which are in the CAS."""
-        cas = self._around.cas_of(row.universe)
+    async def fetched(self, row: Row, params: Link | bytes) -> Row | Receipt:
+        """The row with its params, which are in the CAS, or sealed."""
+        around = self._around
         try:
-            data = await self._around.patience.call(lambda: cas.get(params.cid))
+            if isinstance(params, Link):
+                cas, cid = around.cas_of(row.universe), params.cid
+                params = await around.patience.call(lambda: cas.get(cid))
+            if is_sealed(params):
+                params = await around.patience.call(partial(around.keys_of(row.universe).opened, params))
         except (Rejected, Corrupted) as error:
             return self._unfit(row, error)
-        return row._replace(params=data)
+        if is_sealed(params):
+            return self._failed(row, "kernel.erased", "its params were erased before it was performed")
+        return row._replace(params=params)
 
     def raised(self, row: Row, error: BaseException, *, timed_out: bool = False) -> Outcome:
         """What an exception of an adapter means."""

@@ -16,12 +16,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.child_tasks import contained_tasks
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Fenced
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.limits import STALL_S
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
 from cellule.host.outbox.backoff import SECOND_NS
@@ -73,7 +75,9 @@ class Pool:
         self._options = options or PoolOptions()
         self._patience = StoreRetry(clock, self._options.stall_s, lambda _error: None)
         self._notes = Notes()
-        self._around = Surroundings(cas_of, secrets or Secrets(), self._notes.add, self._patience)
+        self._around = Surroundings(
+            cas_of, secrets or Secrets(), self._notes.add, self._patience, partial(ErasureKeys, engine)
+        )  # fmt: skip
         self._settler = Settler(engine, entropy, self._patience, self._on_settled, arrived, cas_of)
         self._window = Window(self.search)
         self._closing: dict[bytes, None] = {}  # settled by their worlds, and not in memory

@@ -14,6 +14,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from cellule.errors import Conflict, Rejected, Unavailable
+from cellule.host.erasure_keys import key_range
 from cellule.host.journal import Head
 from cellule.host.limits import ATTEMPTS_MAX
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
@@ -29,8 +30,11 @@ CLEAR_MAX = 1_000  # refs cleared at once
 OBJECTS_PAGE = 500  # objects listed at once
 
 
-async def delete_rows(engine: Engine, world: WorldInfo, now_ns: int) -> None:
-    """Remove a world and its journal; its names stay, and what it had in the CAS is left to collection."""
+async def delete_rows(engine: Engine, directory: Directory, world: WorldInfo, now_ns: int) -> None:
+    """Remove a world and its journal; its names stay, and what it had in the CAS is left to collection.
+
+    Its erasure keys stay while there are worlds that were forked from it, and read cells by them.
+    """
     shard = keys.shard_of(world.id)
     gone = keys.world_gone(world.universe, world.id)
     stored, head = await engine.read([gone, keys.world_head(world.universe, world.id)])
@@ -42,6 +46,9 @@ async def delete_rows(engine: Engine, world: WorldInfo, now_ns: int) -> None:
     await engine.commit(Batch(set={gone: row}, clear=clear))
     for begin, end in world_ranges(world.universe, world.id):
         await engine.commit(Batch(clear_range=[(begin, end)]))
+    others = await directory.worlds(world.universe)
+    if not any(world.id == each.world for other in others for each in other.lineage.ancestors):
+        await engine.commit(Batch(clear_range=[key_range(world.universe, world.id)]))
 
 
 async def delete_names(engine: Engine, world: WorldInfo) -> None:

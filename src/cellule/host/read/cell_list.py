@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from cellule.errors import CelluleError, Rejected, StepFailed
 from cellule.host.cas_fetch import drive
 from cellule.host.codecs import WorldCodecs
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Progress
 from cellule.host.limits import CELLS_SCAN_MAX
 from cellule.host.read.cell_filter import CellFilter, status_of
@@ -27,6 +28,7 @@ from cellule.kernel.state.cells import Entry
 from cellule.kernel.world import World
 from cellule.store import keys
 from cellule.values.expressions import ExpressionFault
+from cellule.values.sealed_value import is_sealed
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -176,6 +178,9 @@ async def _take(
             if chosen is None:
                 found.cells.append((key, entry, None, ""))
             return
+        if is_sealed(data) and chosen is None:
+            found.cells.append((key, entry, types.erased, ""))
+            return
         manifest, data = await reader.newest_state(base, entry.era, data, types)
     except (StepFailed, Rejected) as error:
         # A list shows what it cannot read; a filter leaves it out, and says so.
@@ -238,6 +243,7 @@ class Listing:
     def __init__(self, follower: Follower, world: World) -> None:
         self._follower = follower
         self._world = world
+        self._keys = ErasureKeys(follower.loader.engine, follower.info.universe)
         self.height = world.ledger.height
         self.now_ns = world.ledger.now_ns
         self.paused = world.ledger.paused
@@ -283,7 +289,7 @@ class Listing:
         more: dict[str, Any] = (entry.extras if entry is not None else None) or {}
         return Stopped(
             base, key, more.get("status", "stopped"), more.get("since", 0), more.get("code", ""),
-            more.get("text", ""), len(more.get("queue", ())),
+            await self._keys.opened_text(more.get("text", "")), len(more.get("queue", ())),
         )  # fmt: skip
 
     async def _inbox(self) -> int:

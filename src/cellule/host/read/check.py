@@ -13,17 +13,21 @@ from typing import Any
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Journal, Progress
+from cellule.host.limits import KEY_ROWS_TOGETHER
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head, world_rows
 from cellule.host.run.loader import Loader
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ManifestRecord
+from cellule.kernel.key_ring import KeyRow
 from cellule.kernel.need import Nodes
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, needed_links, reachable
 from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.values.cbor import decode, links_of
 from cellule.values.cid import Cid
+from cellule.values.sealed_value import key_ids_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,33 @@ class _JournalContents:
     linked: set[Cid] = field(default_factory=set)
 
 
+class _Keys:
+    """The erasure keys that frames name: each of the world's own has a row, be it that it was erased."""
+
+    def __init__(self, loader: Loader, info: WorldInfo) -> None:
+        self._keys = ErasureKeys(loader.engine, info.universe)
+        self._info = info
+        self._ids: set[bytes] = set()
+
+    async def note(self, frame: bytes) -> None:
+        """Look at the keys of a frame."""
+        own = self._info.id.bytes
+        self._ids.update(each for each in key_ids_within(frame) if each.startswith(own))
+        if len(self._ids) >= KEY_ROWS_TOGETHER:
+            await self.end()
+
+    async def end(self) -> None:
+        """Prove those that were noted."""
+        for each, row in (await self._keys.rows(self._ids)).items():
+            if row == KeyRow():
+                raise Corrupted(
+                    "host.key_missing", "world {world}: the row of erasure key {id} is missing",
+                    world=self._info.name, id=each,
+                    hint="Nobody erased it. Restore the row from a backup: what it sealed cannot be read.",
+                )  # fmt: skip
+        self._ids.clear()
+
+
 async def _manifests(cas: Cas, snapshots: list[tuple[int, Cid]]) -> set[Cid]:
     """The manifests of all eras that the snapshots know."""
     found: set[Cid] = set()
@@ -92,10 +123,12 @@ async def _check_journal(
     frames = Journal(loader.engine, cas, info.lineage)
     oldest = await frames.oldest()
     journal = _JournalContents(height=head.height)
+    found_keys = _Keys(loader, info)
     position = Position(info.lineage.fork_height, None if info.origin is None else info.origin.frame)
     async for last, data in frames.frames(oldest, head.height):
         if position.height + 1 < oldest:  # what it follows was dropped: the first that is kept is believed
             position = Position(oldest - 1, decode_frame(data, lazy=True).header.prev)
+        await found_keys.note(data)
         for frame in check_frames([data], position):
             position = Position(frame.header.last, frame.cid.digest)
             links = set(links_of(data))
@@ -106,6 +139,7 @@ async def _check_journal(
         journal.frames += 1
         if progress is not None:
             progress(last, head.height)
+    await found_keys.end()
     if (position.height, position.frame) != (head.height, head.frame):
         raise Corrupted(
             "host.head_mismatch", "world {world}: the journal ends at {height}, its head says {head}",

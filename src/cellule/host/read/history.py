@@ -27,6 +27,7 @@ from cellule.kernel.state.ledger import Era
 from cellule.modules.workflow.view import is_workflow, timeline
 from cellule.values.cbor import decode_trusted
 from cellule.values.schema.scalars import EPOCH, MICROSECOND
+from cellule.values.sealed_value import is_sealed
 
 T = TypeVar("T")
 KEY_BYTES_MIN = 3  # a shorter key is in almost every frame: looking for its bytes would tell nothing
@@ -146,17 +147,27 @@ class HistoryReader:
                 return height, height, left
         return 0, 1, left
 
+    async def _state(self, step: StepRecord, data: bytes) -> Any:
+        newest = await self._reader.newest_state(step.module, step.era, data, self._types, self._eras)
+        return _shown(step.module, *newest, self._types)
+
+    async def _note(self, step: StepRecord) -> Any:
+        note = step.extras.get("ann")
+        if note is None:
+            return None
+        data = await self._reader.bytes_of(note)
+        return self._types.erased if is_sealed(data) else decode_trusted(data)
+
     async def _version(self, frame: Frame, height: int, step: StepRecord, head: Head) -> Version[Any]:
-        state, error = None, step.extras.get("text", "")
+        state: Any = None
+        error = await self._reader.keys.opened_text(step.extras.get("text", ""))
         if step.state is not None and step.status == OK:
             try:
                 data = await self._reader.bytes_of(step.state)
-                newest = await self._reader.newest_state(step.module, step.era, data, self._types, self._eras)
-                state = _shown(step.module, *newest, self._types)
+                state = self._types.erased if is_sealed(data) else await self._state(step, data)
             except (StepFailed, Rejected) as unreadable:
                 error = str(unreadable)
-        note = step.extras.get("ann")
-        ann = None if note is None else decode_trusted(await self._reader.bytes_of(note))
+        ann = await self._note(step)
         message = (await self._reader.journal.frame(step.cause, head)).at(step.cause)
         schema = message.schema if isinstance(message, MessageRecord) else ""
         return Version(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellule.host.cas_fetch import fetch_present
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.limits import MIGRATE_PREVIEW_BEATS_MAX, MIGRATE_PREVIEW_STAYS_MAX
 from cellule.host.own.directory import WorldInfo
 from cellule.host.run.loader import Loader
@@ -54,13 +55,14 @@ async def preview_migration(
 ) -> MigrationPreview:
     """Do the control `cell.migrate` to a copy of the world, to its end; see `MigrationPreview`."""
     world, _, _ = await loader.restore(info, cas, fast=False)
+    keys = ErasureKeys(loader.engine, info.universe)
     moves: dict[tuple[str, int, int], int] = {}
     blocks: dict[Cid, bytes] = {}
     stays: list[Stays] = []
     released, batches, rest = 0, 0, dict(arguments)
     for batches in range(1, MIGRATE_PREVIEW_BEATS_MAX + 1):
         item = ControlItem("cell.migrate", "preview", "preview", rest)
-        beat = await beat_of_copy(world, [item], blocks, cas)
+        beat = await beat_of_copy(world, [item], blocks, cas, keys)
         frame = decode_frame(frame_of(beat))
         moved = [record for _, record in frame.of(MigratedRecord)]
         for each in moved:
@@ -80,11 +82,12 @@ async def preview_migration(
 
 
 async def beat_of_copy(
-    world: World, items: Sequence[ControlItem], blocks: dict[Cid, bytes], cas: Cas
+    world: World, items: Sequence[ControlItem], blocks: dict[Cid, bytes], cas: Cas, keys: ErasureKeys
 ) -> Beat:  # fmt: skip
     """One beat of a private copy of a world; `blocks` are those that are not stored, and get more."""
     answer = world.beat(items, world.ledger.now_ns, bytes(ENTROPY_BYTES), quiet=True)
     while isinstance(answer, Need):
+        await keys.feed(world.ledger.keys, answer)
         made = {cid: blocks[cid] for cid in answer.cids if cid in blocks}
         stored = await fetch_present(cas, tuple(cid for cid in answer.cids if cid not in made))
         answer = world.resume({**made, **stored})

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from cellule.errors import Fenced, OutcomeUnknown, Rejected, TooOld, Unavailable
+from cellule.errors import Fenced, Gone, OutcomeUnknown, Rejected, TooOld, Unavailable
 from cellule.host.cas_fetch import drive, fetch_nodes
 from cellule.host.codecs import WorldCodecs
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Head
 from cellule.host.limits import OWNER_LOOK_S, OWNERLESS_S
 from cellule.host.node import Node
@@ -50,6 +52,7 @@ from cellule.store.cas import Cas
 from cellule.values.cid import Cid
 from cellule.values.envelope import value_of
 from cellule.values.link import Link
+from cellule.values.sealed_value import is_sealed
 
 T = TypeVar("T")
 Parking = tuple[str, bytes, str]
@@ -63,6 +66,7 @@ class Reader:
         self._node = node
         self._info = info
         self._cas = node.cas(info.universe)
+        self.keys = ErasureKeys(node.engine, info.universe)
         self.journal = JournalReader(node.engine, self._cas, info, node.ownership.check_store)
         self._manifests: dict[Cid, Manifest] = {}
         self._states = StateReader(node.loader.programs)
@@ -132,19 +136,21 @@ class Reader:
         return None if entry is None else (entry, await self.state_of(base, entry, types))
 
     async def state_of(self, base: str, entry: Entry, types: WorldCodecs) -> Any:
-        """The state of an entry for the caller; None where it has none."""
+        """The state of an entry for the caller, or that it is erased; None where it has none."""
         data = await self.state_bytes(entry)
-        return None if data is None else await self.state(base, entry.era, data, types)
+        if data is None:
+            return None
+        return types.erased if is_sealed(data) else await self.state(base, entry.era, data, types)
 
     async def state_bytes(self, entry: Entry) -> bytes | None:
-        """The state of an entry as it was written; of a log, all of it."""
+        """The state of an entry as it was written; of a log, all of it. One that is erased stays sealed."""
         data = entry.state
         if isinstance(data, Link):
             data = await self._cas.get(data.cid)
         sealed = entry.get("log", ())
         if sealed and data is not None:
             data = joined([*[await self._cas.get(link.cid) for link in sealed], data])
-        return data
+        return None if data is None else await self.keys.opened_state(data)
 
     async def state(self, base: str, era: int, data: bytes, types: WorldCodecs) -> Any:
         """A state that was written in an era, as the newest manifest has it, for the caller."""
@@ -161,6 +167,8 @@ class Reader:
 
         `eras` are the world's, for those who read many states.
         """
+        if is_sealed(data):
+            raise Gone("host.erased", "this state was erased", hint="Its key was destroyed, or is not here.")
         eras = eras or await self.eras()
         written = await self._manifest_of(eras[era].manifest)
         newest = await self._manifest_of(eras[-1].manifest)
@@ -205,7 +213,8 @@ class Reader:
         while missing:
             async for frame in self.journal.frames(start, head.height):
                 start = frame.header.last + 1
-                for step in steps_in(frame, height):
+                for each in steps_in(frame, height):
+                    step = await self._opened(each)
                     newest[step.module, step.key] = step
                     if step.status not in (HALTED, PARKED):  # which may come to another end later
                         missing -= {(step.module, step.key), (step.module, b"")}  # b"": its map became cells
@@ -218,6 +227,14 @@ class Reader:
                 head = await self.next_head(head)
         return list(newest.values()), None
 
+    async def _opened(self, step: Stepped) -> Stepped:
+        """A step with what of it was sealed; a reply that is erased is none."""
+        reply = step.reply
+        if reply is not None:
+            reply = await self.keys.opened(reply)
+            reply = None if is_sealed(reply) else reply
+        return step._replace(reply=reply, text=await self.keys.opened_text(step.text))
+
     async def _parking(self, cells: set[tuple[str, bytes]], height: int) -> Parking | None:
         """Why the first of these cells that keeps the event at `height` does not run, if it does not."""
         paused = (await self._world()).ledger.paused
@@ -227,12 +244,14 @@ class Reader:
                 continue
             reason = reason_of(entry, is_ready=False, paused=paused, is_held=False)
             if reason is not None:
-                return base, key, str(reason)
+                text = await self.keys.opened_text(reason.text)
+                return base, key, str(replace(reason, text=text))
         return None
 
     async def reasons(self, base: str, key: bytes) -> tuple[Reason, ...]:
         """What a cell waits for; nothing where there is no such cell."""
-        return (await self.ask(lambda world: reasons_in(world.ledger, base, key))) or ()
+        found = (await self.ask(lambda world: reasons_in(world.ledger, base, key))) or ()
+        return tuple([replace(each, text=await self.keys.opened_text(each.text)) for each in found])
 
     async def await_event(self, event_id: Any, after: int, row: bytes) -> tuple[int, bool]:
         """Where an event from an inbox row was admitted or refused above `after`, and False.
@@ -339,7 +358,11 @@ class Reader:
         return await self.journal.frame(height)
 
     async def bytes_of(self, stored: Any) -> bytes:
-        """The bytes of a value that a record holds: its own, or those it links."""
+        """The bytes of a value that a record holds; what is erased stays sealed."""
+        return await self.keys.opened_state(await self.stored_bytes(stored))
+
+    async def stored_bytes(self, stored: Any) -> bytes:
+        """The bytes of a value as a record holds it: its own, or those it links."""
         value = value_of(stored)
         return value if isinstance(value, bytes) else await self._cas.get(value.cid)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from cellule.app.keys import TypedKey
 from cellule.errors import CelluleError
 from cellule.host.codecs import readable
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.read.follower import Follower
 from cellule.host.read.heartbeat_fields import HeartbeatFields
 from cellule.kernel.journal.codes import Delivery, Settled, Status, VerdictCode
@@ -49,6 +51,7 @@ from cellule.values.envelope import value_of
 from cellule.values.json_view import to_json
 from cellule.values.schema import types as t
 from cellule.values.schema.text_forms import time_text
+from cellule.values.sealed_value import ERASED, is_sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class RecordView:
 class RecordRenderer:
     """Tells the records of one world."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: Follower, *, opens: bool = True) -> None:
+        self._opens = opens  # without it, what is sealed is shown as if it were erased
         self._follower = follower
         self._eras: list[Era] = []
         self._manifests: dict[Cid, Manifest] = {}
@@ -83,6 +87,11 @@ class RecordRenderer:
             IntentRecord: self._intent, DecisionRecord: self._decision, ReceiptRecord: self._receipt,
             ForkRecord: self._forked, **HeartbeatFields(self._bytes).renders(),
         }  # fmt: skip
+
+    @cached_property
+    def _keys(self) -> ErasureKeys:
+        follower = self._follower
+        return ErasureKeys(follower.loader.engine, follower.info.universe, opens=self._opens)
 
     @property
     def world(self) -> UUID:
@@ -170,9 +179,10 @@ class RecordRenderer:
         }  # fmt: skip
         for name, stored in (("reply", extras.get("reply")), ("ann", extras.get("ann"))):
             if stored is not None:
-                fields[name] = to_json(decode_trusted(await self._bytes(stored)))
+                fields[name] = shown(await self._bytes(stored))
         if "code" in extras:
-            fields["error"] = {"code": extras["code"], "text": extras.get("text", "")}
+            text = await self._keys.opened_text(extras.get("text", ""))
+            fields["error"] = {"code": extras["code"], "text": text}
         return {**fields, **_some(extras, "cancels")}
 
     async def _refused(self, _height: int, record: RefusedRecord) -> dict[str, Any]:
@@ -195,19 +205,21 @@ class RecordRenderer:
     async def _intent(self, height: int, record: IntentRecord) -> dict[str, Any]:
         base, key, born, kind = record.module, record.key, record.born, record.kind
         era = await self._era_at(height)
-        params, manifest = await self._bytes(record.params), await self.manifest(era)
+        params, manifest = await self._stored(record.params), await self.manifest(era)
         world = self._follower.info.lineage.world_at(record.cause).bytes
         digest = intent_digest(world, base, key, born, record.cause, record.position, kind, params)
         effect = manifest.effects.get(kind)
         return {
             "intent": intent_text(digest), "effect": kind, **await self._cell(base, key, era), "born": born,
-            "params": shown(params, None if effect is None else effect.params, manifest),
+            "params": shown(
+                await self._keys.opened(params), None if effect is None else effect.params, manifest
+            ),
             "idempotency_key": record.extras.get("key"), **_some(record.extras, "slot", "limits"),
             **({"entry": readable(record.extras["entry"])} if "entry" in record.extras else {}),
         }  # fmt: skip
 
     async def _decision(self, _height: int, record: DecisionRecord) -> dict[str, Any]:
-        extras = record.extras
+        extras = await self._said(record.extras)
         fields = {
             "verdict": VerdictCode(record.verdict).name.lower(),
             **_some(
@@ -224,7 +236,8 @@ class RecordRenderer:
             "value": shown(await self._bytes(record.value), schema, await self.manifest(era)),
             "told": Delivery(record.delivery).name.lower().replace("_", " "),
             **_some(
-                record.extras, "code", "text", "by", "attempts", "exhausted", "who", "why", "control", "step"
+                await self._said(record.extras), "code", "text", "by", "attempts", "exhausted", "who", "why",
+                "control", "step",
             ),
         }  # fmt: skip
 
@@ -273,7 +286,16 @@ class RecordRenderer:
         await self.manifest()
         return max(number for number, era in enumerate(self._eras) if era.height <= height)
 
+    async def _said(self, extras: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The extras of a record with the text that was sealed in them."""
+        if "text" not in extras:
+            return extras
+        return {**extras, "text": await self._keys.opened_text(extras["text"])}
+
     async def _bytes(self, stored: Any) -> bytes:
+        return await self._keys.opened_state(await self._stored(stored))
+
+    async def _stored(self, stored: Any) -> bytes:
         value = stored if isinstance(stored, bytes) else value_of(stored)
         return value if isinstance(value, bytes) else await self._follower.cas.get(value.cid)
 
@@ -299,10 +321,12 @@ def key_of_text(manifest: Manifest, base: str, text: str) -> bytes:
     return TypedKey(manifest, manifest.modules[base], None).from_text(text)
 
 
-def shown(data: bytes, schema: str | None, manifest: Manifest) -> Any:
-    """Canonical bytes as JSON data, by their schema where the manifest has it."""
+def shown(data: bytes, schema: str | None = None, manifest: Manifest | None = None) -> Any:
+    """Canonical bytes as JSON data, by their schema where the manifest has it; or that they are erased."""
+    if is_sealed(data):
+        return to_json(ERASED)
     value = decode_trusted(data)
-    if schema is None or schema not in manifest.schemas:
+    if schema is None or manifest is None or schema not in manifest.schemas:
         return to_json(value)
     return to_json(value, t.Ref(schema), manifest.schemas)
 

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Rejected
 from cellule.host.cas_fetch import drive, fetch_present
 from cellule.host.journal import Journal, Progress
 from cellule.host.limits import SHADOW_BLOCKS_BYTES_MAX, SHADOW_RECORDS_MAX
@@ -62,6 +62,11 @@ async def shadow_world(
     head = await read_head(loader.engine, info)
     start = 0 if recent is None else max(0, head.height - recent)
     world, at = await _standing(loader, info, cas, start)
+    if world.ledger.keys.in_use or manifest.is_erasable:
+        raise Rejected(
+            "host.shadow_erasable", "world {world} has cells that can be erased: no shadow run of it is made",
+            world=info.name, hint="Try the code on a fork: `cellule world what-if`.",
+        )  # fmt: skip
     shadow = Shadow(world, manifest)
     shadow.blocks.update(blocks)
     nodes = world.ledger.nodes

@@ -13,6 +13,7 @@ from typing import Any
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import fetch_nodes
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Progress
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.migration_preview import beat_of_copy, frame_of
@@ -134,13 +135,14 @@ async def preview_spill(
     maps = {base: await _map(world, cas, base) for base in bases}
     made = {**blocks, manifest.cid: manifest.data}
     item = ControlItem("cell.spill", "preview", "preview", {"manifest": Link(manifest.cid)})
-    beat = await beat_of_copy(world, [item], made, cas)
+    keys = ErasureKeys(loader.engine, info.universe)
+    beat = await beat_of_copy(world, [item], made, cas, keys)
     frame = decode_frame(frame_of(beat))
     ((height, control), *_) = frame.of(ControlRecord)
     move = _Move(height, {base: maps[base] for base, _ in control.arguments["cells"]})
     move.take(frame)
     while beat.more and not move.is_done:
-        beat = await beat_of_copy(world, [], made, cas)
+        beat = await beat_of_copy(world, [], made, cas, keys)
         if beat.frame is not None:
             move.take(decode_frame(beat.frame))
     return move.report(0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cellule.errors import Corrupted
 from cellule.host.cas_fetch import drive
+from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Journal, Progress
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
 from cellule.host.run.loader import Loader
@@ -33,6 +34,7 @@ class Verified:
     baseline: int
     difference: Difference | None
     not_run: Mapping[str, int]  # steps whose code cannot be loaded here, by the reason
+    erased: int = 0  # steps that nobody can run again, because what they read is erased
 
 
 async def verify_world(
@@ -52,11 +54,20 @@ async def verify_world(
         world.append(made)
         return verifier.witness(made)
 
+    async def feed(need: Need) -> None:
+        await ErasureKeys(loader.engine, info.universe).feed(world[0].ledger.keys, need)
+
+    def verified(height: int, baseline: int) -> Verified:
+        return Verified(
+            height, verifier.steps, verifier.skipped, baseline, verifier.difference, verifier.not_run,
+            verifier.erased,
+        )  # fmt: skip
+
     opened = await drive(restoring.open(witness), restoring.nodes, cas)
     async for last, frame in journal.frames(start + 1, head.height):
-        await drive(opened.apply(frame), restoring.nodes, cas)
+        await drive(opened.apply(frame), restoring.nodes, cas, feed)
         if verifier.difference is not None:
-            return Verified(last, verifier.steps, verifier.skipped, 0, verifier.difference, verifier.not_run)
+            return verified(last, 0)
         if last == height:
             await _check_baseline(world[0], info, cas, baseline)
         if progress is not None:
@@ -68,7 +79,7 @@ async def verify_world(
             world=info.name, height=ledger.height, head=head.height,
             hint="Run `cellule check` on the folder.",
         )  # fmt: skip
-    return Verified(head.height, verifier.steps, verifier.skipped, height, None, verifier.not_run)
+    return verified(head.height, height)
 
 
 async def _check_baseline(world: World, info: WorldInfo, cas: Cas, baseline: Cid) -> None:

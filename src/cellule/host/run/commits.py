@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cellule.errors import Conflict, Fenced, OutcomeUnknown, Rejected, Unavailable
-from cellule.host.cas_fetch import put_blocks
+from cellule.host.cas_fetch import fetch_present, put_blocks
+from cellule.host.erasure_keys import ErasureKeys, key_rows
 from cellule.host.inbox.sends import Sent, release_batch
 from cellule.host.journal import Head, frame_rows
 from cellule.host.limits import PARTS_BYTES_MAX, PARTS_MAX
@@ -23,6 +24,8 @@ from cellule.host.run.outgoing import Outgoing
 from cellule.host.store_retry import StoreRetry
 from cellule.kernel.items import BatchResult
 from cellule.kernel.journal.links import LINK_BYTES, links_of_block, links_of_frame
+from cellule.kernel.key_ring import KeyChanges, KeyRing
+from cellule.kernel.need import Need
 from cellule.store import keys
 from cellule.store.cas import NOTHING, Cas
 from cellule.store.engine import Batch, Engine
@@ -41,7 +44,7 @@ class Finished:
     `frame` is None when all its items were duplicates or refusals: nothing is written for it, but what it
     tells may be no more durable than the beats before it, so it goes the same way. `ready` is what that
     row held before the inbox was found empty. `outgoing` are the rows of its intents. `batch` is what became
-    of events that were all plain. `lines` are for the log.
+    of events that were all plain. `lines` are for the log. `keys` are erasure keys it made or destroyed.
     """
 
     frame: bytes | None
@@ -54,6 +57,7 @@ class Finished:
     outgoing: Outgoing | None = None
     batch: BatchResult | None = None
     lines: Sequence[Line] = ()
+    keys: KeyChanges | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,8 @@ class Finished:
 
     def release(self) -> None:
         """It is durable: tell those who wait for it."""
+        if self.keys is not None:
+            self.keys.saved()
         if self.batch is not None and self.batch.records is not None:
             release_batch(self.batch, self.settled)
             self.settled = []
@@ -101,6 +107,7 @@ class Committer:
     ) -> None:
         self._engine = engine
         self._cas = cas
+        self._keys = ErasureKeys(engine, universe)
         self._universe = universe
         self._world = world
         self._epoch_key = keys.world_epoch(universe, world)
@@ -109,6 +116,11 @@ class Committer:
         self._epoch = epoch
         self._head_row = head.row()
         self.head = head
+
+    async def bring(self, need: Need, ring: KeyRing) -> dict[Cid, bytes]:
+        """What the world asks for: nodes of the CAS that are there; keys go to its ring."""
+        await self._keys.feed(ring, need)
+        return await fetch_present(self._cas, need.cids)
 
     async def commit(self, group: list[Finished], patience: StoreRetry) -> bool:
         """Make these beats durable; raises `Fenced` when they never will be.
@@ -162,6 +174,8 @@ class Committer:
         for each in group:
             if each.frame is not None:
                 rows.update(frame_rows(self._universe, self._world, each.head.height, each.frame))
+            if each.keys is not None:
+                rows.update(key_rows(self._universe, each.keys.rows))
             if each.outgoing is not None:
                 rows.update(each.outgoing.set)
         rows[self._head_key] = row

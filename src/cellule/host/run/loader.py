@@ -29,6 +29,7 @@ from cellule.host.storage.policy import StoragePolicy
 from cellule.host.store_retry import settle
 from cellule.kernel.index.live import Spill
 from cellule.kernel.items import Pace
+from cellule.kernel.key_ring import KeyRing
 from cellule.kernel.limits import BURST_DEFAULT, QUOTA_DEFAULT
 from cellule.kernel.program import Programs
 from cellule.kernel.state.module_cells import Budget
@@ -39,6 +40,7 @@ from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 from cellule.values.cid import Cid
+from cellule.values.cipher import KEY_BYTES
 
 
 @dataclass(slots=True)
@@ -107,6 +109,7 @@ class Loader:
             spill=spill,
             fast=fast,
             lineage=info.lineage,
+            keys=KeyRing(lambda: self.entropy.bytes(KEY_BYTES)),
         )
         opened = await drive(restoring.open(), restoring.nodes, cas)
         last = head.height if upto is None else min(upto, head.height)

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, Fenced, Unavailable
-from cellule.host.cas_fetch import fetch_present
 from cellule.host.inbox.inbox import Inbox, Taken
 from cellule.host.inbox.requests import Request, Requests
 from cellule.host.inbox.sends import Sent, ended_by, lost
@@ -30,7 +29,7 @@ from cellule.host.limits import (
     STALL_S,
     UNCOMMITTED_BEATS_MAX,
     UNCOMMITTED_BYTES_MAX,
-)
+)  # fmt: skip
 from cellule.host.outbox.receipts import Rows
 from cellule.host.run.beat_clock import BeatClock
 from cellule.host.run.bell import Bell
@@ -290,7 +289,7 @@ class WorldRunner:
         return full or not self._more
 
     async def _fetch(self, need: Need) -> dict[Cid, bytes]:
-        return await self._reading.call(lambda: fetch_present(self._cas, need.cids))
+        return await self._reading.call(lambda: self._committer.bring(need, self.world.ledger.keys))
 
     async def _beat(self) -> None:
         rows: dict[int, bytes] = {}
@@ -362,7 +361,7 @@ class WorldRunner:
         outgoing = outgoing_of(self.universe, self.world.world_id, beat, self._clock.now_ns())
         finished = Finished(
             beat.frame, self._newest, beat.blocks, settled, completed, consumed, ready, outgoing, beat.batch,
-            self._deliveries.log.take(),
+            self._deliveries.log.take(), beat.keys,
         )  # fmt: skip
         self._finished.append(finished)
         self._finished_bytes += finished.size

@@ -120,13 +120,13 @@ class Admission:
         if wanted:
             yield from self._ledger.load(wanted)
         outcomes, writer, admit = self.outcomes, self._writer, self._admit_one
-        for position, item in enumerate(items):
+        for position, (item, slots) in enumerate(zip(items, routed, strict=True)):
             if writer.size >= FRAME_BYTES_ADMIT:  # a flood of items must leave room for steps
                 outcomes.extend([LATER] * (len(items) - position))
                 return
-            slots = routed[position]
-            if type(slots) is not list:
-                assert isinstance(slots, CelluleError)
+            if self._context.sealer.in_use and type(slots) is list:
+                item, slots = yield from self._context.sealer.event(item, slots)  # noqa: PLW2901 - from here
+            if isinstance(slots, CelluleError):
                 outcomes.append(self._refuse(item, slots))
             elif item.explicit:
                 outcomes.append((yield from self._admit_once(item, slots)))

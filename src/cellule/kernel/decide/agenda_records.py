@@ -150,6 +150,8 @@ def _deliver(context: BeatContext, height: int, handled: Handled) -> Generator[N
         yield from _warn(context, height, handled, "heartbeat.cell_refuses", text)
         return
     extras: Any = {"depth": impulse.depth} if impulse.depth else {}
+    keys = yield from context.sealer.keys_of([(base, key)])
+    value = context.sealer.value(keys, value)
     stored = context.hold_value(value)  # a long one is a block: many of them must not fill the frame
     size = len(value) if isinstance(stored, list) else 0
     at = context.writer.add(EventRecord(height, None, SIGNAL, stored, [(base, key)], extras), size)

@@ -27,6 +27,7 @@ from cellule.kernel.decide.admission import Admission
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.rounds import Rounds
+from cellule.kernel.decide.sealer import Sealer
 from cellule.kernel.decide.short_ways import GeneralWay, ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import LATER, Beat, Item, Pace
@@ -35,6 +36,7 @@ from cellule.kernel.journal.heartbeat_records import (
 )
 from cellule.kernel.journal.writer import FrameWriter
 from cellule.kernel.limits import FRAME_BYTES_MAX
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.heartbeat import Heartbeat
@@ -59,13 +61,16 @@ class BeatRun:
 
     def __init__(
         self, ledger: Ledger, eras: Eras, stepper: Stepper, pace: Pace, now_ns: int, entropy: bytes,
-        short_ways: Callable[[BeatContext], ShortWays],
+        short_ways: Callable[[BeatContext], ShortWays], lineage: Lineage,
     ) -> None:  # fmt: skip
         self._ledger = ledger
         self._now_ns = max(now_ns, ledger.now_ns)
         self._writer = FrameWriter(ledger.height + 1)
         ahead_ns = self._now_ns - now_ns
-        self._context = context = BeatContext(ledger, eras, stepper, self._writer, pace, entropy, ahead_ns)
+        sealer = Sealer(ledger, eras, lineage, entropy)
+        self._context = context = BeatContext(
+            ledger, eras, stepper, self._writer, pace, entropy, sealer, ahead_ns
+        )  # fmt: skip
         context.short = short_ways(context)
         self._admission = Admission(context)
         self._rounds = Rounds(context)
@@ -182,5 +187,5 @@ class BeatRun:
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
             steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),
-            self._context.opened, self._context.closed,
+            self._context.opened, self._context.closed, ledger.keys.end(is_written=frame is not None),
         )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from cellule.errors import Rejected
 from cellule.kernel.decide.argument_checks import check_value
 from cellule.kernel.decide.eras import Compiled, Eras
+from cellule.kernel.decide.sealer import Sealer
 from cellule.kernel.decide.short_ways import ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import Opening, Pace, StepRow
@@ -37,6 +38,7 @@ class BeatContext:
     writer: FrameWriter
     pace: Pace
     entropy: bytes
+    sealer: Sealer
     ahead_ns: int = 0  # how far the world's time is ahead of the clock
     short: ShortWays = field(init=False)
     opened: list[Opening] = field(default_factory=list)  # for the host to dispatch once the frame is durable
@@ -72,12 +74,20 @@ class BeatContext:
             self.ledger.keep_block(held.cid, value)  # it is read before the frame is durable
         return held
 
-    def value_of(self, stored: Any) -> Generator[Need, None, bytes]:
-        """The bytes of a held value."""
+    def stored_value(self, stored: Any) -> Generator[Need, None, bytes]:
+        """The bytes of a held value, as they are stored."""
         if isinstance(stored, Link):
             found = yield from fetch(self.ledger.nodes, (stored.cid,))
             return found[stored.cid]
         return open_envelope(stored).data
+
+    def value_of(self, stored: Any) -> Generator[Need, None, bytes]:
+        """The bytes of a held value; `Gone` where they are erased."""
+        return (yield from self.in_clear((yield from self.stored_value(stored))))
+
+    def in_clear(self, data: bytes) -> Generator[Need, None, bytes]:
+        """Bytes as they are, or what they hide where they are sealed; `Gone` where they are erased."""
+        return data if not self.sealer.in_use else (yield from self.ledger.keys.opened(data))
 
     def given_value(self, given: Any, field: str) -> Generator[Need, None, bytes]:
         """The bytes of a value that an argument brings or links; refused where it is none, or not there."""

@@ -38,8 +38,13 @@ class FailedCall(NamedTuple):
     why: Ended
 
 
-def failures(slot: Slot, message: Message, height: int, result: Result) -> Sequence[Emission]:
-    """What callers are told because of a decided step, which will stand at `height`."""
+def failures(
+    slot: Slot, message: Message, height: int, result: Result, *, is_told_why: bool = True
+) -> Sequence[Emission]:
+    """What callers are told because of a decided step, which will stand at `height`.
+
+    Replay reads it, so it cannot be sealed: of a cell that can be erased nobody is told in words why.
+    """
     entry, called = slot.entry, message.expected if isinstance(message.expected, Call) else None
     open_calls = entry is not None and entry.extras is not None and "calls" in entry.extras
     if called is None and not open_calls and not any(each.call for each in result.emissions):
@@ -47,7 +52,7 @@ def failures(slot: Slot, message: Message, height: int, result: Result) -> Seque
     failed = [*_of_emissions(slot, height, result)]
     if result.status in (REFUSED, SKIPPED) and called is not None:
         status = "refused" if result.status == REFUSED else "failed"
-        failed.append(FailedCall(called, Ended(status, result.code, result.text)))
+        failed.append(FailedCall(called, Ended(status, result.code, result.text if is_told_why else "")))
     elif result.status in (OK, DELETED):
         left = _unanswered([*calls_of(entry), *([] if called is None else [called])], result.emissions)
         why = GONE if result.status == DELETED else result.ended

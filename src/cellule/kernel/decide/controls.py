@@ -89,7 +89,7 @@ def _perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, A
             outcome = _record(context, item, {})  # the host gives its beats another time from now on
         case "cell.resume" | "cell.migrate" | "cell.halt" | "fork.live" | "cell.merge" | "cell.import":
             outcome = yield from _VERBS[item.verb](context, item)
-        case "cell.drop" | "cell.delete" | "letter.redrive" | "letter.dismiss":
+        case "cell.drop" | "cell.delete" | "cell.erase" | "letter.redrive" | "letter.dismiss":
             outcome = yield from _remove(context, item)
         case "deploy":
             manifest = yield from _manifest(context, item)
@@ -150,6 +150,8 @@ def _remove(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ad
         case "cell.delete":
             slot = yield from context.slot(*_target(item))
             return (yield from removals.delete(context, slot, recorded))
+        case "cell.erase":
+            return (yield from removals.erase(context, item, recorded))
         case "letter.redrive":
             return (yield from removals.redrive(context, item, recorded))
         case _:
@@ -272,7 +274,9 @@ def _begin_era(
     """Record a deploy, with what else the control does, and route by its manifest from now on."""
     limits = {base: module.open_max for base, module in manifest.modules.items()}
     under = context.ledger.book.below(limits)
-    admitted = _record(context, item, {**done, **({"under": under} if under else {})})
+    erasable = {"erasable": True} if manifest.is_erasable else {}
+    context.ledger.keys.allow(erasable=manifest.is_erasable)
+    admitted = _record(context, item, {**done, **erasable, **({"under": under} if under else {})})
     context.writer.linked = True
     era = len(context.ledger.eras)
     height = context.writer.add(ManifestRecord(admitted.height, Link(manifest.cid), era), 40)
@@ -304,7 +308,7 @@ def _target(item: ControlItem) -> Target:
 
 _VERBS: dict[str, Callable[[BeatContext, ControlItem], Generator[Need, None, Admitted]]] = {
     "cell.resume": _resume, "cell.migrate": _migrate, "cell.halt": _halt,
-    "cell.merge": lambda context, item: merges.merge(context, item, partial(_record, context, item)),
-    "cell.import": lambda context, item: merges.merge(context, item, partial(_record, context, item)),
+    "cell.merge": lambda context, item: merges.merge(context, item, lambda made: _record(context, made, {})),
+    "cell.import": lambda context, item: merges.merge(context, item, lambda made: _record(context, made, {})),
     "fork.live": lambda context, item: forks.go_live(context, partial(_record, context, item, {})),
 }  # fmt: skip

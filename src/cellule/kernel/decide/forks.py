@@ -131,4 +131,5 @@ def _keep(
     context.writer.add(DecisionRecord(height, ALLOW, extras))
     changed = yield from applying.forked(context.ledger, height, intent, extras)
     if asked is not None and "held" not in extras:
-        context.dispatch(height, changed, asked.effect, asked.params)
+        params = yield from context.stored_value(intent.extras["params"])
+        context.dispatch(height, changed, asked.effect, params)

@@ -9,6 +9,7 @@ over the Step, as over all that people do to cells.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 from cellule.errors import CelluleError, Rejected
@@ -16,6 +17,7 @@ from cellule.kernel.decide import removals
 from cellule.kernel.decide import timers as expiry
 from cellule.kernel.decide.argument_checks import check_bytes, check_text
 from cellule.kernel.decide.beat_context import BeatContext
+from cellule.kernel.decide.sealer import Keys
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import OK
 from cellule.kernel.journal.records import StepExtras, StepRecord
@@ -26,7 +28,8 @@ from cellule.kernel.state.cells import Slot
 from cellule.values.envelope import open_envelope
 from cellule.values.link import Link
 
-Record = Callable[[dict[str, Any]], Admitted]
+Record = Callable[[ControlItem], Admitted]
+"""Writes the Control record of an item."""
 
 
 def merge(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
@@ -40,19 +43,22 @@ def merge(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     if given is None and item.verb == "cell.import":
         raise Rejected("kernel.argument", "`{name}` is missing", name="state")
     if given is None:
-        return (yield from removals.delete(context, slot, record))
+        return (yield from removals.delete(context, slot, lambda _: record(item)))
     state = given if isinstance(given, Link) else open_envelope(given).data
     state = yield from context.given_value(state, "state")
     era, module = context.eras.current, context.eras.current.manifest.modules[base]
     try:
+        state = yield from context.in_clear(state)
         era.fits(module.state).decode(state)
     except CelluleError as error:
         raise Rejected(
             "kernel.merge_state", "the state does not fit cell {module}/{key}: {why}",
             module=base, key=key, why=error,
         ) from error  # fmt: skip
-    admitted = record({})
+    keys = yield from context.sealer.keys_of([(base, key)])
+    admitted = record(_sealed(context, item, keys, state))
     entry, at = slot.entry, context.writer.next_height()
+    state = context.sealer.value(keys, state)
     version, born = (1, at) if entry is None else (entry.version + 1, entry.born)
     stored, extras = context.writer.state(state), StepExtras(control=admitted.height)
     if isinstance(stored, Link):
@@ -65,6 +71,16 @@ def merge(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     if born == at:
         expiry.arm(context, slot, at)
     return admitted
+
+
+def _sealed(context: BeatContext, item: ControlItem, keys: Keys, state: bytes) -> ControlItem:
+    """The control with its state under keys of this world: what it came under, another world may keep."""
+    if not keys:
+        return item
+    if item.id is not None:  # what is written is not what was given, so it could not be known again
+        raise Rejected("kernel.argument", "a {verb} of a cell that can be erased takes no id", verb=item.verb)
+    stored = context.hold_value(context.sealer.value(keys, state))
+    return replace(item, arguments={**item.arguments, "state": stored})
 
 
 def _check(context: BeatContext, slot: Slot, expected: tuple[Any, Any]) -> None:

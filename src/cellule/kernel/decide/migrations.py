@@ -13,6 +13,7 @@ from typing import Any
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
+from cellule.kernel.decide.sealer import Keys
 from cellule.kernel.items import Admitted
 from cellule.kernel.journal.records import MigratedRecord
 from cellule.kernel.journal.writer import RECORD_BYTES
@@ -74,7 +75,7 @@ def migrate(
     recorded: Callable[[dict[str, Any]], Admitted],
 ) -> Generator[Need, None, Admitted]:  # fmt: skip
     """Move as many of these cells as the frame takes; `rest` is what the control says about those left."""
-    moved: list[tuple[Slot, int, bytes]] = []
+    moved: list[tuple[Slot, int, bytes, Keys]] = []
     slots: list[Slot] = []
     stays: list[list[Any]] = []
     room = FRAME_BYTES_ADMIT - context.writer.size
@@ -93,13 +94,15 @@ def migrate(
         slots.append(slot)
         if state is not None:
             assert slot.entry is not None
-            moved.append((slot, slot.entry.era, state))
+            keys = yield from context.sealer.keys_of([(slot.cells.base, slot.key)])
+            moved.append((slot, slot.entry.era, state, keys))
             room -= RECORD_BYTES + len(slot.key) + len(state)
     if stays:
         rest = {**rest, "stays": stays}
     admitted = recorded({"cells": [[slot.cells.base, slot.key] for slot in slots], **rest})
-    for slot, era_from, state in moved:
-        _write(context, slot, era_from, target.number, state, admitted.height)
+    for slot, era_from, state, keys in moved:
+        sealed = context.sealer.value(keys, state)
+        _write(context, slot, era_from, target.number, sealed, admitted.height)
     for slot in slots:
         step_changes.release(context.ledger, slot)
     return admitted

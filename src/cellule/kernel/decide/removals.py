@@ -11,6 +11,7 @@ from typing import Any
 
 from cellule.errors import Rejected
 from cellule.kernel.decide import calls
+from cellule.kernel.decide.argument_checks import check_bytes, check_text
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import cancel, operate
 from cellule.kernel.decide.requests import Origin
@@ -19,13 +20,14 @@ from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import DELETED, DROPPED
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord
-from cellule.kernel.limits import DROP_PER_CONTROL_MAX
+from cellule.kernel.limits import DROP_PER_CONTROL_MAX, ERASE_CELLS_MAX
 from cellule.kernel.manifest.system import Ended
 from cellule.kernel.need import Need
 from cellule.kernel.program import recordable
 from cellule.kernel.state import step_changes
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.expectation import Asker, Call
+from cellule.kernel.state.ledger import Target
 from cellule.kernel.state.rows import DeadLetter
 
 Record = Callable[[dict[str, Any]], Admitted]
@@ -88,18 +90,61 @@ def delete(context: BeatContext, slot: Slot, record: Record) -> Generator[Need, 
             "kernel.no_cell", "there is no cell {module}/{key}", module=slot.cells.base, key=slot.key
         )
     admitted = record({})
+    yield from _end(context, slot, admitted.height)
+    return admitted
+
+
+def erase(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:
+    """Destroy the keys of cells, and delete those that are there; what waits for them is set aside unread.
+
+    The rows of the keys change with the frame. A cell that is gone already is erased all the same.
+    """
+    cells = _erased(context, item)
+    ledger, sealer = context.ledger, context.sealer
+    yield from ledger.slots(cells)
+    ids = {cell: sealer.ids_of(*cell) for cell in cells}
+    yield from ledger.keys.find(ids.values())
+    slots = [ledger.cells(base).slot(key) for base, key in cells]
+    admitted = record({"cells": [list(cell) for cell in cells]})
+    step_changes.release_all(ledger, slots, only_empty=True)
+    for slot in slots:
+        if slot.entry is not None and slot.entry.state is not None:
+            yield from _end(context, slot, admitted.height)
+    for each in ids.values():
+        ledger.keys.destroy(each)
+    return admitted
+
+
+def _erased(context: BeatContext, item: ControlItem) -> list[Target]:
+    """The cells that a control erases, each once."""
+    base, given = check_text(item.arguments.get("module"), "module"), item.arguments.get("keys")
+    if not isinstance(given, list) or not 1 <= len(given) <= ERASE_CELLS_MAX:
+        raise Rejected(
+            "kernel.argument", "{verb} needs `keys`, a list of 1 to {most}", verb=item.verb,
+            most=ERASE_CELLS_MAX,
+        )  # fmt: skip
+    if not context.sealer.in_use:
+        raise Rejected(
+            "kernel.not_erasable", "no module of this world asks for erasure: {module} cannot be erased",
+            module=base, hint="Declare it with `erasable=True`; what was written before stays readable.",
+        )  # fmt: skip
+    return [(base, check_bytes(key, "keys")) for key in dict.fromkeys(given)]
+
+
+def _end(context: BeatContext, slot: Slot, control: int) -> Generator[Need, None, None]:
+    """Delete a cell that is there by the control at a height."""
+    entry = slot.entry
+    assert entry is not None
     version, era = entry.version + 1, entry.era
     gone = context.ledger.intents_of(slot)
     step = StepRecord(
-        admitted.height, slot.cells.base, slot.key, entry.born, era, DELETED, version, entry.last, None,
-        {"control": admitted.height},
+        control, slot.cells.base, slot.key, entry.born, era, DELETED, version, entry.last, None,
+        {"control": control},
     )  # fmt: skip
     height = context.writer.add(step, len(slot.key))
     step_changes.delete(context.ledger, slot)
     calls.tell_gone(context, (slot.cells.base, slot.key), entry, height)
-    origin = Origin(height, entry.born, 0, era)
-    yield from cancel.abandon(context, slot, origin, gone)
-    return admitted
+    yield from cancel.abandon(context, slot, Origin(height, entry.born, 0, era), gone)
 
 
 def redrive(context: BeatContext, item: ControlItem, record: Record) -> Generator[Need, None, Admitted]:

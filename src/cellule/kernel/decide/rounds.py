@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Rejected
 from cellule.kernel.decide import impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import cancel as cancelling
 from cellule.kernel.decide.intents import open as opening
 from cellule.kernel.decide.requests import Asking
+from cellule.kernel.decide.sealer import NO_KEYS, StepKeys
 from cellule.kernel.decide.step_records import Writing
 from cellule.kernel.decide.steps import Result
 from cellule.kernel.items import StepRow
 from cellule.kernel.limits import FRAME_BYTES_CLOSE, LOAD_SLOTS_MAX
 from cellule.kernel.need import Need
+from cellule.kernel.program import StepFault
 from cellule.kernel.state.cells import Slot
 
 
@@ -66,7 +68,19 @@ class Rounds:
         """Take the step of the ring's first slot, whatever it may be."""
         context = self._context
         result = yield from context.stepper.compute(slot, context.writer.next_height(), context.entropy)
-        self.asking = self._writing.write(slot, result)
+        keys = NO_KEYS
+        if context.sealer.in_use:
+            result, keys = yield from self._with_keys(slot, result)
+        self.asking = self._writing.write(slot, result, keys)
+
+    def _with_keys(self, slot: Slot, result: Result) -> Generator[Need, None, tuple[Result, StepKeys]]:
+        """The keys of what the step writes; a step that breaks a rule of sealed values has failed."""
+        context = self._context
+        try:
+            return result, (yield from context.sealer.step_keys(slot, result))
+        except Rejected as error:
+            result = context.stepper.failed(slot, StepFault(error.code, str(error)))
+            return result, (yield from context.sealer.step_keys(slot, result))
 
     def write(self, slot: Slot, result: Result) -> None:
         """Write a decided step of the ring's first slot down, and make it so."""

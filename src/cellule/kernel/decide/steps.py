@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import CelluleError, Gone, Rejected
 from cellule.kernel.decide.eras import CodeUnavailable, Compiled, Eras
 from cellule.kernel.decide.requests import EffectRequest, check, check_cancels
 from cellule.kernel.heartbeat.impulses import check_impulse
@@ -121,7 +121,7 @@ class Stepper:
         except StepFault as fault:
             return self.failed(slot, fault)
         except Rejected as error:
-            return self.failed(slot, StepFault(error.code, str(error)))
+            return (yield from self._rejected(slot, message, error))
         height += len(call.upcasts)  # their records stand before the step's
         context = None
         if call.module.context:
@@ -131,7 +131,7 @@ class Stepper:
         except BaseException as error:  # noqa: BLE001 - whatever a program raises fails its step
             return self.failed(slot, fault_of(error))
         state = call.state
-        if output is None and call.module.log:
+        if output is None and call.module.log and not self._ledger.keys.in_use:
             state = yield from self._log(slot)
         try:
             if output is None:
@@ -148,6 +148,8 @@ class Stepper:
     def _resumed(self, slot: Slot, call: _Call, program: Program, context: Context | None) -> Output | None:
         """The answer of a program that kept where its log ends; None where it has to read the log."""
         entry, resume = slot.entry, getattr(program, "resume", None)
+        if self._ledger.keys.in_use:  # the log that the program keeps may be sealed where it is stored
+            return None
         if not call.module.log or resume is None or entry is None or not isinstance(entry.state, bytes):
             return None
         mark = LogMark(entry.get("log", ()), entry.state)
@@ -171,7 +173,10 @@ class Stepper:
             target = era
         if module is None:
             raise _Park(target.number, f"module {base} is no longer in the manifest")
-        state = None if module.log else (yield from self._state(slot))
+        if not module.log:
+            state = yield from self._state(slot)
+        else:  # read here where it may be erased, else only if its program asks for it
+            state = (yield from self._log(slot)) if self._ledger.keys.in_use else None
         chain: list[Upcaster] = []
         if entry is not None and entry.state is not None and era is not target:
             chain, state = yield from self._upcast_state(era, target, base, state or b"")
@@ -228,18 +233,29 @@ class Stepper:
             newest = current.manifest.modules.get(base)
             if target is not current and newest is not None and newest.upgrade == "follow":
                 raise _Park(era.number, "its module follows: it moves to the current era at its next event")
-            state = yield from self._ledger.state_bytes(slot)
-            return (yield from self._upcast_state(era, target, base, state))[1]
+            state = yield from self._state(slot)
+            return (yield from self._upcast_state(era, target, base, state or b""))[1]
         except (_Park, StepFault, CodeUnavailable) as error:
             raise Rejected(
                 "kernel.cannot_migrate", "cell {module}/{key}: {why}", module=base, key=slot.key,
                 why=error.text if isinstance(error, StepFault) else str(error),
             ) from error  # fmt: skip
 
+    def _rejected(self, slot: Slot, message: Message, error: Rejected) -> Generator[Need, None, Result]:
+        """The result of a step that cannot be called: a message that is erased is set aside."""
+        if not isinstance(error, Gone):
+            return self.failed(slot, StepFault(error.code, str(error)))
+        try:
+            yield from self._value(message)
+        except Gone as erased:
+            return self._unchanged(slot, SKIPPED, erased.code, f"the message cannot be read: {erased}")
+        return self._unchanged(slot, HALTED, error.code, f"the cell's state cannot be read: {error}")
+
     def _state(self, slot: Slot) -> Generator[Need, None, bytes | None]:
         if slot.entry is None or slot.entry.state is None:
             return None
-        return (yield from self._ledger.state_bytes(slot))
+        state = yield from self._ledger.state_bytes(slot)
+        return (yield from self._ledger.keys.opened(state)) if self._ledger.keys.in_use else state
 
     def _log(self, slot: Slot) -> Generator[Need, None, bytes | None]:
         """All entries of a log."""
@@ -248,14 +264,15 @@ class Stepper:
             return None
         chunks = [link.cid for link in entry.get("log", ())]
         blocks = yield from fetch(self._ledger.nodes, tuple(chunks))
-        return log.joined([*(blocks[cid] for cid in chunks), state])
+        found = log.joined([*(blocks[cid] for cid in chunks), state])
+        return (yield from log.opened(found, self._ledger.keys)) if self._ledger.keys.in_use else found
 
     def _value(self, message: Message) -> Generator[Need, None, bytes]:
         value = message.value
         if isinstance(value, Link):
             found = yield from fetch(self._ledger.nodes, (value.cid,))
-            return found[value.cid]
-        return value
+            value = found[value.cid]
+        return (yield from self._ledger.keys.opened(value)) if self._ledger.keys.in_use else value
 
     def _event(
         self, schema: str, value: bytes, module: Module, era: Compiled

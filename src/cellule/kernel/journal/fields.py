@@ -36,11 +36,11 @@ class Form:
     write: Callable[[Any, NameOf], Any] | None = None
 
 
-WRITTEN_ARGUMENTS: Final = ("cells", "more", "next", "queue", "sent", "stays", "under")
-"""What the kernel adds to the arguments of a control: which cells and modules it concerned, that there are
-more cells than the frame had room for, the cell at which a control on all cells goes on, where the messages
-of cells went that became others, how many events a schedule sent, and the cells that could not be moved, with
-the reasons; `op.start` also says which `operation` it started."""
+WRITTEN_ARGUMENTS: Final = ("cells", "erasable", "more", "next", "queue", "sent", "stays", "under")
+"""What the kernel adds to the arguments of a control: which cells and modules it concerned, that a manifest
+has modules that ask for erasure, that there are more cells than the frame had room for, the cell at which a
+control on all cells goes on, where the messages of cells went that became others, how many events a schedule
+sent, and the cells that could not be moved, with the reasons; `op.start` says its `operation`, too."""
 
 
 def given_arguments(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,8 +130,7 @@ def _is_value(value: Any, _: int) -> bool:
     try:
         envelope = open_envelope(value)
         check_envelope(envelope)
-        if envelope.key_id is None:
-            decode(envelope.data)
+        decode(envelope.data)
     except CelluleError:
         return False
     return True

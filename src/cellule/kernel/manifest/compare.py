@@ -25,7 +25,7 @@ from cellule.values.schema.types import Schema
 
 _MODULE_FIELDS: Final = (
     "kind", "style", "context", "effects_emitted", "retention", "failure", "upgrade", "code", "cap_slots",
-    "open_max", "writes",
+    "open_max", "writes", "erasable",
 )  # fmt: skip
 _EFFECT_LIMITS: Final = (
     "timeout_ns", "attempts", "priority", "needs_grant", "deadline_ns", "backoff_ns", "backoff_max_ns",

@@ -60,6 +60,7 @@ class Module:
     open_max: int = OPEN_MAX_DEFAULT  # open external intents before the module's events wait
     writes: tuple[str, ...] | None = None  # the subtrees that an enzyme may write; None: all
     cell_mode: bool = True  # False: one cell, whose state is the map of all keys
+    erasable: bool = False  # what its cells write is sealed, under a key of each
 
     @property
     def cell_key(self) -> Schema | None:
@@ -190,6 +191,11 @@ class Manifest:
     policy: Policy = field(default_factory=Policy)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)  # by name
     enzymes: tuple[Mapping[str, Any], ...] = ()  # entries of the registry, in their order
+
+    @property
+    def is_erasable(self) -> bool:
+        """Whether a module of it asks for erasure."""
+        return any(module.erasable for module in self.modules.values())
 
 
 def plain(entry: Any, *left_out: str) -> dict[str, Any]:

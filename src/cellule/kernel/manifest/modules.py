@@ -53,6 +53,7 @@ class ModuleDraft:
     open_max: int
     cell_mode: bool
     writes: tuple[str, ...] | None
+    erasable: bool
     events: dict[str, str | None] = field(default_factory=dict)
     wrapped: str | None = None
 
@@ -62,6 +63,7 @@ class ModuleDraft:
             self.name, self.base, self.kind, self.style, self.state, self.events, self.wrapped, self.key,
             self.context, self.effects_emitted, self.retention, self.failure, self.upgrade, self.log,
             self.code, self.cap_slots, self.open_max, self.writes, self.cell_mode,
+            self.erasable,
         )  # fmt: skip
 
     def normal(self) -> dict[str, Any]:
@@ -104,6 +106,7 @@ def load_modules(scope: f.Scope, path: str, section: object) -> dict[str, Module
         _check_log(fields, drafts[base])
         _check_pure(fields, drafts[base])
         _check_whole(fields, drafts[base])
+        _check_erasable(fields, drafts[base])
     return drafts
 
 
@@ -168,6 +171,17 @@ def _check_whole(fields: f.Fields, draft: ModuleDraft) -> None:
         problem = f"its state is the map of all keys, but {draft.state} is no map"
     if problem:
         fields.note("cell_mode", "cell_mode", problem, "Leave `cell_mode` out: then each key has a cell.")
+
+
+def _check_erasable(fields: f.Fields, draft: ModuleDraft) -> None:
+    """Refuse what has no cell of its own to erase."""
+    problem = ""
+    if draft.erasable and draft.style == "enzyme":
+        problem = "an enzyme has no cells: what it writes stands in the tree"
+    elif draft.erasable and not draft.cell_mode:
+        problem = "one cell holds the map of all keys, and a cell is erased as a whole"
+    if problem:
+        fields.note("erasable", "erasable", problem, "Leave `erasable` out.")
 
 
 def _events(fields: f.Fields, field: str) -> tuple[str, ...]:
@@ -271,6 +285,7 @@ _MODULE: Final[f.Table] = {
     "effects_emitted": f.distinct(_emitted), "retention": _retention, "failure": f.choice("halt", "skip"),
     "upgrade": _upgrade, "log": f.flag, "code": f.opaque_map, "cap_slots": _slots,
     "open_max": f.whole(1, OPEN_MAX_MAX, OPEN_MAX_DEFAULT), "writes": _writes, "cell_mode": _cell_mode,
+    "erasable": f.flag,
 }  # fmt: skip
 
 

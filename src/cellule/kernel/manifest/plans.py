@@ -26,7 +26,7 @@ from cellule.kernel.manifest.system import TIMER_FIRED, VALUE, receipt_event
 PLAN_KIND: Final = "plan"
 PLAN_STYLE: Final = "plan"
 _BODY: Final = ("steps", "edges", "locals")
-_OPTIONS: Final = ("cap_slots", "failure", "upgrade", "retention", "open_max")
+_OPTIONS: Final = ("cap_slots", "failure", "upgrade", "retention", "open_max", "erasable")
 _OPERATION: Final = "operation"
 _TRIGGER: Final = ("event", "plan", "correlate_by")
 

@@ -1,11 +1,9 @@
 """Restore: recorded frames applied to a ledger. No user code, routing or policy runs here.
 
 Every record's effect is one call of the ledger; records that are only told (Upcast, Refused, Snapshot,
-Baseline) change nothing. What a record refers to must be there: a step must be of the ring's first cell and
-of its oldest message, a fired timer must exist, records about intents must fit each other
-(`replay_intents.py`). If not, the journal contradicts itself and is `Corrupted`.
-
-`Witness` lets `verify` look at each step before it is applied.
+Baseline) change nothing. What a record refers to must be there: a step of the ring's first cell and of its
+oldest message, a timer that fires, intents that fit each other (`replay_intents.py`). If not, the journal
+contradicts itself and is `Corrupted`. `Witness` lets `verify` look at each step before it is applied.
 """
 
 from __future__ import annotations
@@ -267,7 +265,7 @@ class Replay:
                 self._contradicts(f"message {record.cause} is not the first of a stopped cell")
             step_changes.drop_first(self._ledger, slot, self._height)
             self._release_dropped(slot)
-        elif verb in ("cell.delete", "cell.merge") and record.status == DELETED:
+        elif verb in ("cell.delete", "cell.erase", "cell.merge") and record.status == DELETED:
             self._intents.asks(self._height)
             self._intents.abandons(self._ledger.intents_of(slot))
             step_changes.delete(self._ledger, slot)
@@ -376,9 +374,9 @@ class Replay:
         self._remember(record)
         if verb in ("pause", "resume", "fork.live"):
             self._world_control(verb)
-        elif verb == "cell.resume" or verb == "cell.migrate":
-            for base, key in arguments["cells"]:
-                step_changes.release(ledger, self._slot(base, key))
+        elif verb in ("cell.resume", "cell.migrate", "cell.erase"):
+            slots = [self._slot(base, key) for base, key in arguments["cells"]]
+            step_changes.release_all(ledger, slots, only_empty=verb == "cell.erase")
         elif verb == "cell.halt":
             [(base, key)] = arguments["cells"]
             slot = self._slot(base, key)
@@ -397,6 +395,7 @@ class Replay:
 
     def _deployed(self, record: ControlRecord) -> None:
         """An era is to begin, and maps to move to cells."""
+        self._ledger.keys.allow(erasable=record.arguments.get("erasable", False))
         for base in record.arguments.get("under", ()):
             if base not in self._ledger.book.over:
                 self._contradicts(f"{base} is not at its limit of open intents")

@@ -21,6 +21,7 @@ from cellule.kernel.decide.steps import Result, Stepper
 from cellule.kernel.items import Beat, Pace, RefusedItem
 from cellule.kernel.journal.frame import Frame, Header, decode_frame
 from cellule.kernel.limits import SHADOW_CELLS_MAX, SHADOW_SETTLE_MAX, SHADOW_UNMATCHED_MAX
+from cellule.kernel.lineage import Lineage
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.need import Need
 from cellule.kernel.program import Context
@@ -35,6 +36,7 @@ class Standing(Protocol):
     """A restored world: where it stands, and its code."""
 
     world_id: UUID
+    lineage: Lineage
     ledger: Ledger
     eras: Eras
 
@@ -51,6 +53,7 @@ class Shadow:
         era = self._eras.begin(manifest, self._ledger.height)
         self.comparison = Comparison(self._eras, self._ledger.nodes)
         self.inputs = Inputs(self._ledger.nodes, self._ledger.book, era)
+        self._lineage = world.lineage
         self._stepper = _Stepper(self._ledger, self._eras, world.world_id.bytes, self.comparison)
         self._last: Header | None = None
 
@@ -80,7 +83,7 @@ class Shadow:
         self._stepper.taken = Counter()
         run = BeatRun(
             self._ledger, self._eras, self._stepper, Pace(header.quota, header.burst), header.now_ns,
-            header.entropy, lambda _: GeneralWay(self._ledger.ring),
+            header.entropy, lambda _: GeneralWay(self._ledger.ring), self._lineage,
         )  # fmt: skip
         done = yield from run.run(items)
         self.blocks.update(done.blocks)

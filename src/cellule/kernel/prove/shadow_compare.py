@@ -23,7 +23,7 @@ from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import StepFault
-from cellule.kernel.prove.verify import RecordedStep
+from cellule.kernel.prove.recorded_step import RecordedStep
 from cellule.values.cbor import decode_trusted
 from cellule.values.envelope import value_of
 from cellule.values.link import Link

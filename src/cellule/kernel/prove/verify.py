@@ -5,7 +5,7 @@ each recorded step is applied, computes that step anew from the same state and m
 status, state, reply, annotation, cancelled keys, emitted events and requested effects. A step recorded as
 timed out, or as waiting for code that could not be loaded, is not run again: both say something about a
 machine. So does code that cannot be loaded here, because a library is missing or of another version: its
-steps are counted apart, with the reason.
+steps are counted apart, with the reason. So are steps of which something was erased.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from cellule.errors import CelluleError
+from cellule.errors import CelluleError, Gone
 from cellule.kernel.decide import calls
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.step_records import calls_made
@@ -24,10 +24,12 @@ from cellule.kernel.decide.steps import Emission, Result, Stepper
 from cellule.kernel.journal.codes import REFUSED, Status
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.heartbeat_records import AgendaRecord
-from cellule.kernel.journal.records import EmittedRecord, IntentRecord, StepRecord, UpcastRecord
+from cellule.kernel.journal.records import EmittedRecord, IntentRecord, StepRecord
+from cellule.kernel.key_ring import UNREADABLE
 from cellule.kernel.lineage import Lineage
 from cellule.kernel.need import Need
 from cellule.kernel.program import CODE_UNAVAILABLE
+from cellule.kernel.prove.recorded_step import RecordedStep
 from cellule.kernel.prove.replay import Witness
 from cellule.kernel.prove.verify_agenda import check_agenda
 from cellule.kernel.state.cells import Slot
@@ -80,6 +82,7 @@ class Verifier:
         self.difference: Difference | None = None
         self.steps = 0
         self.skipped = 0
+        self.erased = 0  # steps whose state, message or outcome nobody can read any more
         self.not_run: Counter[str] = Counter()  # steps whose code cannot be loaded here, by the reason
 
     def witness(self, world: Code) -> Witness:
@@ -114,6 +117,11 @@ class Verifier:
         if extras.get("timed_out") or extras.get("code") == CODE_UNAVAILABLE:
             self.skipped += 1
             return
+        try:
+            recorded = yield from recorded.opened(world.ledger)
+        except Gone:
+            self.erased += 1
+            return
         yield from _current_era(world)
         world.eras.forget()  # so that what an object kept in place of its bytes had shown, is seen
         height = recorded.height - len(recorded.upcasts)
@@ -121,6 +129,9 @@ class Verifier:
         result = yield from world.stepper.compute(slot, height, frame.header.entropy)
         if result.code == CODE_UNAVAILABLE:  # says something about this machine: a library of another version
             self.not_run[result.text if len(self.not_run) < REASONS_MAX else "other reasons"] += 1
+            return
+        if result.code in UNREADABLE:
+            self.erased += 1
             return
         self.steps += 1
         found = _differs(world, recorded, slot, result)
@@ -131,36 +142,6 @@ class Verifier:
                 world.world_id, recorded.height, (slot.cells.base, slot.key),
                 (message.height, message.schema), field, before, computed, _code(world, slot, result.era),
             )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedStep:
-    """A step as a frame has it: the upcasts before it, and the events and requests that stand behind it."""
-
-    height: int
-    step: StepRecord
-    upcasts: list[UpcastRecord]
-    emitted: list[EmittedRecord]
-    asked: list[IntentRecord]
-
-    @classmethod
-    def of(cls, frame: Frame, height: int, step: StepRecord) -> RecordedStep:
-        """The records that belong to the step at a height."""
-        found = cls(height, step, [], [], [])
-        for before in range(height - 1, frame.header.first - 1, -1):
-            record = frame.at(before)
-            if not isinstance(record, UpcastRecord):
-                break
-            found.upcasts.insert(0, record)
-        for after in range(height + 1, frame.header.last + 1):
-            match frame.at(after):
-                case StepRecord() | UpcastRecord():
-                    break
-                case EmittedRecord(cause=cause) as emitted if cause == height:
-                    found.emitted.append(emitted)
-                case IntentRecord(cause=cause) as asked if cause == height:
-                    found.asked.append(asked)
-        return found
 
 
 def _current_era(world: Code) -> Generator[Need, None, None]:
@@ -250,7 +231,9 @@ def _emissions_differ(
     if failure is not None:
         expected.append(failure)
     expected.extend(stepper.stopped_cascade(slot, height, event) or event for event in result.emissions)
-    expected.extend(calls.failures(slot, slot.queue[0], height, result))
+    module = world.eras.current.manifest.modules.get(slot.cells.base)
+    is_told_why = module is None or not module.erasable
+    expected.extend(calls.failures(slot, slot.queue[0], height, result, is_told_why=is_told_why))
     for at in range(max(len(emitted), len(expected))):
         before = _emission(emitted[at]) if at < len(emitted) else None
         after = [*expected[at][:4]] if at < len(expected) else None

@@ -21,6 +21,7 @@ from cellule.errors import broken, ensure
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.index.live import MISSING, Missing, Spill
 from cellule.kernel.index.ordered import OrderedIndex
+from cellule.kernel.key_ring import KeyRing
 from cellule.kernel.limits import HELD_RELEASE_MAX, QUEUE_MESSAGES_MAX, QUEUE_SHORT
 from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.state.branch import Branch
@@ -41,7 +42,7 @@ from cellule.kernel.state.rows import (
     unpack_letter,
     unpack_stopped,
     unpack_timer,
-)
+)  # fmt: skip
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
@@ -81,6 +82,7 @@ class Ledger:
     dead_letters: OrderedIndex[DeadLetter] = field(init=False)
     heartbeat: Heartbeat | None = None  # of a world that has used it
     branch: Branch | None = None  # how a fork deals with the outside
+    keys: KeyRing = field(default_factory=KeyRing)  # of cells whose values can be erased
     sealed: list[Cid] = field(default_factory=list)  # chunks of logs, kept in reach until a snapshot
     unsaved: list[Any] = field(default_factory=list)  # snapshots that were begun and are not saved
     active: list[Slot] = field(default_factory=list)  # slots the beat under way looks at, each once

@@ -2,18 +2,23 @@
 
 A log's tail is the canonical list of its newest entries; once it reaches `LOG_CHUNK_BYTES` it becomes a
 block and a new tail starts, so a step's record holds only what it appended, and a long history is never
-written twice. Sealing is a function of the bytes alone: replay seals at the same places.
+written twice. Sealer is a function of the bytes alone: replay seals at the same places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from cellule.errors import Corrupted
+from cellule.kernel.key_ring import KeyRing
 from cellule.kernel.limits import LOG_CHUNK_BYTES
+from cellule.kernel.need import Need
 from cellule.kernel.program import LogMark
+from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
+from cellule.values.sealed_value import is_sealed
 from cellule.values.writer import LIST, head
 
 EMPTY = b"\x80"
@@ -43,6 +48,21 @@ def joined(lists: Sequence[bytes]) -> bytes:
     # Items keep their bytes, so joining cannot change a value and costs no decoding.
     parts = [split(data) for data in lists]
     return head(LIST, sum(count for count, _ in parts)) + b"".join(body for _, body in parts)
+
+
+def opened(data: bytes, keys: KeyRing) -> Generator[Need, None, bytes]:
+    """The canonical list of a log, with the entries that what is sealed in it hides; `Gone` where erased."""
+    entries: Any = decode(data)
+    found: list[bytes] = []
+    for entry in entries:
+        each = encode(entry)
+        found.append((yield from keys.opened(each)) if is_sealed(each) else one(each))
+    return joined(found)
+
+
+def one(item: bytes) -> bytes:
+    """The canonical list of one item."""
+    return head(LIST, 1) + item
 
 
 def split(data: bytes) -> tuple[int, bytes]:

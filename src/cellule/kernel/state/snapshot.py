@@ -4,8 +4,8 @@ A `SnapshotJob` fixes the state in a moment; `run` then writes the frozen layers
 beats go on in new layers. Nothing in a snapshot names the world: parent and child of a fork share it.
 
     {beat, budgets, dead_letters, dedupe, eras, format, frame, heartbeat, height, held, idempotency, intents,
-     modules, now_ns, paused, pending, ready, schedules, stopped, timers}, in forks also: fork, and while
-    whole maps become cells: moves
+     modules, now_ns, paused, pending, ready, schedules, stopped, timers}, in forks also: fork, while whole
+    maps become cells: moves, and where a manifest of the world had modules that ask for erasure: erasable
 
 `eras` = [[manifest, height]]; `modules` = {name: [index root, count]}; every list is an index, [root, count]
 or null. `idempotency` = {ages, keys} and `budgets` = {open, parked, spent, spent_by, timers} hold some each.
@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TypeVar
 from cellule.errors import CelluleError, Corrupted, ensure
 from cellule.kernel.index import LISTS, OrderedIndex, Spill, update
 from cellule.kernel.journal.frame import check_not_newer
+from cellule.kernel.key_ring import KeyRing
 from cellule.kernel.limits import FORMAT_VERSION
 from cellule.kernel.need import Need, Nodes, Pause, fetch
 from cellule.kernel.state import heartbeat_part, lists
@@ -62,6 +63,7 @@ class SnapshotJob:
         self.height = ledger.height
         self.blocks: dict[Cid, bytes] = {}
         self._branch: dict[str, Any] | None = None
+        self._is_erasable = ledger.keys.in_use
         self._sealed, ledger.sealed = ledger.sealed, []
         for job in ledger.unsaved:  # this one may link blocks that were made for it
             self.blocks.update(job.blocks)
@@ -130,6 +132,8 @@ class SnapshotJob:
             assert ledger.branch is not None
             answers = yield from self._ordered(ledger.branch.answers)
             whole["fork"] = {**self._branch, "answers": answers}
+        if self._is_erasable:
+            whole["erasable"] = True
         data = encode(whole)
         cid = cid_of(data)
         self.blocks[cid] = data
@@ -171,12 +175,12 @@ class SnapshotJob:
 
 
 def load_snapshot(
-    cid: Cid, nodes: Nodes, budget: Budget, spill: Spill | None
+    cid: Cid, nodes: Nodes, budget: Budget, spill: Spill | None, keys: KeyRing | None = None
 ) -> Generator[Need, None, Ledger]:
     """The ledger a snapshot describes; reads roots and lists, not cells."""
     found = yield from fetch(nodes, (cid,))
     saved = _checked(cid, found[cid])
-    ledger = Ledger(nodes, budget, spill)
+    ledger = Ledger(nodes, budget, spill, keys=keys or KeyRing())
     ledger.height, ledger.beat, ledger.now_ns = saved["height"], saved["beat"], saved["now_ns"]
     ledger.frame, ledger.paused = saved["frame"], saved["paused"]
     ledger.eras = [Era(link.cid, height) for link, height in saved["eras"]]
@@ -193,6 +197,7 @@ def load_snapshot(
     book.keys = open_index(idempotency["keys"], nodes, unpack_key)
     if saved["heartbeat"] is not None:
         heartbeat_part.load(ledger.open_heartbeat(), saved["heartbeat"], nodes)
+    ledger.keys.allow(erasable=saved.get("erasable", False))
     fork = saved.get("fork")
     ledger.branch = load_branch(fork, open_index(fork and fork["answers"], nodes, unpack_answer))
     budgets = saved["budgets"]
@@ -219,13 +224,14 @@ def _checked(cid: Cid, data: bytes) -> dict[str, Any]:
             cid=str(cid), found=saved["format"], known=FORMAT_VERSION,
             hint="Open the world with the version of Cellule that wrote it, or a newer one.",
         )  # fmt: skip
-    odd = sorted((set(saved) ^ _KEYS) - {"fork", "moves"})
+    odd = sorted((set(saved) ^ _KEYS) - {"erasable", "fork", "moves"})
     if odd:
         raise Corrupted(
             "kernel.snapshot_damaged", "snapshot {cid} has missing or unknown fields: {what}",
             cid=str(cid), what=", ".join(odd),
         )  # fmt: skip
     wrong = wrong_part(saved) or (None if is_branch(saved.get("fork")) else "fork")
+    wrong = wrong or (None if saved.get("erasable", True) is True else "erasable")
     if wrong is not None:
         _damaged(cid, f"{wrong} is not what it should be")
     return saved

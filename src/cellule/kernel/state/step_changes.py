@@ -6,6 +6,7 @@ is consumed unless the cell stops, and the slot enters the ring again if it has 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from cellule.errors import ensure
@@ -128,6 +129,13 @@ def release(ledger: Ledger, slot: Slot) -> None:
     ledger.touch(slot)
     if slot.queue:
         ledger.enter(slot)
+
+
+def release_all(ledger: Ledger, slots: Iterable[Slot], *, only_empty: bool = False) -> None:
+    """Let stopped cells run again; or `only_empty` ones, which failed at their first message."""
+    for slot in slots:
+        if not only_empty or (slot.entry is not None and slot.entry.state is None):
+            release(ledger, slot)
 
 
 def drop_first(ledger: Ledger, slot: Slot, height: int) -> None:

@@ -121,6 +121,7 @@ class ModuleOptions:
     cap_slots: Mapping[str, str] = field(default_factory=dict)
     open_max: int | None = None
     cell_mode: bool = True
+    erasable: bool = False
 
     def document(self) -> dict[str, Any]:
         """Its part of a module's entry in the manifest."""
@@ -128,6 +129,7 @@ class ModuleOptions:
             "retention": self.retention.document(), "failure": self.failure, "upgrade": self.upgrade,
             "cap_slots": dict(self.cap_slots), "open_max": self.open_max,
             **({} if self.cell_mode else {"cell_mode": False}),
+            **({"erasable": True} if self.erasable else {}),
         }  # fmt: skip
 
 

@@ -275,7 +275,7 @@ async def test_the_name_of_a_world_that_is_half_deleted_is_free_for_forks_and_to
     await filled(node, tally, rounds=1)
     away = await node.create_world("away")
     await node.export_world("away", tmp_path / "away.car")
-    await delete_rows(node.node.engine, away, 1)
+    await delete_rows(node.node.engine, node.node.directory, away, 1)
     with pytest.raises(Rejected, match="its deletion did not end"):
         await node.import_world(tmp_path / "away.car")
     child = await node.fork_world("w", "away")

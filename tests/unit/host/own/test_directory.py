@@ -30,7 +30,7 @@ async def nothing() -> Parts:
 
 async def delete_world(engine, world, now_ns):
     """As a node does, without an outbox."""
-    await delete_rows(engine, world, now_ns)
+    await delete_rows(engine, Directory(engine, SystemClock(), SeededEntropy(0, "own")), world, now_ns)
     await delete_names(engine, world)
 
 
@@ -230,7 +230,7 @@ async def test_a_name_that_moves_while_its_world_is_deleted_stays(place):
                 await move_ref(engine, place.directory, universe, "w", other)
             return await engine.commit(batch)
 
-    await delete_rows(engine, world, 1)
+    await delete_rows(engine, Directory(engine, SystemClock(), SeededEntropy(0, "own")), world, 1)
     await delete_names(Between(engine, 1), world)
     assert await place.directory.find(universe, "w") == other
     assert await place.directory.worlds(universe.id) == [other]

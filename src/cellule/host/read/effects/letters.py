@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator
 from typing import Any, Final
 
+from cellule.host.erasure_keys import ERASED_TEXT
 from cellule.host.read.effects.model import Letter
 from cellule.host.read.reader import Reader
 from cellule.kernel.index.keys import pair_key, pair_of
@@ -41,13 +42,15 @@ async def walk_letters(reader: Reader, after: int = 0) -> AsyncIterator[Letter]:
 
 async def _letter(reader: Reader, height: int, row: DeadLetter) -> Letter:
     base, key, code, text, asked = row
+    text = await reader.keys.opened_text(text)
     if not row.is_effect:
         return Letter(height, base, key, code, text, schema=row.message.schema, cause=row.message.height)
     frame = await reader.frame(height)
     receipt = frame.expect(height, ReceiptRecord)
     told: Any = decode_trusted(await reader.bytes_of(receipt.value))
     return Letter(
-        height, base, key, code, text, cause=receipt.cause, kind=asked["kind"], intent=told["intent_id"],
+        height, base, key, code, text, cause=receipt.cause, kind=asked["kind"],
+        intent=told.get("intent_id", ERASED_TEXT),
         intent_height=asked["height"],
     )  # fmt: skip
 

@@ -39,7 +39,8 @@ async def openings_of(opened: OpenIntents, reader: Reader, now_ns: int) -> Openi
             continue
         opening = await _opening(each, manifest, reader, opened.sent_as(each))
         found.openings.append(opening)
-        reason = await _withheld(each.intent, opening.params, manifest, reader, now_ns)
+        params = await reader.keys.opened(opening.params)
+        reason = await _withheld(each.intent, params, manifest, reader, now_ns)
         if reason:
             found.withheld[opening.intent] = reason
     return found
@@ -69,7 +70,7 @@ async def _opening(opened: IntentAt, manifest: Manifest, reader: Reader, sent_as
     effect = limited(_UNDECLARED if effect is None else effect, kept.get("limits"))
     grant = manifest.grants.get(kept.get("grant", ""))
     return Opening(
-        sent_as, opened.height, kind, await reader.bytes_of(kept["params"]),
+        sent_as, opened.height, kind, await reader.stored_bytes(kept["params"]),
         kept.get("key") or intent_text(digest), effect.priority, effect.timeout_ns, effect.attempts,
         None if grant is None else grant.as_data(), base, key, born, effect.deadline_ns, effect.backoff_ns,
         effect.backoff_max_ns,

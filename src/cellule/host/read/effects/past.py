@@ -7,6 +7,7 @@ they are, and the search for an id has an end.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from cellule.errors import Rejected
@@ -77,7 +78,9 @@ class Past:
         async for each in self._reader.journal.frames(frame.header.last, head.height):
             for at, record in each.numbered():
                 if record.cause == height and isinstance(record, DecisionRecord):
-                    decisions.append(_decision(each, at, record))
+                    found = _decision(each, at, record)
+                    text = await self._reader.keys.opened_text(found.text)
+                    decisions.append(replace(found, text=text))
                 elif record.cause == height and isinstance(record, ReceiptRecord):
                     receipt = await self._receipt(each, at, record)
             looked += 1
@@ -114,7 +117,8 @@ class Past:
         value = shown(await self._reader.bytes_of(record.value), record.schema, manifest)
         return ReceiptView(
             height, Settled(record.status).name.lower(), frame.header.now_ns, record.schema, value,
-            record.delivery != NOBODY, extras.get("code", ""), extras.get("text", ""), extras.get("by", ""),
+            record.delivery != NOBODY, extras.get("code", ""),
+            await self._reader.keys.opened_text(extras.get("text", "")), extras.get("by", ""),
             extras.get("attempts", 0), extras.get("exhausted", False), extras.get("who"), extras.get("why"),
             extras.get("control"),
         )  # fmt: skip
@@ -123,7 +127,7 @@ class Past:
         world = self._info.lineage.world_at(record.cause).bytes
         return intent_digest(
             world, record.module, record.key, record.born, record.cause, record.position, record.kind,
-            await self._reader.bytes_of(record.params),
+            await self._reader.stored_bytes(record.params),
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Generator, Sequence
 from typing import Any
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Gone
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.decide.requests import EffectRequest, Origin
@@ -87,7 +87,10 @@ def replace(context: BeatContext, slot: Slot, origin: Origin, timers: Found) -> 
 def _timer_key(context: BeatContext, intent: OpenIntent) -> Generator[Need, None, str | None]:
     if intent.kind != TIMER_SET:
         return None
-    params: Any = decode_trusted((yield from context.value_of(intent.extras["params"])))
+    try:
+        params: Any = decode_trusted((yield from context.value_of(intent.extras["params"])))
+    except Gone:
+        return None
     key: str | None = params.get("key")
     return key
 

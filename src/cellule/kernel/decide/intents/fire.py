@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from cellule.errors import Corrupted
+from cellule.errors import Corrupted, Gone
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import settle as settling
 from cellule.kernel.index.keys import pair_of
@@ -40,7 +40,10 @@ def fire(context: BeatContext, fired: bytes, timer: TimerRow) -> Generator[Need,
         told = settling.Settlement("kernel.approval_expired", "nobody approved it in time")
         yield from settling.settle(context, slot, height, intent, Settled.DENIED, None, told, AT_ONCE, extra)
         return
-    params: Any = decode_trusted((yield from context.value_of(intent.extras["params"])))
+    try:
+        params: Any = decode_trusted((yield from context.value_of(intent.extras["params"])))
+    except Gone:  # an ancestor of this fork erased the cell: the timer still fires
+        params = {}
     event: dict[str, Any] = {
         "intent_id": intent_text(intent.id),
         "due_ns": pair_of(fired)[0],

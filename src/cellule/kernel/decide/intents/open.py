@@ -43,13 +43,14 @@ def open_one(
 ) -> Generator[Need, None, None]:
     """Write one request down, decide it, and make it so."""
     ledger, base = context.ledger, slot.cells.base
+    stored = yield from _stored(context, slot, asked)
     era = yield from context.eras.era(origin.era)
     # Timers with this key are replaced below, so they do not count against the limits of this one.
     old = yield from cancelling.timers_like(context, slot, origin, asked)
     running = sum(timer.status == TIMER for _, timer in old)
     key, count = origin.entry or slot.key, len(ledger.intents_of(slot)) - len(old)
     who = Requester(era.manifest.modules[base], key, count, running)
-    ruling = yield from _ruling(context, base, who, asked)
+    ruling = yield from _ruling(context, base, who, asked, stored)
     extras: IntentExtras = {}
     if origin.entry:
         extras["entry"] = origin.entry
@@ -61,12 +62,24 @@ def open_one(
         extras["limits"] = asked.limits
     if asked.effect.operation:
         extras["operation"] = True
-    intent = record(context, slot, origin, position, asked, extras)
+    intent = record(context, slot, origin, position, asked, stored, extras)
     if not asked.effect.external and ruling.verdict == ALLOW:
         ruling.extras["due_ns"] = due_ns(asked.params, ledger.now_ns)
-    yield from decide(context, slot, intent, asked, ruling, origin.depth)
+    yield from decide(context, slot, intent, asked, stored, ruling, origin.depth)
     if ruling.verdict in (ALLOW, PARK):
         yield from cancelling.replace(context, slot, origin, old)
+
+
+def _stored(context: BeatContext, slot: Slot, asked: EffectRequest) -> Generator[Need, None, bytes]:
+    """The params as records and the outbox hold them: sealed, if the cell can be erased.
+
+    With an idempotency key equal params stay equal.
+    """
+    sealer, base, params = context.sealer, slot.cells.base, asked.params
+    keys = yield from sealer.keys_of([(base, slot.key)])
+    if asked.key is not None:
+        return sealer.known_again(keys, ["intent", base, asked.effect.kind, asked.key], params)
+    return sealer.value(keys, params)
 
 
 def record(
@@ -75,18 +88,19 @@ def record(
     origin: Origin,
     position: int,
     asked: EffectRequest,
+    params: bytes,
     extras: IntentExtras,
 ) -> applying.Intent:
-    """Write the Intent record."""
+    """Write the Intent record, with the params as it holds them."""
     kind = asked.effect.kind
     digest = intent_digest(
-        context.world, slot.cells.base, slot.key, origin.born, origin.height, position, kind, asked.params
+        context.world, slot.cells.base, slot.key, origin.born, origin.height, position, kind, params
     )
-    stored = context.hold_value(asked.params)
+    stored = context.hold_value(params)
     record = IntentRecord(
         origin.height, position, slot.cells.base, slot.key, origin.born, kind, stored, extras
     )
-    height = context.writer.add(record, len(asked.params))
+    height = context.writer.add(record, len(params))
     return applying.Intent(height, digest, slot.cells.base, slot.key, origin.born, kind, stored, extras)
 
 
@@ -95,6 +109,7 @@ def decide(
     slot: Slot,
     intent: applying.Intent,
     asked: EffectRequest,
+    params: bytes,
     ruling: Verdict,
     depth: int,
 ) -> Generator[Need, None, None]:
@@ -109,13 +124,17 @@ def decide(
             extras["held"] = True
     if is_external and context.is_at_limit(intent.base):
         extras["over"] = True
-    context.writer.add(DecisionRecord(intent.height, verdict, extras))
-    opened = yield from applying.decided(context.ledger, slot, intent, verdict, extras)
+    said = extras
+    if verdict == DENY and params is not asked.params:  # the reason may quote what is sealed
+        keys = yield from context.sealer.keys_of([(intent.base, intent.key)])
+        said = {**extras, "text": context.sealer.text(keys, extras["text"])}
+    context.writer.add(DecisionRecord(intent.height, verdict, said))
+    opened = yield from applying.decided(context.ledger, slot, intent, verdict, said)
     yield from life.opened(context, intent.height, opened, depth)
     if answer is not None:
         yield from answers.give(context, slot, intent.height, opened, answer, NEXT_BEAT, {"depth": depth + 1})
     elif is_external and "held" not in extras:
-        context.dispatch(intent.height, opened, asked.effect, asked.params)
+        context.dispatch(intent.height, opened, asked.effect, params)
     elif verdict == DENY:
         told = settling.Settlement(extras["code"], extras["text"])
         yield from settling.settle(
@@ -126,7 +145,7 @@ def decide(
 
 
 def _ruling(
-    context: BeatContext, base: str, who: Requester, asked: EffectRequest
+    context: BeatContext, base: str, who: Requester, asked: EffectRequest, params: bytes
 ) -> Generator[Need, None, Verdict]:
     """Decide a request: first whether it is allowed, then whether its idempotency key was used before."""
     book, now_ns = context.ledger.book, context.ledger.now_ns
@@ -138,10 +157,10 @@ def _ruling(
     ruling = rule(book, context.eras.current, who, asked, now_ns, repeats=not is_one_more)
     if known is None or ruling.verdict == DENY:
         return ruling
-    return _same(asked, known, ruling)
+    return _same(asked, params, known, ruling)
 
 
-def _same(asked: EffectRequest, known: KnownKey, ruling: Verdict) -> Verdict:
+def _same(asked: EffectRequest, params: bytes, known: KnownKey, ruling: Verdict) -> Verdict:
     """The ruling for an allowed request whose idempotency key was used before: nothing is asked again.
 
     An approval is not needed either: what a person has to approve is asking the outside.
@@ -152,7 +171,7 @@ def _same(asked: EffectRequest, known: KnownKey, ruling: Verdict) -> Verdict:
         by["rule"] = extras["rule"]
     if "grant" in extras:
         by["grant"] = extras["grant"]
-    if known.params != params_digest([asked.params]):
+    if known.params != params_digest([params]):
         text = f"the idempotency key {asked.key!r} stands for intent {known.height}, which has other params"
         return Verdict(DENY, {**by, "code": "kernel.key_reused", "text": text})
     if known.receipt is None and len(known.waiters) >= WAITERS_MAX:

@@ -62,7 +62,7 @@ def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generat
     context.writer.add(DecisionRecord(height, ALLOW, extras))
     changed = yield from applying.approved(context.ledger, height, intent, extras)
     if asked.effect.external and "held" not in extras:
-        context.dispatch(height, changed, asked.effect, asked.params)
+        context.dispatch(height, changed, asked.effect, (yield from context.stored_value(kept["params"])))
     if not was_held:
         yield from life.goes_on(context, height, changed)
     return admitted
@@ -149,9 +149,10 @@ def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     context.ledger.take_letter(at)
     extras: Any = {name: letter[name] for name in REQUEST_EXTRAS if name in letter}
     origin = Origin(admitted.height, letter["born"], 0, context.eras.current.number)
-    intent = opening.record(context, slot, origin, 0, asked, extras)
+    params = yield from context.stored_value(letter["params"])
+    intent = opening.record(context, slot, origin, 0, asked, params, extras)
     ruling = Verdict(ALLOW, {} if grant is None else {"grant": grant.name})
-    yield from opening.decide(context, slot, intent, asked, ruling, 0)
+    yield from opening.decide(context, slot, intent, asked, params, ruling, 0)
     return admitted
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from cellule.errors import CelluleError, Corrupted, Rejected
+from cellule.errors import CelluleError, Corrupted, Gone, Rejected
 from cellule.kernel.decide import impulses
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import life
@@ -20,6 +20,7 @@ from cellule.kernel.items import Admitted, Outcome, ReceiptItem, RefusedItem
 from cellule.kernel.journal.codes import AT_ONCE, NOBODY, Settled
 from cellule.kernel.journal.fields import RetentionTimer
 from cellule.kernel.journal.records import EmittedRecord, ReceiptRecord, TimerRecord
+from cellule.kernel.key_ring import UNREADABLE
 from cellule.kernel.limits import DEPTH_MAX, ERROR_TEXT_MAX, RECEIPT_BYTES_MAX
 from cellule.kernel.manifest.system import (
     CASCADE_STOPPED,
@@ -72,7 +73,11 @@ def repeat(
 ) -> Generator[Need, None, int]:  # fmt: skip
     """Settle an intent with the receipt that another one with its idempotency key got."""
     status, schema, held = receipt
-    first: Any = decode_trusted((yield from context.value_of(held)))
+    try:
+        first: Any = decode_trusted((yield from context.value_of(held)))
+    except Gone as erased:
+        lost = Settlement(erased.code, str(erased))
+        return (yield from settle(context, slot, height, intent, Settled.FAILED, None, lost, delivery, extra))
     if schema == TIMER_FIRED:
         event = encode({**first, "intent_id": intent_text(intent.id)})
         return (yield from write(
@@ -98,10 +103,12 @@ def write(
     if is_stopped:
         delivery = NOBODY
     extras: Any = {**extra}
+    keys = () if ending.code in _OWN_WORDS else (yield from context.sealer.keys_of([(base, key)]))
     if ending.code:
-        extras["code"], extras["text"] = ending
+        extras["code"], extras["text"] = ending.code, context.sealer.text(keys, ending.text)
     if context.is_below(intent):
         extras["under"] = True
+    value = context.sealer.value(keys, value)
     stored = context.hold_value(value)
     record = ReceiptRecord(height, base, key, born, int(status), schema, stored, delivery, extras)
     at = context.writer.add(record, len(value))
@@ -110,10 +117,11 @@ def write(
     waiters = yield from applying.settled(context.ledger, slot, height, intent, outcome)
     if is_stopped:
         _stop_cascade(context, slot, outcome)
+    text = "" if keys else ending.text  # the tree is not sealed
     if extra.get("exhausted") and context.ledger.heartbeat is not None:
-        about = {"module": base, "key": key, "height": at, "code": ending.code, "text": ending.text}
+        about = {"module": base, "key": key, "height": at, "code": ending.code, "text": text}
         yield from impulses.warn(context, at, about, extra.get("depth", 0), impulses.ERROR)
-    yield from life.settled(context, at, intent, status, ending.text, extra)
+    yield from life.settled(context, at, intent, status, text, extra)
     if not born:
         yield from _send_back(context, at, key, stored, extra.get("depth", 0))
     passed = {name: extra[name] for name in ("fired", "depth") if name in extra}
@@ -277,6 +285,8 @@ def _written(text: str) -> str:
 
 # What the cell reads
 
+_OWN_WORDS: Final = ("kernel.abandoned", *UNREADABLE)
+"""Endings that say nothing but themselves: there is nothing to seal, and a key may be destroyed already."""
 _INVALID: Final = "kernel.receipt_invalid"
 
 
