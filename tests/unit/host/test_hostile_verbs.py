@@ -251,3 +251,26 @@ def test_the_arguments_of_a_verb_arrive_as_what_they_are(on_node, make):
             await world.snapshot(who="me", why="to compare")
 
     on_node(main)
+
+
+def test_a_question_that_fails_is_for_the_one_who_asked(on_node):
+    """A number of operations that was no whole one stopped the world that was asked."""
+
+    async def main(opened):
+        async with opened(app=VERBS.app) as node:
+            world = await node.world("w")
+            await world.op.start("v", "/t")
+            for limit in (1.5, True, "x", None):
+                with pytest.raises(Rejected):
+                    await world.op.list(limit=limit)
+            hosted = await node.node.hosted(world.info)
+            asked = [
+                asyncio.ensure_future(hosted.ask(lambda: 1 // 0)),
+                asyncio.ensure_future(world.op.list()),
+            ]
+            with pytest.raises(ZeroDivisionError):
+                await asked[0]
+            assert len((await asked[1]).operations) == 1
+            assert (await world.send(VERBS.Told("a"))).steps
+
+    on_node(main)

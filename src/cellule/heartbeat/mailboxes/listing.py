@@ -14,7 +14,7 @@ def read(
     tree: Tree, mailbox: str, *, reader: str | None = None, after: str | None = None, limit: int = 100
 ) -> list[Message]:
     """A page of messages behind the id `after`; without a reader, all of a board."""
-    if not 0 < limit <= READ_MAX:
+    if type(limit) is not int or not 0 < limit <= READ_MAX:
         raise Rejected(
             "mailbox.argument", "{field} {value}: {rule}", field="limit", value=limit,
             rule=f"it is a number from 1 to {READ_MAX}",

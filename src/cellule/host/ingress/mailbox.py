@@ -100,7 +100,7 @@ class MailboxHandle:
         self, *, reader: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[Message]:
         """Messages in the order of their ids, without those that the reader has acknowledged."""
-        if not 0 < limit <= READ_MAX:
+        if type(limit) is not int or not 0 < limit <= READ_MAX:
             raise Rejected(
                 "mailbox.argument", "{field} {value}: {rule}", field="limit", value=limit,
                 rule=f"it is a number from 1 to {READ_MAX}",

@@ -103,7 +103,7 @@ def is_place(id: object) -> bool:
 
 async def list_operations(reader: Reader, after: str | None, limit: int, state: str | None) -> OperationPage:
     """A page of operations, those in a state or all."""
-    if not 0 < limit <= OPERATIONS_MAX:
+    if type(limit) is not int or not 0 < limit <= OPERATIONS_MAX:
         raise Rejected(
             "operation.argument", "{do}: {field} is {value}: {why}", do="list", field="limit", value=limit,
             why=f"it is a number from 1 to {OPERATIONS_MAX}",

@@ -1,7 +1,7 @@
 """Questions to a world at work: answered between beats, released when what they saw is durable.
 
 A question is asked in the beat loop, so that it never meets a beat that waits for nodes. Whoever waits is
-told when the world ends or the store fails for long.
+told when the world ends or the store fails for long. What a question itself raises is for the one who asked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any
 
-from cellule.errors import CelluleError
+from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable
 from cellule.kernel.need import Need
 from cellule.kernel.world import World
 from cellule.values.cid import Cid
@@ -51,7 +51,15 @@ class Questions:
         """Answer all, as of the newest beat."""
         while self._asked:
             question, future = self._asked[0]  # it stays until it is answered, for `refuse` to find
-            found = await self._found(question())
+            try:
+                found = await self._found(question())
+            except Exception as error:
+                if isinstance(error, Fenced | Corrupted | Unavailable | InvariantBroken):
+                    raise  # it says something about the world
+                self._asked.popleft()
+                if not future.done():
+                    future.set_exception(error)  # whoever asked so is told, and the world goes on
+                continue
             self._asked.popleft()
             if not future.done():
                 future.set_result((beat, found))
