@@ -32,6 +32,7 @@ from cellule.host.branches.point import point_of
 from cellule.host.branches.what_if import WhatIf, WhatIfOptions, what_if
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
+from cellule.host.ingress.arguments import check_who_and_why
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.world_storage import WorldStorage
@@ -187,7 +188,7 @@ class Cellule:
         universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
     ) -> WorldHandle:  # fmt: skip
         """Make a world that begins where another one stands, or stood; nothing is deployed to either."""
-        options = ForkOptions(effects, live, script, who, why)
+        options = ForkOptions(effects, live, script, *check_who_and_why(who, why))
         info = await self.node.directory.world(await self.node.universe(universe), source)
         types = await self._types(Reader(self.node, info))
         made = await fork_world(self.node, info, types, name, at, options, progress)

@@ -337,3 +337,13 @@ async def test_a_fork_is_one_name_and_refuses_what_makes_no_sense(opened, pay):
         ):
             with pytest.raises(Rejected, match=why):
                 await node.fork_world("w", "odd", effects="scripted", script=script)
+
+
+@in_virtual_time
+async def test_a_fork_by_nobody_is_refused(node):
+    """Its first record held what is no text, and it could not be read again."""
+    await node.world("w")
+    for wrong in ({"who": None}, {"who": 5}, {"who": ""}, {"why": None}, {"who": "a" * 100_000}):
+        with pytest.raises(Rejected):
+            await node.fork_world("w", "try", **wrong)
+    assert [info.name for info in await node.worlds()] == ["w"]
