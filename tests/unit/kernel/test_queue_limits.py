@@ -6,9 +6,11 @@ import pytest
 
 from cellule.kernel.items import EventItem, Pace, RefusedItem
 from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.heartbeat_records import SignalRecord
 from cellule.kernel.journal.records import RefusedRecord
 from cellule.kernel.need import drive
-from cellule.values.cbor import encode
+from cellule.values.cbor import decode, encode
+from cellule.values.envelope import value_of
 
 BLOCK_MAX = 1_100_000  # a value of 1 MB with what holds it
 
@@ -96,6 +98,22 @@ def test_what_a_step_emits_to_a_full_queue_is_a_dead_letter(make_world, small):
     )
     assert (letter.key, letter.code) == (b"ax", "kernel.queue_full")
     assert len(world.entry("shop/Pinger", b"ax").get("queue")) == 10
+
+
+def test_dead_letters_of_a_full_queue_are_told_by_a_signal_where_there_are_enzymes(make_world, small):
+    world = make_world()
+    world.control("tree.write", path="/anything")
+    world.control("pause")
+    for _ in range(10):
+        world.beat([ping("ax")])
+    world.control("cell.halt", module="shop/Pinger", key=b"ax")
+    world.control("resume")
+    world.beat([ping("a", 1), ping("a", 1)])
+    [(_, signal)] = decode_frame(world.beat().frame).of(SignalRecord)
+    about = decode(value_of(signal.extras["payload"]))
+    assert (signal.signal, signal.extras["kind"]) == ("/sig_cei/error", "warning")
+    assert (about["code"], about["module"], about["key"]) == ("kernel.queue_full", "shop/Pinger", b"ax")
+    assert about["text"] == "2 events for it are dead letters: 10 messages wait at it"
 
 
 def blocks_of(world):

@@ -17,6 +17,7 @@ from cellule.kernel.decide import (
     buffered_runs,
     calls,
     forks,
+    impulses,
     operations,
     registry,
     schedules,
@@ -92,7 +93,9 @@ class BeatRun:
         due: list[schedules.Due] = []
         if not ledger.paused and context.pace.quota:
             due = yield from expiry.run_due(context)
-        calls.tell_letters(context, ledger.deliver_pending())
+        letters = ledger.deliver_pending()
+        calls.tell_letters(context, letters)
+        yield from impulses.tell_dropped(context, letters)
         if ledger.branch is not None and ledger.branch.next:
             yield from forks.advance(context)
         if ledger.book.waiting and not ledger.paused and context.pace.quota:

@@ -29,8 +29,10 @@ from cellule.kernel.journal.records import (
 from cellule.kernel.limits import DEPTH_MAX, EVENT_BYTES_MAX, IMPULSES_PER_BEAT_MAX, IMPULSES_QUEUED_MAX
 from cellule.kernel.manifest.system import SIGNAL
 from cellule.kernel.need import Need
+from cellule.kernel.state.cells import Message
 from cellule.kernel.state.dedupe import dedupe_key
 from cellule.kernel.state.heartbeat_rows import WARNING, Impulse, impulse_check
+from cellule.kernel.state.ledger import Target
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
@@ -115,6 +117,26 @@ def tell(context: BeatContext, sent: StepSignal) -> Generator[Need, None, None]:
     )
     payload = None if given.get("payload") is None else encode(given["payload"])
     yield from emit(context, sent.height, signal, target, payload, beat, sent.depth)
+
+
+def tell_dropped(
+    context: BeatContext, letters: Sequence[tuple[Target, Message]]
+) -> Generator[Need, None, None]:
+    """Tell of emitted events that are dead letters because queues are full, once for each cell."""
+    if not letters or context.ledger.heartbeat is None:
+        return
+    by_cell: dict[Target, list[Message]] = {}
+    for target, message in letters:
+        by_cell.setdefault(target, []).append(message)
+    for (base, key), messages in by_cell.items():
+        if context.writer.is_full():
+            return
+        newest, waiting = messages[-1], len(context.ledger.modules[base].slots[key].queue)
+        text = f"{len(messages)} events for it are dead letters: {waiting} messages wait at it"
+        about: dict[str, Any] = {
+            "code": "kernel.queue_full", "module": base, "key": key, "text": text, "height": newest.height,
+        }  # fmt: skip
+        yield from warn(context, newest.height, about, newest.depth + 1, ERROR)
 
 
 def check_room(context: BeatContext, beat: int | None) -> Generator[Need, None, None]:
