@@ -23,6 +23,7 @@ from cellule.kernel.manifest.model import Manifest
 
 Why = Annotated[str, typer.Option(help="The reason, for the journal.")]
 Id = Annotated[str | None, typer.Option(help="Doing it again with the same id changes nothing.")]
+Payload = Annotated[str | None, typer.Option(help="A value as JSON; - reads it from standard input.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the outcome.", min=0.1)]
 
 
@@ -72,16 +73,21 @@ def confirm(session: Session, what: str, question: str) -> None:
 
 
 def parsed_value(text: str) -> Any:
-    """The value of a receipt, as JSON; `-` reads it from standard input."""
+    """A value as JSON; `-` reads it from standard input."""
     if text == "-":
         text = sys.stdin.read()
     try:
         return json.loads(text)
     except ValueError as error:
         raise Rejected(
-            "cli.json", "the receipt's value is not JSON: {why}", why=str(error),
+            "cli.json", "the value is not JSON: {why}", why=str(error),
             hint="""Quote it for the shell: --value '{"id": "ch_1"}'""",
         ) from error  # fmt: skip
+
+
+def given_value(text: str | None) -> Any:
+    """The value of an option, None where it was not given."""
+    return None if text is None else parsed_value(text)
 
 
 async def perform_on_cells(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cellule.cli.controls import Once, Timeout, parsed_value, tell
+from cellule.cli.controls import Once, Timeout, given_value, tell
 from cellule.cli.effect_lines import detail_facts, detail_json, effect_json, effect_line
 from cellule.cli.output import facts
 from cellule.cli.session import Session, in_session, operator, renderer_of, within
@@ -107,7 +107,7 @@ async def complete(
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Complete an effect that waits for somebody outside, by its token; with --code it failed."""
-    given = None if value is None else parsed_value(value)
+    given = given_value(value)
     async with session.world_to_change() as world:
         async with within(timeout_s, "the outcome of the completion"):
             if code:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cellule.cli.controls import Timeout, parsed_value
+from cellule.cli.controls import Timeout, given_value, parsed_value
 from cellule.cli.output import compact, table
 from cellule.cli.session import Session, in_session
 from cellule.heartbeat.mailboxes.layout import Message
@@ -30,7 +30,7 @@ async def create(
     ttl: Ttl = None,
 ) -> None:
     """Make a mailbox."""
-    kind, limit = "board" if owner is None else "inbox", None if ttl is None else parsed_value(ttl)
+    kind, limit = "board" if owner is None else "inbox", given_value(ttl)
     async with session.world_to_change() as world:
         await world.heartbeat.mailbox(path).create(kind, owner=owner, ttl=limit)
         data = {"world": world.name, "path": path, "kind": kind, "owner": owner}
@@ -52,7 +52,7 @@ async def post(
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Post a message, and print its id."""
-    value, limit = parsed_value(body), None if ttl is None else parsed_value(ttl)
+    value, limit = parsed_value(body), given_value(ttl)
     async with session.world_to_change() as world:
         found = await world.heartbeat.mailbox(path).post(
             value, id=id, sealed=not unsealed, ttl=limit, sender=sender, timeout=timeout_s

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cellule.cli.controls import Id, Timeout, Why, parsed_value
+from cellule.cli.controls import Once, Payload, Timeout, given_value
 from cellule.cli.output import table
 from cellule.cli.session import Session, in_session, operator, within
 from cellule.host.read.operations import OPERATIONS_MAX, OperationView, as_json
@@ -15,13 +15,14 @@ app = typer.Typer(help="Operations: long work with a state, watchers and an end.
 
 Op = Annotated[str, typer.Argument(metavar="OP", help="The operation's id, such as 12-1.")]
 Ttl = Annotated[int, typer.Option(help="Beats; 0 for ever.", min=0)]
-Payload = Annotated[str | None, typer.Option(help="A value as JSON; - reads it from standard input.")]
+Shown = Annotated[str, typer.Argument(metavar="OP", help="The operation's id, or the path of what it shows.")]
 
 
 @app.command()
 @in_session
 async def start(
     session: Session,
+    act: Once,
     verb: Annotated[str, typer.Argument(help="What is done, such as op/import.")],
     target: Annotated[str, typer.Argument(help="The path of what it is done to.")],
     mode: Annotated[
@@ -29,17 +30,13 @@ async def start(
     ] = "opm:states",
     ttl: Ttl = 0,
     payload: Payload = None,
-    why: Why = "asked for",
-    id: Id = None,
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Start an operation, and print its id."""
-    value = None if payload is None else parsed_value(payload)
-    async with session.working() as node:
-        world = await session.world(node)
-        async with within(timeout_s, "the outcome of op start"):
+    value = given_value(payload)
+    async with session.world_to_change() as world:
+        async with within(act.timeout_s, "the outcome of op start"):
             op = await world.op.start(
-                verb, target, mode=mode, ttl=ttl, payload=value, who=operator(), why=why, id=id
+                verb, target, mode=mode, ttl=ttl, payload=value, who=operator(), why=act.why, id=act.id
             )
         session.output.document({"world": world.name, "id": op}, op)
 
@@ -48,19 +45,16 @@ async def start(
 @in_session
 async def state(
     session: Session,
+    act: Once,
     op: Op,
     state: Annotated[str, typer.Argument(help="The new state, such as ist:copy.")],
     code: Annotated[int, typer.Option(help="A number of yours.")] = 0,
     note: Annotated[str | None, typer.Option(help="A text; the last one stays where none is given.")] = None,
-    why: Why = "asked for",
-    id: Id = None,
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Tell the state of an operation."""
-    async with session.working() as node:
-        world = await session.world(node)
-        async with within(timeout_s, "the outcome of op state"):
-            await world.op.state(op, state, code=code, note=note, who=operator(), why=why, id=id)
+    async with session.world_to_change() as world:
+        async with within(act.timeout_s, "the outcome of op state"):
+            await world.op.state(op, state, code=code, note=note, who=operator(), why=act.why, id=act.id)
         _show(session, world.name, await world.op.get(op))
 
 
@@ -68,21 +62,20 @@ async def state(
 @in_session
 async def await_(
     session: Session,
+    act: Once,
     op: Op,
     want: Annotated[str, typer.Argument(help="A state (ist:...), or the status of its close (sts:...).")],
     cont: Annotated[str, typer.Argument(help="The signal to send, with the operation as its target.")],
     ttl: Ttl = 0,
     payload: Payload = None,
-    why: Why = "asked for",
-    id: Id = None,
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Have a signal sent once, when an operation is as wanted, or op/tmo when it is not in time."""
-    value = None if payload is None else parsed_value(payload)
-    async with session.working() as node:
-        world = await session.world(node)
-        async with within(timeout_s, "the outcome of op await"):
-            await world.op.await_(op, want, cont, ttl=ttl, payload=value, who=operator(), why=why, id=id)
+    value = given_value(payload)
+    async with session.world_to_change() as world:
+        async with within(act.timeout_s, "the outcome of op await"):
+            await world.op.await_(
+                op, want, cont, ttl=ttl, payload=value, who=operator(), why=act.why, id=act.id
+            )
         _show(session, world.name, await world.op.get(op))
 
 
@@ -90,27 +83,23 @@ async def await_(
 @in_session
 async def close(
     session: Session,
+    act: Once,
     op: Op,
     status: Annotated[str, typer.Argument(help="sts:ok, sts:fail or sts:cnl.")] = "sts:ok",
     summary: Annotated[str | None, typer.Option(help="A text about how it ended.")] = None,
-    why: Why = "asked for",
-    id: Id = None,
-    timeout_s: Timeout = 30.0,
 ) -> None:
     """Close an operation; the same status again changes nothing."""
-    async with session.working() as node:
-        world = await session.world(node)
-        async with within(timeout_s, "the outcome of op close"):
-            await world.op.close(op, status, summary=summary, who=operator(), why=why, id=id)
+    async with session.world_to_change() as world:
+        async with within(act.timeout_s, "the outcome of op close"):
+            await world.op.close(op, status, summary=summary, who=operator(), why=act.why, id=act.id)
         _show(session, world.name, await world.op.get(op))
 
 
 @app.command()
 @in_session
-async def get(session: Session, op: Op) -> None:
+async def get(session: Session, op: Shown) -> None:
     """Show the whole dossier of an operation."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         _show(session, world.name, await world.op.get(op))
 
 
@@ -118,15 +107,14 @@ async def get(session: Session, op: Op) -> None:
 @in_session
 async def wait(
     session: Session,
-    op: Op,
+    op: Shown,
     want: Annotated[
         str | None, typer.Argument(help="A state or a status; by default, that it is closed.")
     ] = None,
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Wait until an operation is closed, or as wanted."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         _show(session, world.name, await world.op.wait(op, want, timeout=timeout_s))
 
 
@@ -139,8 +127,7 @@ async def list_(
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=OPERATIONS_MAX)] = 100,
 ) -> None:
     """List operations in the order in which they were started."""
-    async with session.reading() as node:
-        world = await session.world(node)
+    async with session.world_to_read() as world:
         page = await world.op.list(state=state, after=after, limit=limit)
         rows = [
             (

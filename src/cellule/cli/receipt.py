@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cellule.cli.controls import Timeout, parsed_value, tell
+from cellule.cli.controls import Timeout, given_value, tell
 from cellule.cli.effect import Intent
 from cellule.cli.session import Session, in_session, operator, within
 
@@ -30,7 +30,7 @@ async def inject(
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Settle an open effect by a receipt of your own, signed by this folder's key and marked as yours."""
-    given = None if value is None else parsed_value(value)
+    given = given_value(value)
     async with session.world_to_change() as world:
         async with within(timeout_s, "the outcome of the receipt"):
             done = await world.inject_receipt(

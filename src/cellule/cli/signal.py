@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cellule.cli.controls import Id, Timeout, parsed_value
+from cellule.cli.controls import Id, Payload, Timeout, given_value
 from cellule.cli.session import Session, in_session, within
 
 
@@ -17,17 +17,14 @@ async def signal(
         str | None, typer.Argument(help="What is asked for, such as /signals/image/thumbnail.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="The path of what it is about.")] = None,
-    payload: Annotated[
-        str | None, typer.Option(help="A value as JSON; - reads it from standard input.")
-    ] = None,
+    payload: Payload = None,
     beat: Annotated[int | None, typer.Option(help="A later beat to run in.", min=1)] = None,
     id: Id = None,
     timeout_s: Timeout = 30.0,
 ) -> None:
     """Send a signal: the enzymes it resolves to run in the next beat."""
-    value = None if payload is None else parsed_value(payload)
-    async with session.working() as node:
-        world = await session.world(node)
+    value = given_value(payload)
+    async with session.world_to_change() as world:
         async with within(timeout_s, "the outcome of signal"):
             done = await world.heartbeat.signal(signal, target, payload=value, beat=beat, id=id)
         at = f" at {target}" if target else ""
