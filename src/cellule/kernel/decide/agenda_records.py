@@ -23,7 +23,7 @@ from cellule.kernel.decide.operations import OPS_PATH
 from cellule.kernel.decide.registry import add_entry
 from cellule.kernel.decide.requests import Origin
 from cellule.kernel.heartbeat.entries import parse_entry
-from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse
+from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse, place_text
 from cellule.kernel.heartbeat.paths import is_below, parse_path
 from cellule.kernel.journal.codes import LOCAL, PROPAGATING, TOMBSTONE
 from cellule.kernel.journal.heartbeat_records import (
@@ -171,7 +171,7 @@ def _tell(
     context: BeatContext, height: int, handled: Handled, exhausted: Sequence[int]
 ) -> Generator[Need, None, None]:
     """Warn of what went wrong with an impulse; never of what went wrong with a diagnostic."""
-    place = f"{handled.impulse.signal} at {handled.impulse.target}"
+    place = place_text(handled.impulse.signal, handled.impulse.target)
     if handled.cycle:
         text = f"the enzymes for {place} run ahead of each other: none of them ran"
         yield from _warn(context, height, handled, "heartbeat.cycle", text)

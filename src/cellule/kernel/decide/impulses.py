@@ -17,7 +17,7 @@ from cellule.kernel.decide.argument_checks import check_value
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.refusals import earlier, refused
 from cellule.kernel.decide.requests import StepSignal
-from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse
+from cellule.kernel.heartbeat.impulses import DIAGNOSTICS, check_impulse, place_text
 from cellule.kernel.items import Admitted, Outcome, SignalItem, record_id
 from cellule.kernel.journal.heartbeat_records import (
     SignalExtras,
@@ -91,8 +91,8 @@ def emit(
         if depth > depth_max:
             raise Rejected(
                 "heartbeat.cascade_stopped",
-                "{signal} at {target} is {depth} beats away from what began it; at most {most}",
-                signal=signal, target=target, depth=depth, most=depth_max,
+                "{impulse} is {depth} beats away from what began it; at most {most}",
+                impulse=place_text(signal, target), depth=depth, most=depth_max,
                 hint="An enzyme that emits what leads back to itself must stop by itself.",
             )  # fmt: skip
         yield from check_room(context, beat)

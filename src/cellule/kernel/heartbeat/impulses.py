@@ -31,6 +31,15 @@ def check_impulse(
     return checked, place, beat
 
 
+def place_text(signal: str | None, target: str | None) -> str:
+    """An impulse as messages name it.
+
+    >>> place_text("/s", "/a"), place_text("/s", None), place_text(None, "/a")
+    ('/s at /a', '/s', 'an impulse at /a')
+    """
+    return f"{signal or 'an impulse'}{f' at {target}' if target else ''}"
+
+
 def is_notice(signal: str | None) -> bool:
     """Tell whether a signal tells of trouble or steers the heartbeat: those pass a pause."""
     return signal is not None and (is_below(signal, DIAGNOSTICS) or is_below(signal, CONTROLS))
