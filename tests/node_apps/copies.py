@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 
 from cellule import App, Workflow
@@ -23,6 +25,9 @@ async def copy(params: Asked) -> Copied:
     return Copied(len(params.id))
 
 
-@app.workflow(effects=[copy], operation=True)
+app.grant("copying", effects=[copy], budget=(10, timedelta(hours=1)))
+
+
+@app.workflow(effects=[copy], grants=["copying"], operation=True)
 async def job(ctx: Workflow, asked: Asked) -> int:
-    return (await ctx.effect(copy(asked))).rows
+    return (await ctx.effect(copy(asked, slot="copying"))).rows

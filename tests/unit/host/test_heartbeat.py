@@ -138,7 +138,7 @@ async def test_the_runtime_tree_shows_what_is_recorded(opened):
         await heart.signal("/photos/add", "/p/a", payload=[1])
         await world.wait_idle()
         [beat] = [each.beat for each in await heart.beats() for sent in each.impulses if sent.payload == [1]]
-        assert await heart.list("/rt") == ["analytics", "beat", "ops"]
+        assert await heart.list("/rt") == ["analytics", "beat", "budgets", "metrics", "ops"]
         assert await heart.list("/rt/beat", limit=2) == ["1", "2"]
         assert await heart.list("/rt/beat", after="2", limit=1) == ["3"]
         assert await heart.list(f"/rt/beat/{beat}") == ["agenda", "impulses", "meta", "stage"]

@@ -155,6 +155,19 @@ async def test_a_client_waits_for_a_run_by_its_path_before_it_has_begun(opened):
         (name,) = await world.heartbeat.list("/operations/effects")
         copied = await world.op.wait(f"/effects/{name}")
         assert (copied.verb, copied.status, copied.summary) == ("effect/copies.copy", "sts:ok", "attempts: 1")
+        spent = {"intents": 10, "period_ns": 3_600_000_000_000, "spent": 1}
+        assert await world.heartbeat.list("/rt/budgets") == ["copying"]
+        assert await world.heartbeat.read("/rt/budgets/copying") == spent
+        assert not await world.heartbeat.exists("/rt/budgets/other")
+        metrics = {
+            name: await world.heartbeat.read(f"/rt/metrics/{name}")
+            for name in await world.heartbeat.list("/rt/metrics")
+        }
+        head = await world.head()
+        assert metrics == {
+            "approvals": 0, "beat": head.beat, "dead_letters": 0, "effects": 0, "enzymes": 3,
+            "height": head.height, "impulses": 0, "timers": 0,
+        }  # fmt: skip
         with pytest.raises(Rejected) as unknown:
             await world.op.get("/cells/copies/job/other")
         assert unknown.value.code == "operation.unknown"

@@ -3,6 +3,8 @@
     /rt/beat/<N>/{impulses, agenda, stage, meta/unix_ts_ns}
     /rt/analytics/spacing/<N>/interval_ns
     /rt/ops/<id>/{envelope, state, history, watchers, close}
+    /rt/budgets/<grant>      {intents, period_ns, by?, spent}: of each grant with a budget, in this period
+    /rt/metrics/<name>       how many of what the world holds
 
 Nothing of it is stored: frames tell of beats, cells of operations. There are no folders for tokens or locks,
 because those belong to the host, and no link `inbox`.
@@ -20,8 +22,10 @@ from cellule.host.read.operations import as_json, get_operation, list_operations
 from cellule.host.read.reader import Reader
 from cellule.kernel.heartbeat.paths import parse_path, segments_of
 from cellule.kernel.journal.frame import Frame
+from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
 from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.world import World
 
 RUNTIME: Final = "rt"
 _BEAT: Final = ("agenda", "impulses", "meta", "stage")
@@ -50,7 +54,7 @@ class RuntimeTree:
         """The node at a path below `/rt`; None where there is none."""
         match segments_of(parse_path(path))[1:]:
             case ():
-                return Node(names=("analytics", "beat", "ops"))
+                return Node(names=("analytics", "beat", "budgets", "metrics", "ops"))
             case ("analytics",):
                 return Node(names=("spacing",))
             case ("beat",) | ("ops",) | ("analytics", "spacing"):
@@ -61,6 +65,11 @@ class RuntimeTree:
                 return await self._interval(number, rest)
             case ("ops", id, *rest):
                 return await self._operation(id, rest)
+            case ("budgets" | "metrics" as part, *rest) if len(rest) < 2:
+                found = await (self._budgets() if part == "budgets" else self._reader.ask(_metrics))
+                if not rest:
+                    return Node(names=tuple(sorted(found)))
+                return Node(found[rest[0]]) if rest[0] in found else None
         return None
 
     async def names(self, path: str, after: str | None, limit: int) -> list[str]:
@@ -133,6 +142,10 @@ class RuntimeTree:
                 return Node(found)
         return None
 
+    async def _budgets(self) -> dict[str, Any]:
+        grants = (await self._reader.manifest()).grants
+        return await self._reader.ask(lambda world: _budgets(world, grants))
+
     async def _operation(self, id: str, rest: list[str]) -> Node | None:
         try:
             view = as_json(await get_operation(self._reader, id))
@@ -150,6 +163,33 @@ class RuntimeTree:
             case [name] if parts.get(name) is not None:
                 return Node(parts[name])
         return None
+
+
+def _budgets(world: World, grants: Mapping[str, Grant]) -> Generator[Need, None, dict[str, Any]]:
+    """What each grant with a budget gave in the period of the newest beat; by spender, the sum of all."""
+    yield from ()
+    found: dict[str, Any] = {}
+    for name, grant in grants.items():
+        if grant.budget is not None:
+            intents, period_ns, by = grant.budget
+            book, period = world.ledger.book, world.ledger.now_ns // period_ns
+            spent = sum(book.spenders(name, period).values()) if by else book.spent_in(name, period)
+            found[name] = _without_none(intents=intents, period_ns=period_ns, by=by, spent=spent)
+    return found
+
+
+def _metrics(world: World) -> Generator[Need, None, dict[str, Any]]:
+    ledger = world.ledger
+    heartbeat, book = ledger.heartbeat, ledger.book
+    found = {
+        "approvals": book.parked, "beat": ledger.beat, "dead_letters": (yield from ledger.dead_letters.count()),
+        "effects": sum(book.counts.values()), "height": ledger.height, "timers": book.timers,
+        "impulses": 0, "enzymes": 0,
+    }  # fmt: skip
+    if heartbeat is not None:
+        found["impulses"] = heartbeat.queued
+        found["enzymes"] = yield from heartbeat.registry.count()
+    return found
 
 
 def _intervals(ledger: Ledger) -> Generator[Need, None, Mapping[int, int]]:

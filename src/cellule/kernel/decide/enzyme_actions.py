@@ -30,7 +30,7 @@ from cellule.kernel.state.ledger import Ledger
 from cellule.values.cbor import encode
 
 RESERVED: Final = ("/rt", "/cells")
-"""Subtrees that show what is kept elsewhere; nobody writes there."""
+"""Subtrees of what is kept elsewhere; nobody writes there."""
 SEVERITIES: Final = ("debug", "info", "warn", "error", "fatal")
 EFFECT_BYTES: Final = 1_000  # of the records of a request that is denied, about
 NODE_BYTES: Final = 100  # of the record of a deleted node, about
@@ -103,7 +103,7 @@ def check_writable(path: str) -> str:
     for place in RESERVED:
         if is_below(path, place):
             raise Rejected(
-                "heartbeat.read_only", "{path} cannot be written: {place} shows what is kept elsewhere",
+                "heartbeat.read_only", "{path} cannot be written: what is at {place} is kept elsewhere",
                 path=path, place=place,
             )  # fmt: skip
     return path
