@@ -9,6 +9,7 @@ import pytest
 
 from cellule import Rejected, TimedOut
 from cellule.host.outbox.signatures import NodeKey
+from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.items import Pace
 from cellule.testing import VirtualClock
 from tests.support.nodes import load_app
@@ -141,6 +142,13 @@ async def test_how_often_beats_only_count_can_be_chosen(opened):
         assert (await world.op.get(op)).watchers == ()
 
 
+async def told(world, kind):
+    """The records of a kind as people see them."""
+    head = await world.head()
+    found = [await RecordRenderer(world.follower).at(height) for height in range(1, head.height + 1)]
+    return [each for each in found if each.kind == kind]
+
+
 @in_virtual_time
 async def test_a_client_waits_for_a_run_by_its_path_before_it_has_begun(opened):
     async with opened(app=COPIES.app, key=KEY, adapters=[COPIES.copy]) as node:
@@ -155,6 +163,11 @@ async def test_a_client_waits_for_a_run_by_its_path_before_it_has_begun(opened):
         (name,) = await world.heartbeat.list("/operations/effects")
         copied = await world.op.wait(f"/effects/{name}")
         assert (copied.verb, copied.status, copied.summary) == ("effect/copies.copy", "sts:ok", "attempts: 1")
+        receipts = await told(world, "receipt")
+        [frame] = [each.now_ns for each in receipts]
+        assert [each.fields["unix_ts_ns"] for each in receipts] == [frame]
+        await world.heartbeat.publish(receipts[0].beat, 77)
+        assert [each.fields["unix_ts_ns"] for each in await told(world, "receipt")] == [77]
         spent = {"intents": 10, "period_ns": 3_600_000_000_000, "spent": 1}
         assert await world.heartbeat.list("/rt/budgets") == ["copying"]
         assert await world.heartbeat.read("/rt/budgets/copying") == spent

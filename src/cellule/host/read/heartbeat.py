@@ -103,6 +103,11 @@ def agenda(ledger: Ledger) -> Generator[Need, None, list[Resolved]]:
         after = page[-1][0] + b"\0"
 
 
+def published_at(ledger: Ledger, beat: int) -> Generator[Need, None, int | None]:
+    """The time that the world published for a beat."""
+    return None if ledger.heartbeat is None else (yield from ledger.heartbeat.wall_clock.find(beat))
+
+
 def value_at(ledger: Ledger, path: str) -> Generator[Need, None, dict[str, Any] | None]:
     """What a node of the tree holds: a map with its `value`, if it has one; None where there is no node."""
     place = parse_path(path)

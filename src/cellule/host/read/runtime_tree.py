@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from cellule.errors import Rejected
 from cellule.host.read.beat_view import beat_view, entries_in
-from cellule.host.read.heartbeat import names_of
+from cellule.host.read.heartbeat import names_of, published_at
 from cellule.host.read.operations import as_json, get_operation, list_operations
 from cellule.host.read.reader import Reader
 from cellule.kernel.heartbeat.paths import parse_path, segments_of
@@ -127,7 +127,7 @@ class RuntimeTree:
 
     async def _time(self, frame: Frame) -> int:
         """When a beat was: as the world published it, else by its frame."""
-        told = await self._reader.ask(lambda world: _published(world.ledger, frame.header.beat))
+        told = await self._reader.ask(lambda world: published_at(world.ledger, frame.header.beat))
         return frame.header.now_ns if told is None else told
 
     async def _interval(self, number: str, rest: list[str]) -> Node | None:
@@ -181,8 +181,9 @@ def _budgets(world: World, grants: Mapping[str, Grant]) -> Generator[Need, None,
 def _metrics(world: World) -> Generator[Need, None, dict[str, Any]]:
     ledger = world.ledger
     heartbeat, book = ledger.heartbeat, ledger.book
+    letters = yield from ledger.dead_letters.count()
     found = {
-        "approvals": book.parked, "beat": ledger.beat, "dead_letters": (yield from ledger.dead_letters.count()),
+        "approvals": book.parked, "beat": ledger.beat, "dead_letters": letters,
         "effects": sum(book.counts.values()), "height": ledger.height, "timers": book.timers,
         "impulses": 0, "enzymes": 0,
     }  # fmt: skip
@@ -195,10 +196,6 @@ def _metrics(world: World) -> Generator[Need, None, dict[str, Any]]:
 def _intervals(ledger: Ledger) -> Generator[Need, None, Mapping[int, int]]:
     yield from ()
     return {} if ledger.heartbeat is None else dict(ledger.heartbeat.wall_clock.intervals)
-
-
-def _published(ledger: Ledger, beat: int) -> Generator[Need, None, int | None]:
-    return None if ledger.heartbeat is None else (yield from ledger.heartbeat.wall_clock.find(beat))
 
 
 def _number(text: str) -> int:
