@@ -1090,7 +1090,8 @@ class SyncHeartbeat(Facade[Heartbeat]):
     ) -> Applied[Any]:
         """Register an enzyme for signals; its code is a module of the app (`@app.enzyme`).
 
-        `options` are `match`, `before`, `after`, `access`, `retry_limit`, `backoff`, `depth` and `signals`.
+        `options` are `match`, `before`, `after`, `access`, `retry_limit`, `backoff`, `depth`, `signals` and
+        `flags`, which are kept and mean nothing.
         """
         return self._thread.call(
             lambda: self._inner.register(query, name, module, who=who, why=why, **options)

@@ -38,7 +38,8 @@ class EnzymeOptions(TypedDict, total=False):
 
     `name` is that of the function, if it is not said; `before` and `after` order it against others. `writes`
     are the subtrees it may write, by default all. `retry_limit` and `backoff` (in beats) are for RETRY;
-    `depth` is how many beats a cascade may live that it runs in, `signals` how many one run may emit.
+    `depth` is how many beats a cascade may live that it runs in, `signals` how many one run may emit. `flags`
+    are kept in the registry and mean nothing.
     """
 
     name: str
@@ -51,6 +52,7 @@ class EnzymeOptions(TypedDict, total=False):
     backoff: int
     depth: int
     signals: int
+    flags: Iterable[str]
     effects: Iterable[Listed]
     grants: Grants
     version: int
@@ -110,6 +112,7 @@ def declare_enzyme(
         "name": given.get("name", function.__name__), "query": query, "module": str(full.base),
         **{name: value for name, value in given.items() if name in _OF_ENTRY},
         "before": _names(given.get("before", ())), "after": _names(given.get("after", ())),
+        "flags": list(given.get("flags", ())),
     }  # fmt: skip
     parse_entry(0, entry)
     options = checked_options(_DECLARING, given)

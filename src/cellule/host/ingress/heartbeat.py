@@ -126,7 +126,8 @@ class Heartbeat:
     ) -> Applied[Any]:  # fmt: skip
         """Register an enzyme for signals; its code is a module of the app (`@app.enzyme`).
 
-        `options` are `match`, `before`, `after`, `access`, `retry_limit`, `backoff`, `depth` and `signals`.
+        `options` are `match`, `before`, `after`, `access`, `retry_limit`, `backoff`, `depth`, `signals` and
+        `flags`, which are kept and mean nothing.
         """
         entry = {"query": query, "name": name, "module": module, **options}
         return await self._do("enzyme.register", who, why, entry=entry)

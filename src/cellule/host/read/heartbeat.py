@@ -136,7 +136,7 @@ def check_page(limit: object) -> int:
 def _view(entry: Entry) -> EnzymeView:
     data = entry.as_data()
     options: dict[str, Any] = {
-        name: data[name] for name in ("retry_limit", "backoff", "depth", "signals") if name in data
+        name: data[name] for name in ("retry_limit", "backoff", "depth", "signals", "flags") if name in data
     }
     return EnzymeView(
         entry.number, entry.name, entry.module, entry.query.path, entry.query.policy, list(entry.before),

@@ -3,10 +3,12 @@
 Registering is not unique: the same entry twice is two entries, each with a number of its own. An entry names
 the module of its code; a hundred thousand may share one.
 
-    {name, module, query, match?, before?, after?, access?, retry_limit?, backoff?, depth?, signals?, from?}
+    {name, module, query, match?, before?, after?, flags?, access?, retry_limit?, backoff?, depth?, signals?,
+     from?}
 
 That is its form in the manifest, in records and in the index of a snapshot; what is at its default is left
-out. `from` says that a manifest registered it, and takes it away again.
+out. `from` says that a manifest registered it, and takes it away again. `flags` are kept for whoever reads
+them, and mean nothing here.
 """
 
 from __future__ import annotations
@@ -41,20 +43,23 @@ class Entry(NamedTuple):
     depth: int = DEPTH_MAX
     signals: int = SIGNALS_DEFAULT
     origin: str = ""
+    flags: Sequence[str] = ()
 
     def as_data(self) -> dict[str, Any]:
         """The entry as records and indexes hold it, without its number."""
         data: dict[str, Any] = {"name": self.name, "module": self.module, "query": self.query.path}
         data["match"] = self.query.policy
-        data |= {"before": list(self.before), "after": list(self.after), "from": self.origin}
+        data |= {"before": list(self.before), "after": list(self.after), "flags": list(self.flags)}
+        data["from"] = self.origin
         for field in ("access", "retry_limit", "backoff", "depth", "signals"):
             data[field] = getattr(self, field)
         return {field: value for field, value in data.items() if value != _DEFAULTS.get(field)}
 
 
 _DEFAULTS: Final[dict[str, Any]] = {
-    "match": "exact", "before": [], "after": [], "access": "rw", "retry_limit": RETRY_LIMIT_DEFAULT,
-    "backoff": 0, "depth": DEPTH_MAX, "signals": SIGNALS_DEFAULT, "from": "",
+    "match": "exact", "before": [], "after": [], "flags": [], "access": "rw",
+    "retry_limit": RETRY_LIMIT_DEFAULT, "backoff": 0, "depth": DEPTH_MAX, "signals": SIGNALS_DEFAULT,
+    "from": "",
 }  # fmt: skip
 _NEEDED: Final = ("name", "module", "query")
 
@@ -70,7 +75,7 @@ def parse_entry(number: int, given: object) -> Entry:
         if field not in given:
             _wrong(field, None, "it is missing")
     found = {field: given.get(field, default) for field, default in _DEFAULTS.items()}
-    names = {field: tuple(_names(field, found[field])) for field in ("before", "after")}
+    names = {field: tuple(_names(field, found[field])) for field in ("before", "after", "flags")}
     return Entry(
         number, name_of(given["name"]), _text("module", given["module"]),
         parse_query(given["query"], found["match"]), names["before"], names["after"],
@@ -78,7 +83,7 @@ def parse_entry(number: int, given: object) -> Entry:
         _whole("retry_limit", found["retry_limit"], 0, RETRY_LIMIT_MAX),
         _whole("backoff", found["backoff"], 0, BACKOFF_BEATS_MAX),
         _whole("depth", found["depth"], 1, DEPTH_MAX), _whole("signals", found["signals"], 0, SIGNALS_MAX),
-        _one_of("from", found["from"], "", FROM_MANIFEST),
+        _one_of("from", found["from"], "", FROM_MANIFEST), names["flags"],
     )  # fmt: skip
 
 

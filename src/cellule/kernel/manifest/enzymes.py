@@ -1,6 +1,7 @@
 """The section `enzymes`: entries that the registry of a world has because of its manifest, in their order.
 
-    [{name, module, query, match?, before?, after?, access?, retry_limit?, backoff?, depth?, signals?}]
+    [{name, module, query, match?, before?, after?, flags?, access?, retry_limit?, backoff?, depth?,
+      signals?}]
 
 Here is checked what a document can show: fields, types, and that the module is one of an enzyme. Queries are
 parsed, and numbers bounded, where entries are registered: `kernel/heartbeat/entries.py`.
@@ -51,6 +52,6 @@ def _number(fields: f.Fields, field: str) -> int | None:
 
 _ENZYME: Final[f.Table] = {
     "name": f.text, "module": f.text, "query": _query, "match": f.choice("exact", "prefix"),
-    "before": _names, "after": _names, "access": f.choice("ro", "rw", default="rw"),
+    "before": _names, "after": _names, "flags": _names, "access": f.choice("ro", "rw", default="rw"),
     "retry_limit": _number, "backoff": _number, "depth": _number, "signals": _number,
 }  # fmt: skip

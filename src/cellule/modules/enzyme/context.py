@@ -189,14 +189,15 @@ class EnzymeContext:
     def register(
         self, name: str, query: str, *, module: str, match: Literal["exact", "prefix"] = "exact",
         before: Sequence[str] = (), after: Sequence[str] = (), access: Literal["ro", "rw"] = "rw",
-        **limits: int,
+        flags: Sequence[str] = (), **limits: int,
     ) -> None:  # fmt: skip
         """Register an enzyme, whose code is that of a module such as `shop/resize`; from the next beat on.
 
         `limits` are `retry_limit`, `backoff`, `depth` and `signals`, as in `@app.enzyme`.
         """
         entry = {"name": name, "query": query, "module": module, "match": match, "access": access, **limits}
-        self._do("register", entry={**entry, "before": [*before], "after": [*after]})
+        names = {"before": [*before], "after": [*after], "flags": [*flags]}
+        self._do("register", entry={**entry, **names})
 
     def _do(self, what: str, **fields: Any) -> None:
         if len(self._actions) > RUN_ACTIONS_MAX:

@@ -59,7 +59,8 @@ def _entry(enzyme: Enzyme) -> dict[str, Any]:
     limit = {} if enzyme.retry_limit is None else {"retry_limit": enzyme.retry_limit}
     return {
         "name": enzyme.name, "module": module_of(enzyme.id), "query": enzyme.query, "match": enzyme.match,
-        "before": enzyme.before, "after": enzyme.after, "backoff": enzyme.backoff, **limit,
+        "before": enzyme.before, "after": enzyme.after, "backoff": enzyme.backoff,
+        "flags": [str(each) for each in enzyme.flags] if isinstance(enzyme.flags, list) else [], **limit,
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from cellule.errors import Rejected
 from cellule.kernel.items import Duplicate, RefusedItem
 from cellule.kernel.journal.heartbeat_records import (
     AgendaRecord,
+    EnzymeRecord,
     WriteRecord,
 )
 from cellule.kernel.journal.records import (
@@ -518,6 +519,23 @@ def test_as_many_impulses_as_a_beat_takes_run_in_one_beat_and_each_may_emit_anot
     world.tick()
     assert len(world.agenda()) == IMPULSES_PER_BEAT_MAX
     assert world.promoted() == IMPULSES_PER_BEAT_MAX
+
+
+def test_flags_of_an_entry_are_kept_and_mean_nothing(made):
+    world = made({"a": nothing, "b": nothing})
+    world.register("a", flags=["stateful", "odd"])
+    world.register("b", flags=["idempotent"])
+    for _ in range(2):
+        world.signal("/s")
+    world.tick()
+    assert [each.entry.get("flags") for each in world.records(EnzymeRecord)] == [
+        ["stateful", "odd"], ["idempotent"],
+    ]  # fmt: skip
+    world.tick()
+    assert [line[:3] for line in world.agenda()] == [(0, 0, True), (1, 0, True), (0, 0, False), (1, 0, False)]
+    world.register("c", flags="odd")
+    [outcome, _] = world.tick().outcomes
+    assert "flags of an enzyme" in str(outcome.error)
 
 
 def test_entries_of_the_manifest_are_registered_when_the_world_is_made_and_follow_a_deploy(made):

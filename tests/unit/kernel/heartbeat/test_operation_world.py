@@ -219,8 +219,9 @@ def test_a_deadline_that_is_not_waited_for_any_more_lets_the_world_rest(world):
     assert world.beat().wake is None
 
 
+@pytest.mark.parametrize("deploys", [False, True], ids=["restart", "deploy"])
 @pytest.mark.parametrize("crash", range(6))
-def test_each_watcher_fires_once_across_a_restart_at_any_beat(crash):
+def test_each_watcher_fires_once_across_a_restart_or_a_deploy_at_any_beat(crash, deploys):
     world = OpWorld()
     id = world.begin()
     steps = [
@@ -229,15 +230,21 @@ def test_each_watcher_fires_once_across_a_restart_at_any_beat(crash):
         [verb("op.state", operation=id, state="ist:ok")],
         [], [], [],
     ]  # fmt: skip
+    other = {
+        **MANIFEST,
+        "modules": {**MANIFEST["modules"], "test/Other@1": MANIFEST["modules"]["test/Enzyme@1"]},
+    }
     told = []
     for number, items in enumerate(steps):
-        if number == crash:
+        frames = len(world.frames)
+        if number == crash and deploys:
+            world.deploy(other)
+        elif number == crash:
             world.restart()
         world.now_ns += BEAT_INTERVAL_NS_DEFAULT
-        frames = len(world.frames)
         world.beat(items)
-        if len(world.frames) > frames:
-            told += [each[0] for each in world.signals()]
+        for frame in world.frames[frames:]:
+            told += [each.signal for _, each in decode_frame(frame).of(SignalRecord)]
     assert told == ["/go", "/sig_cei/warn", "/op/tmo"]
     world.assert_replays()
 
