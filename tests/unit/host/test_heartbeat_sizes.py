@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.support.nodes import load_app
 from tests.support.virtual_tests import in_virtual_time
 
@@ -38,6 +40,7 @@ async def test_one_of_many_registered_enzymes_runs_also_after_a_restart(opened):
         assert await world.heartbeat.list("/marks/kinds") == sorted(map(str, found))
 
 
+@pytest.mark.timeout(3_600)  # at full size the whole store is checked at the end
 @in_virtual_time
 async def test_many_nodes_are_listed_and_read_also_after_a_restart(opened):
     async with opened(app=FILLERS.app) as node:
