@@ -2,7 +2,7 @@
 
 A beat's time is told once: the same value again is fine, another is refused, and beats may be told in any
 order. An interval is kept under a beat only when that beat is later than all told before; of the intervals
-the newest `window` are kept. `Spacing` is what a world keeps of this beside the told times themselves, which
+the newest `window` are kept, but never more than `INTERVALS_MAX`. `Spacing` is what a world keeps of this beside the told times themselves, which
 stand in an index of their own because they are not forgotten.
 """
 
@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 WINDOW_DEFAULT: Final = 256
-WINDOW_MAX: Final = 4_096
+WINDOW_MAX: Final = 2**53
+INTERVALS_MAX: Final = 4_096  # kept, however wide the window is
 
 
 class Spacing:
@@ -53,8 +54,9 @@ class Spacing:
         return mean_of([interval for _, interval in self.intervals], samples)
 
     def _trim(self) -> None:
-        if len(self.intervals) > self.window:
-            del self.intervals[: len(self.intervals) - self.window]
+        kept = min(self.window, INTERVALS_MAX)
+        if len(self.intervals) > kept:
+            del self.intervals[: len(self.intervals) - kept]
 
 
 def may_publish(known_ns: int | None, ns: int) -> bool:

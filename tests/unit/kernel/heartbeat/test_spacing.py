@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cellule.kernel.heartbeat.spacing import WINDOW_DEFAULT, WINDOW_MAX, Spacing, may_publish, mean_of
+from cellule.kernel.heartbeat.spacing import (
+    INTERVALS_MAX,
+    WINDOW_DEFAULT,
+    WINDOW_MAX,
+    Spacing,
+    may_publish,
+    mean_of,
+)
 
 
 def told(*beats: tuple[int, int], window: int = WINDOW_DEFAULT) -> Spacing:
@@ -40,6 +47,12 @@ def test_a_smaller_window_trims_at_once_and_a_larger_one_brings_nothing_back():
     assert spacing.intervals == [(3, 2)]
     assert spacing.set_window(9)
     assert spacing.intervals == [(3, 2)]
+
+
+def test_a_window_wider_than_the_limit_keeps_as_many_as_the_limit():
+    spacing = told(*((beat, beat) for beat in range(INTERVALS_MAX + 9)), window=10**9)
+    assert spacing.window == 10**9
+    assert [beat for beat, _ in spacing.intervals] == list(range(9, INTERVALS_MAX + 9))
 
 
 @pytest.mark.parametrize("window", [0, -1, WINDOW_MAX + 1])
