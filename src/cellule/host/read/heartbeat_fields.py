@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from cellule.host.read.follower import Follower
+from cellule.host.read.heartbeat import published_at
 from cellule.kernel.heartbeat import operations
 from cellule.kernel.journal.codes import Bound
+from cellule.kernel.journal.frame import Header
 from cellule.kernel.journal.heartbeat_records import (
     AgendaRecord,
     BindingRecord,
@@ -26,6 +29,22 @@ from cellule.values.json_view import to_json
 
 Fields = dict[str, Any]
 Render = Callable[[int, Any], Awaitable[Fields]]
+
+
+class BeatClock:
+    """When beats were: as the world published it, else by their frames. The newest answer is kept."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._last = (-1, 0)
+
+    async def unix_ns(self, header: Header) -> int:
+        """The wall clock of the beat of a frame."""
+        beat = header.beat
+        if self._last[0] != beat:
+            told = await self._follower.ask(lambda world: published_at(world.ledger, beat))
+            self._last = (beat, header.now_ns if told is None else told)
+        return self._last[1]
 
 
 class HeartbeatFields:

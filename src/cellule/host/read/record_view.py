@@ -17,11 +17,10 @@ from cellule.errors import CelluleError
 from cellule.host.codecs import readable
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.read.follower import Follower
-from cellule.host.read.heartbeat import published_at
-from cellule.host.read.heartbeat_fields import HeartbeatFields
+from cellule.host.read.heartbeat_fields import BeatClock, HeartbeatFields
 from cellule.kernel.journal.codes import Delivery, Settled, Status, VerdictCode
 from cellule.kernel.journal.fields import ScheduleTimer
-from cellule.kernel.journal.frame import Frame, Header
+from cellule.kernel.journal.frame import Frame
 from cellule.kernel.journal.records import (
     BaselineRecord,
     ControlRecord,
@@ -80,7 +79,7 @@ class RecordRenderer:
         self._follower = follower
         self._eras: list[Era] = []
         self._manifests: dict[Cid, Manifest] = {}
-        self._clock: tuple[int, int] = (-1, 0)  # a beat, and its wall clock
+        self._clock = BeatClock(follower)
         self._render: dict[type[Record], Callable[[int, Any], Awaitable[dict[str, Any]]]] = {
             EventRecord: self._event, EmittedRecord: self._emitted, StepRecord: self._step,
             RefusedRecord: self._refused, TimerRecord: self._timer, ExpiredRecord: self._expired,
@@ -153,16 +152,8 @@ class RecordRenderer:
         record, header = frame.at(height), frame.header
         fields = await self._render[record.__class__](height, record)
         if isinstance(record, ReceiptRecord):
-            fields["unix_ts_ns"] = await self._unix_ns(header)
+            fields["unix_ts_ns"] = await self._clock.unix_ns(header)
         return RecordView(height, kind_name(record), record.cause, header.beat, header.now_ns, fields)
-
-    async def _unix_ns(self, header: Header) -> int:
-        """When a beat was: as the world published it, else by its frame."""
-        beat = header.beat
-        if self._clock[0] != beat:
-            told = await self._follower.ask(lambda world: published_at(world.ledger, beat))
-            self._clock = (beat, header.now_ns if told is None else told)
-        return self._clock[1]
 
     def _learn(self, frame: Frame) -> None:
         """A frame may begin an era: what comes after it is told by that."""

@@ -2,8 +2,8 @@
 
 A beat's time is told once: the same value again is fine, another is refused, and beats may be told in any
 order. An interval is kept under a beat only when that beat is later than all told before; of the intervals
-the newest `window` are kept, but never more than `INTERVALS_MAX`. `Spacing` is what a world keeps of this beside the told times themselves, which
-stand in an index of their own because they are not forgotten.
+the newest `window` are kept, but never more than `INTERVALS_MAX`. `Spacing` is what a world keeps of this
+beside the told times themselves, which stand in an index of their own because they are not forgotten.
 """
 
 from __future__ import annotations
