@@ -20,6 +20,7 @@ from cellule.values.sealed_value import (
     Sealed,
     is_sealed,
     is_sealed_text,
+    key_ids_within,
     links_within,
     sealed_of,
     text_of,
@@ -123,3 +124,13 @@ def test_what_is_erased_is_shown_as_such_and_counts_as_nothing():
     assert not ERASED
     assert to_json(ERASED) == {"erased": True}
     assert encode({"$sealed": 1}).startswith(HEAD)
+
+
+def test_the_keys_of_sealed_values_are_found_in_whatever_they_stand():
+    one, other = wrap(sealed()), wrap(sealed(KEYS[:1], REFERENCES[:1]))
+    found = {bytes([7] * 32), bytes([8] * 32)}
+    assert key_ids_within(encode([[one], {"deep": [other, b"$sealed"]}, "$sealed:"])) == found
+    assert key_ids_within(other) == {bytes([7] * 32)}
+    for cut in range(len(one)):
+        assert key_ids_within(one[:cut]) <= found
+    assert key_ids_within(encode({"$sealed": 1})) == key_ids_within(b"") == set()
