@@ -192,6 +192,9 @@ def test_controls_record_who_and_why(world):
         ("snapshot", {}, "kernel.argument"),
         ("cell.resume", {"key": "text", "module": "shop/Order"}, "kernel.argument"),
         ("cell.resume", {"key": b"x"}, "kernel.argument"),
+        ("cell.resume", {"modul": "shop/Order"}, "kernel.argument"),  # not all cells of all modules
+        ("cell.migrate", {"all": True, "modul": "shop/Order"}, "kernel.argument"),
+        ("cell.drop", {"modul": "shop/Order"}, "kernel.argument"),
         ("cell.migrate", {"key": b"x", "module": "shop/Order"}, "kernel.no_cell"),
     ],
 )

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from cellule.errors import CelluleError, Rejected
 from cellule.values.cbor import decode
+
+CHOOSING: Final = {
+    "cell.resume": ("module", "key", "all", "until"),
+    "cell.drop": ("module", "key", "all", "until", "count", "message"),
+    "cell.migrate": ("module", "key", "all", "until", "to", "after"),
+}
+"""What verbs take that concern all cells unless told which: a misspelt argument must not mean "all"."""
+
+
+def check_choice(verb: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse what a verb that chooses cells does not know."""
+    unknown = sorted(set(arguments) - set(CHOOSING.get(verb, arguments)))
+    if unknown:
+        raise Rejected(
+            "kernel.argument", "{verb} takes no `{field}`; it takes {takes}",
+            verb=verb, field=unknown[0], takes=", ".join(f"`{each}`" for each in CHOOSING[verb]),
+        )  # fmt: skip
 
 
 def check_height(value: Any, field: str) -> int:

@@ -21,7 +21,7 @@ from cellule.kernel.decide import (
     spills,
     timers,
 )
-from cellule.kernel.decide.argument_checks import check_bytes, check_height, check_text
+from cellule.kernel.decide.argument_checks import check_bytes, check_choice, check_height, check_text
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.intents import operate as operating
@@ -58,6 +58,7 @@ def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Ou
             raise Rejected(
                 "kernel.argument", "`{name}` is what the kernel writes, and no argument", name=written[0]
             )
+        check_choice(item.verb, item.arguments)
         if item.id is None:
             return (yield from _perform(context, item))
         return (yield from _perform_once(context, item, dedupe_key(item.id)))
