@@ -11,23 +11,16 @@ from cellule.kernel.key_ring import key_id, parse_row
 from cellule.store import keys
 from tests.support.nodes import load_app
 from tests.support.places import FOLDER, FOLDER_AND_OBJECTS, POSTGRES_AND_S3
+from tests.support.retained import contents
 
 PEOPLE = load_app(Path(__file__).parents[1] / "node_apps" / "people.py")
 MARK = "Elm Street"
 SECRET = MARK.encode()
-OBJECTS_PAGE = 500
 
 
-async def contents(place):
-    """All that a store holds: rows with their keys, and objects."""
-    found = []
+async def contents_of(place):
     async with place.store() as store:
-        async for page in store.engine.rows():
-            found += [key + value for key, value in page]
-        if store.objects is not None:
-            listed = await store.objects.list("", limit=OBJECTS_PAGE)
-            found += [await store.objects.get(item.name) for item in listed.items]
-    return b"\n".join(found)
+        return await contents(store.engine, store.objects)
 
 
 @pytest.mark.parametrize("place", [FOLDER, FOLDER_AND_OBJECTS, POSTGRES_AND_S3], indirect=True)
@@ -41,18 +34,18 @@ async def test_what_was_erased_is_nowhere_and_the_store_is_sound(place):
         await (await node.storage("w")).compact(everything=True)
         info = world.info
         assert (await world.cell(PEOPLE.person, "p").state()).count == 4
-    assert SECRET not in await contents(place)
+    assert SECRET not in await contents_of(place)
     row = keys.erasure_key(info.universe, key_id(info.id.bytes, "people/person", b"p"))
     async with place.store() as store:
         [data] = await store.engine.read([row])
     key = parse_row(data).key
-    assert key in await contents(place)
+    assert key in await contents_of(place)
     async with place.open(PEOPLE.app) as node:
         world = await node.world("w")
         await world.operator("ada").erase(PEOPLE.person, "p", why="asked for")
         assert {version.state for version in await world.cell(PEOPLE.person, "p").history()} == {ERASED, None}
         await world.send(PEOPLE.Said("p", f"{MARK} again"))
-    held = await contents(place)
+    held = await contents_of(place)
     assert key not in held
     assert SECRET not in held
     async with place.open(PEOPLE.app) as node:

@@ -2,9 +2,9 @@
 
 The model of a world is what its cells hold, now and at heights that were looked at. `Family.session` looks
 at everything and then does something: it sends, here and as a guest, forks, takes and promotes snapshots,
-says what is kept, compacts, collects beside other work, moves worlds out of the store and back by a file, and
-deletes. A session may be cut off anywhere: `recover` finds out what became of what was under way, and does
-the rest.
+says what is kept, compacts, collects beside other work, moves worlds out of the store and back by a file,
+with their keys or without, deletes, and erases diaries where its app has them. A session may be cut off
+anywhere: `recover` finds out what became of what was under way, and does the rest.
 
 History may be `Gone` only where somebody let go of it: a world that drops its history, or one that was
 deleted although others were forked from it.
@@ -19,19 +19,25 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from cellule.errors import Gone, Rejected, Unavailable
+from cellule import ERASED
+from cellule.errors import Gone, Rejected, StepFailed, Unavailable
 from cellule.host.own.directory import WorldInfo
 from cellule.host.service import Cellule
+from tests.support.diaries import ERASED_TEXT, MARK, DiaryKeys
 from tests.support.nodes import load_app
 
-TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
-ACCOUNTS, SHELVES = ["a", "b", "c", "d"], ["x", "y"]
+APPS = Path(__file__).parents[1] / "node_apps"
+TALLY, DIARIES = load_app(APPS / "tally.py"), load_app(APPS / "diaries.py")
+ACCOUNTS, SHELVES, WRITERS = ["a", "b", "c", "d"], ["x", "y"], ["ann", "bob"]
 TEXT_SIZES = [10, 10_000, 40_000, 100_000]  # inline, a block, beyond a link, beyond a chunk
 WORLDS_MAX = 8
-STEPS = 12
+STEPS = 15
 TRIES, PAUSE_S = 50, 1.0  # where the store fails now and then
+
+EVENTS = {"account": "Add", "shelf": "Keep", "diary": "Write"}  # by the kinds of cells
 
 Cells = dict[tuple[str, str], Any]
 
@@ -52,36 +58,29 @@ class Model:
 
 
 class Sending(NamedTuple):
-    """An event that is on its way."""
+    """An event that is on its way, or the erasure of a cell: that has no value."""
 
     world: str
     cell: tuple[str, str]
-    value: int | str
+    value: int | str | None
     id: str
-
-    @property
-    def event(self) -> Any:
-        """As the app knows it."""
-        kind, key = self.cell
-        return TALLY.Add(key, self.value) if kind == "account" else TALLY.Keep(key, self.value)
-
-    def into(self, cells: Cells) -> None:
-        """What it does."""
-        before = cells.get(self.cell, 0)
-        cells[self.cell] = before + self.value if isinstance(self.value, int) else self.value
 
 
 DEEDS = {
     "send": 10, "fork": 4, "snapshot": 3, "promote": 1, "retain": 1, "compact": 3, "collect": 2,
     "beside": 3, "move": 1, "delete": 2,
 }  # fmt: skip
+DIARY_DEEDS = DEEDS | {"send": 25, "fork": 6, "erase": 5}
 
 
 class Family:
     """Worlds and their models, through several sessions of a store; `folder` is for worlds that move."""
 
-    def __init__(self, rng: Random, folder: Path) -> None:
+    def __init__(self, rng: Random, folder: Path, app: ModuleType = TALLY) -> None:
         self.rng = rng
+        self.app = app
+        self.has_diaries = app is DIARIES
+        self.keys = DiaryKeys()
         self.folder = folder
         self.models: dict[str, Model] = {"main": Model()}
         self.dropping: set[str] = set()  # worlds whose history may be gone
@@ -94,8 +93,9 @@ class Family:
     async def session(self, node: Cellule, guest: Cellule) -> None:
         """Look at everything, then do something, maybe until the node is killed."""
         await self._insisted(node, self.check)
-        for deed in self.rng.choices(list(DEEDS), list(DEEDS.values()), k=STEPS):
-            arguments = (node, guest) if deed in ("send", "beside") else (node,)
+        deeds = DIARY_DEEDS if self.has_diaries else DEEDS
+        for deed in self.rng.choices(list(deeds), list(deeds.values()), k=STEPS):
+            arguments = (node, guest) if deed in ("send", "erase", "beside") else (node,)
             try:
                 await getattr(self, deed)(*arguments)
             except Unavailable:
@@ -142,21 +142,55 @@ class Family:
         """Send by the owner or, through the inbox, by a guest."""
         self.number += 1
         name, given = self.rng.choice(sorted(self.models)), f"s{self.number}"
-        if self.rng.random() < 0.6:
-            cell, value = ("account", self.rng.choice(ACCOUNTS)), self.rng.randrange(1, 100)
+        kind = self.rng.choice(["account", "account", "shelf", *["diary"] * (7 * self.has_diaries)])
+        if kind == "account":
+            cell, value = (kind, self.rng.choice(ACCOUNTS)), self.rng.randrange(1, 100)
             self.sending = Sending(name, cell, value, given)
         else:
-            text = f"{self.number} ".ljust(self.rng.choice(TEXT_SIZES), "x")
-            self.sending = Sending(name, ("shelf", self.rng.choice(SHELVES)), text, given)
+            word = f"{MARK if kind == 'diary' else ''}{self.number} "
+            text = (word * TEXT_SIZES[-1])[: self.rng.choice(TEXT_SIZES)]
+            key = self.rng.choice(WRITERS if kind == "diary" else SHELVES)
+            self.sending = Sending(name, (kind, key), text, given)
         await self._sent(self.rng.choice([node, node, guest]), self.sending)
 
+    async def erase(self, node: Cellule, guest: Cellule) -> None:
+        """Erase a diary, which may not be there."""
+        self.number += 1
+        cell = ("diary", self.rng.choice(WRITERS))
+        self.sending = Sending(self._any(), cell, None, f"e{self.number}")
+        await self._sent(self.rng.choice([node, guest]), self.sending)
+
     async def _sent(self, node: Cellule, sending: Sending) -> None:
+        """Send it, once more where it may have been sent before; nothing is noted before all is done."""
         world = await node.world(sending.world, create=False)
-        await world.send(sending.event, id=sending.id)
-        height, model = (await world.head()).height, self.models[sending.world]
-        sending.into(model.cells)  # killed above, it is sent once more
-        model.past[height] = dict(model.cells)
+        (kind, key), height = sending.cell, 0
+        if sending.value is None:
+            await world.operator("ada").erase(self.app.diary, key, why="asked for", id=sending.id)
+        else:
+            event = getattr(self.app, EVENTS[kind])(key, sending.value)
+            try:
+                height = (await world.send(event, id=sending.id)).height
+            except StepFailed:  # the diary halts: only one that nobody can read does
+                assert not self.keys.can_read(self.models[sending.world].cells[sending.cell])
+        head = await world.head()
+        self._note(sending, world.info, height)
+        model = self.models[sending.world]
+        model.past[head.height] = dict(model.cells)
         self.sending = None
+
+    def _note(self, sending: Sending, world: WorldInfo, height: int) -> None:
+        """What it did."""
+        cells, cell = self.models[sending.world].cells, sending.cell
+        match sending.value:
+            case None:
+                self.keys.destroy(world, cell)
+                cells.pop(cell, None)
+            case int(amount):
+                cells[cell] = cells.get(cell, 0) + amount
+            case text if cell[0] == "diary":
+                cells[cell] = self.keys.write(world, cell, cells.get(cell), text, height)
+            case text:
+                cells[cell] = text
 
     async def fork(self, node: Cellule) -> None:
         """Fork the present or the past."""
@@ -229,6 +263,9 @@ class Family:
         except Gone:
             assert self._may_be_gone(name)
             return
+        assert MARK.encode() not in path.read_bytes()
+        if self.has_diaries and self.rng.random() < 0.7:
+            await (await node.storage(name)).export_keys(path.with_suffix(".keys"))
         self.moving = f"{self.number} {name}"
         await self._moved(node, self.moving)
 
@@ -236,7 +273,11 @@ class Family:
         number, _, name = moving.partition(" ")
         path = self.folder / f"{number}.car"
         await self._removed(node, name)
-        await node.import_world(path, name=name)
+        world = await node.import_world(path, name=name)
+        if (moved := path.with_suffix(".keys")).exists():
+            await (await node.storage(name)).import_keys(moved)
+        elif not await _has_forks(node, world):  # else they stayed for those
+            self.keys.lose(world)
         path.unlink()
         self.moving = None
 
@@ -266,12 +307,12 @@ class Family:
         assert {each.name for each in await node.worlds()} >= set(self.models) - {"main"}
         for name, model in sorted(self.models.items()):
             world = await node.world(name)
-            assert await self._cells(world) == shortened(model.cells), name
+            assert await self._cells(world) == shortened(self.keys.shown(model.cells)), name
             if model.past:
                 height = self.rng.choice(sorted(model.past))
                 try:
                     found = await self._cells(world, height)
-                    assert found == shortened(model.past[height]), (name, height)
+                    assert found == shortened(self.keys.shown(model.past[height])), (name, height)
                 except Gone:
                     assert self._may_be_gone(name), (name, height)
         await self._check_difference(node)
@@ -283,23 +324,20 @@ class Family:
         except Gone:
             assert self._may_be_gone(left) or self._may_be_gone(right)
             return
-        one, other = self.models[left].cells, self.models[right].cells
+        one, other = (self.keys.shown(self.models[name].cells) for name in (left, right))
         differ = {key for key in {*one, *other} if one.get(key) != other.get(key)}
         seen = {(each.module.split("/")[-1], each.key.decode()) for each in found.cells}
         assert differ <= seen  # counts of events may differ where sums do not
         assert left != right or not seen
 
-    @staticmethod
-    async def _cells(world: Any, height: int | None = None) -> dict[tuple[str, str], str]:
+    async def _cells(self, world: Any, height: int | None = None) -> dict[tuple[str, str], str]:
         found: Cells = {}
-        for account in ACCOUNTS:
-            state = await world.cell(TALLY.account, account).state(at=height)
-            if state is not None:
-                found["account", account] = state.total
-        for shelf in SHELVES:
-            state = await world.cell(TALLY.shelf, shelf).state(at=height)
-            if state is not None:
-                found["shelf", shelf] = state.text
+        places = [("account", ACCOUNTS, "total"), ("shelf", SHELVES, "text")]
+        for kind, keys, field_name in [*places, *[("diary", WRITERS, "text")] * self.has_diaries]:
+            for key in keys:
+                state = await world.cell(getattr(self.app, kind), key).state(at=height)
+                if state is not None:
+                    found[kind, key] = ERASED_TEXT if state is ERASED else getattr(state, field_name)
         return shortened(found)
 
     def _any(self) -> str:
@@ -307,6 +345,10 @@ class Family:
 
     def _may_be_gone(self, name: str) -> bool:
         return not self.dropping.isdisjoint({name, *self.models[name].above})
+
+
+async def _has_forks(node: Cellule, world: WorldInfo) -> bool:
+    return any(world.id == above.world for each in await node.worlds() for above in each.lineage.ancestors)
 
 
 def shortened(cells: Cells) -> dict[tuple[str, str], str]:

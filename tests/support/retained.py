@@ -2,7 +2,8 @@
 
 `reached` walks from the roots of a universe with a cache of its own, so that each object comes from the store
 and is held against its CID. `check_bounded` holds the store against that after a collection: nothing else is
-in the rows, and the object store has just the bodies that those rows name.
+in the rows, and the object store has just the bodies that those rows name. `contents` is all of a store, as
+bytes.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ async def check_bounded(engine: Engine, objects: ObjectStore | None, universe: U
     for place_of_marks in (keys.cas_mark_range(universe), keys.cas_unread_range(universe)):
         assert not await _rows(engine, place_of_marks), "marks of a collection that is over"
     if objects is not None:
-        assert await _names(objects, universe) == bodies
+        assert await _names(objects, object_folder(universe)) == bodies
 
 
 async def _rows(engine: Engine, place: Range) -> list[tuple[bytes, bytes]]:
@@ -79,11 +80,19 @@ async def _rows(engine: Engine, place: Range) -> list[tuple[bytes, bytes]]:
         begin = page.items[-1][0] + b"\0"
 
 
-async def _names(objects: ObjectStore, universe: UUID) -> set[str]:
+async def contents(engine: Engine, objects: ObjectStore | None) -> bytes:
+    """All that a store holds: rows with their keys, and objects."""
+    found = [key + value async for page in engine.rows() for key, value in page]
+    if objects is not None:
+        found += [await objects.get(name) for name in sorted(await _names(objects, ""))]
+    return b"\n".join(found)
+
+
+async def _names(objects: ObjectStore, folder: str) -> set[str]:
     found: set[str] = set()
     after = ""
     while True:
-        page = await objects.list(object_folder(universe), limit=500, start_after=after)
+        page = await objects.list(folder, limit=500, start_after=after)
         found |= {item.name for item in page.items}
         if not page.more:
             return found
