@@ -152,7 +152,7 @@ def test_a_missing_frame_is_found(shop: Cellule) -> None:
     )
     answer = shop("check", "--json", code=4)
     assert answer.json["file"]["problem_count"] == 0
-    assert answer.json["worlds"][0]["problem"]["code"] == "kernel.chain_gap"
+    assert answer.json["worlds"][0]["problem"]["code"] == "host.frame_missing"
     assert "DAMAGED" in shop("check", code=4).out
     assert shop("verify", "--json", code=4).error["kind"] == "Corrupted"
 
