@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from cellule.app.declarations import bad_option, duration_ns
 from cellule.app.effects_config import Listed
-from cellule.app.modules import check_events, with_events
+from cellule.app.modules import check_erasable, check_events, with_events
 from cellule.app.styles import BuildScope, DeclaredStyle, StyleDescription
 from cellule.kernel.manifest.model import TIMER_SET
 from cellule.kernel.manifest.system import AGGREGATE, TIMER_FIRED
@@ -60,6 +60,7 @@ class DeclaredAggregate(DeclaredStyle):
     closes: tuple[type, ...]
     fails: tuple[type, ...]
     limits: Mapping[str, Any]
+    erasable: bool
 
     @property
     def where(self) -> str:
@@ -79,6 +80,7 @@ class DeclaredAggregate(DeclaredStyle):
     def described(self, scope: BuildScope) -> StyleDescription:
         """See `DeclaredModule`."""
         name = str(self.full)
+        check_erasable(self.where, self.erasable)
         taken = (*self.events, *self.closes, *self.fails)
         check_events(scope.app, self.where, taken, "takes", system=())
         names = {event: scope.app.events[event].name for event in taken}
@@ -89,6 +91,7 @@ class DeclaredAggregate(DeclaredStyle):
             "style": "aggregate", "state": AGGREGATE, "context": True, "code": self._code(names),
             "event": [*names.values(), *([TIMER_FIRED] if timers else [])],
             "effects_emitted": [TIMER_SET] if timers else [],
+            **({"erasable": True} if self.erasable else {}),
         }  # fmt: skip
         subscriptions = tuple(
             {"event": names[event], "module": name, **self._key(scope, event)} for event in names

@@ -237,20 +237,20 @@ class App:
         self, name: str, *events: type, measures: Mapping[str, str], by: str | None = None,
         window: timedelta | None = None, at: str | None = None, grace: timedelta | None = None,
         ahead: timedelta | None = None, closes: Iterable[type] = (), fails: Iterable[type] = (),
-        version: int | None = None, **limits: Any,
+        version: int | None = None, erasable: bool = False, **limits: Any,
     ) -> ModuleHandle[Any]:  # fmt: skip
         """Declare an aggregate of these events: `measures` such as `{"revenue": "sum(amount)"}` by name.
 
         `by` names the field of the namespace, where it is not the key of the events. Windows of the length
         `window` go by the time in the field `at`, or by world time; `grace` and `ahead` are how late and how
-        early an item may come. `closes` and `fails` are events that end aggregations. `limits` are `batch`,
-        `distinct_max`, `windows_max`, `on_limit`, and `items`, the path of a list of items in the events.
+        early an item may come. `closes` and `fails` are events that end aggregations, `erasable` lets each be
+        erased. `limits`: `batch`, `distinct_max`, `windows_max`, `on_limit`, `items`, the path of a list.
         """
         full = Name(self.namespace, name, self.version if version is None else version)
         times = AggregateTimes(window, at, grace, ahead)
         handle: ModuleHandle[Any] = ModuleHandle(str(full.base))
         declared = DeclaredAggregate(
-            handle, full, events, dict(measures), by, times, tuple(closes), tuple(fails), limits
+            handle, full, events, dict(measures), by, times, tuple(closes), tuple(fails), limits, erasable
         )
         self.add_module(declared)
         return handle

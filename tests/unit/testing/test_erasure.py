@@ -335,3 +335,19 @@ def test_runs_of_plans_are_sealed_too():
     world.erase(plan, "p")
     assert world.cell(plan, "p").history()[0].state is ERASED
     world.assert_replays()
+
+
+def test_what_an_aggregate_has_seen_is_sealed_too():
+    app = App("people")
+    app.event(PEOPLE.Said, key="name")
+    words = app.aggregate("words", PEOPLE.Said, measures={"different": "distinct(text)"}, erasable=True)
+    world = World(app)
+    say(world, "p", "1")
+    world.host.restart()
+    say(world, "p", "2")
+    assert MARK in str(world.state(words, "p"))
+    assert SECRET not in raw(world)
+    world.assert_replays()
+    world.erase(words, "p")
+    assert world.cell(words, "p").history()[0].state is ERASED
+    world.assert_replays()
