@@ -35,7 +35,7 @@ sim: setup
 	CELLULE_SIM_SEEDS=2000 $(PYTEST) -n auto --timeout 3600 tests/simulation
 
 crash: setup
-	CELLULE_CRASH=full $(PYTEST) -n auto tests/crash
+	CELLULE_CRASH=full $(PYTEST) -n auto --timeout 3600 tests/crash
 
 mutants: setup
 	$(BIN)/python tools/mutants.py
