@@ -155,7 +155,7 @@ class Erased:
         return False
 
 
-ERASED: Final = Erased()
+ERASED: Final[Any] = Erased()  # it stands where a value of any type would, and compares with all of them
 
 
 def _not_sealed(why: str) -> Rejected:
