@@ -103,7 +103,8 @@ class World:
         """
         ensure(len(entropy) == ENTROPY_BYTES, "kernel.entropy", "a beat takes 16 bytes of entropy")
         pace = QUIET if quiet else self.pace
-        self.ledger.keys.begin(self.lineage.world.bytes)
+        if self.ledger.keys.in_use:
+            self.ledger.keys.begin(self.stepper.world)
         run = BeatRun(
             self.ledger, self.eras, self.stepper, pace, now_ns, entropy, self._short_ways, self.lineage
         )  # fmt: skip

@@ -41,7 +41,7 @@ from cellule.kernel.lineage import Lineage
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.heartbeat import Heartbeat
-from cellule.kernel.state.ledger import Ledger
+from cellule.kernel.state.ledger import Ledger, Pending
 from cellule.values.cid import cid_of
 
 
@@ -87,15 +87,9 @@ class BeatRun:
             yield from context.eras.prepare()
         ledger.begin_beat(ledger.beat + 1, self._now_ns)
         pending = ledger.pending
-        if pending:
-            yield from ledger.slots(target for _, targets in pending for target in targets)
-        # Before anything is delivered: a cell whose time is over expires only while its queue is empty.
-        due: list[schedules.Due] = []
-        if not ledger.paused and context.pace.quota:
-            due = yield from expiry.run_due(context)
-        letters = ledger.deliver_pending()
-        calls.tell_letters(context, letters)
-        yield from impulses.tell_dropped(context, letters)
+        due: Sequence[schedules.Due] = ()
+        if pending or ledger.has_timers():
+            due = yield from self._deliver(pending)
         if ledger.branch is not None and ledger.branch.next:
             yield from forks.advance(context)
         if ledger.book.waiting and not ledger.paused and context.pace.quota:
@@ -124,6 +118,21 @@ class BeatRun:
             )  # fmt: skip
         ledger.settle(self._writer.next_height() - 1)
         return (yield from self._result(frame))
+
+    def _deliver(self, pending: Pending) -> Generator[Need, None, Sequence[schedules.Due]]:
+        """Fire timers and deliver what was emitted; returns the schedules whose events are to be sent."""
+        ledger, context = self._ledger, self._context
+        due: Sequence[schedules.Due] = ()
+        if pending:
+            yield from ledger.slots(target for _, targets in pending for target in targets)
+        # Before anything is delivered: a cell whose time is over expires only while its queue is empty.
+        if not ledger.paused and context.pace.quota:
+            due = yield from expiry.run_due(context)
+        if pending:
+            letters = ledger.deliver_pending()
+            calls.tell_letters(context, letters)
+            yield from impulses.tell_dropped(context, letters)
+        return due
 
     def _admit(self, items: Sequence[Item]) -> Generator[Need, None, None]:
         ledger, context = self._ledger, self._context
@@ -169,12 +178,14 @@ class BeatRun:
         ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes
         # Plain events answer together: an outcome for each would cost as much as its step.
         batch = None if outcomes else self._context.short.result()
-        cid, steps = None, self._rounds.steps
+        cid, keys, steps = None, None, self._rounds.steps
         if self._context.removed:
             steps = [*self._context.removed, *steps]
         if frame is not None:
             cid = cid_of(frame)
             ledger.end_frame(cid.digest)
+        if ledger.keys.in_use:
+            keys = ledger.keys.end(is_written=frame is not None)
         wake = None if ledger.paused else (yield from expiry.next_due(ledger))
         more = not ledger.paused and bool(
             ledger.ring or (ledger.pending and frame is not None) or self._has_run
@@ -190,5 +201,5 @@ class BeatRun:
         return Beat(
             frame, cid, writer.start, writer.next_height() - 1, writer.blocks, outcomes, batch,
             steps, wake, more or (bool(outcomes) and outcomes[-1] is LATER),
-            self._context.opened, self._context.closed, ledger.keys.end(is_written=frame is not None),
+            self._context.opened, self._context.closed, keys,
         )  # fmt: skip

@@ -64,8 +64,6 @@ def run_due(context: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
     """Handle the timers that are due, oldest first; returns the schedules whose events are to be sent."""
     ledger, writer = context.ledger, context.writer
     due: list[schedules.Due] = []
-    if not ledger.has_timers():
-        return due
     page = yield from ledger.timers.scan(b"", pair_key(ledger.now_ns + 1, 0), TIMERS_PER_BEAT_MAX)
     apart = ("schedule", "sweep", "answer")
     yield from ledger.slots((timer.module, timer.key) for _, timer in page if timer.what not in apart)

@@ -94,8 +94,14 @@ class EventEncoder:
         self._opening = _BEFORE_SCHEMA + head(0, schema) + _BEFORE_VALUE
         self._middle = _BEFORE_MODULE + head(0, module)
 
-    def encode(self, values: Iterable[bytes], keys: Iterable[bytes]) -> bytes:
-        """The bytes of these rows; a key has at most `SHORT_MAX` bytes.
+    def encode(self, value: bytes, key: bytes) -> bytes:
+        """The bytes of one row; a key has at most `SHORT_MAX` bytes."""
+        size = len(value)
+        value_head = _HEADS[size] if size <= SHORT_MAX else head(BYTES, size)
+        return b"".join((self._opening, value_head, value, self._middle, _HEADS[len(key)], key, _NULL))
+
+    def encode_all(self, values: Iterable[bytes], keys: Iterable[bytes]) -> bytes:
+        """The bytes of these rows.
 
         One list of parts for all of them: columns by `zip` and `chain` take longer at every number of rows.
         """

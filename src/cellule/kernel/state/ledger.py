@@ -47,6 +47,8 @@ from cellule.values.cid import Cid
 from cellule.values.link import Link
 
 Target = tuple[str, bytes]
+Pending = list[tuple[Message, list[Target]]]
+"""Emitted events and the cells they go to in the next beat."""
 
 
 @dataclass(slots=True)
@@ -72,7 +74,7 @@ class Ledger:
     eras: list[Era] = field(default_factory=list)
     modules: dict[str, Cells] = field(default_factory=dict)
     ring: deque[Slot] = field(default_factory=deque)
-    pending: list[tuple[Message, list[Target]]] = field(default_factory=list)
+    pending: Pending = field(default_factory=list)
     dedupe: Dedupe = field(default_factory=Dedupe)
     book: Book = field(init=False)
     held: dict[str, dict[bytes, None]] = field(default_factory=dict)  # keys by module; see `enter`
@@ -215,7 +217,7 @@ class Ledger:
         ensure(now_ns >= self.now_ns, "kernel.time_order", "time goes back to {now_ns}", now_ns=now_ns)
         self.beat, self.now_ns = beat, now_ns
 
-    def abandon_beat(self, now_ns: int, pending: list[tuple[Message, list[Target]]]) -> None:
+    def abandon_beat(self, now_ns: int, pending: Pending) -> None:
         """The beat wrote nothing: the world is what it was before, at the time it was."""
         ensure(now_ns <= self.now_ns, "kernel.time_order", "time goes on to {now_ns}", now_ns=now_ns)
         self.beat, self.now_ns = self.beat - 1, now_ns
@@ -326,7 +328,7 @@ class Ledger:
 
     def deliver_pending(self) -> list[tuple[Target, Message]]:
         """What the previous beat emitted reaches the queues; returns the dead letters: what has no room."""
-        letters = list[tuple[Target, Message]]()
+        letters: list[tuple[Target, Message]] = []
         pending, self.pending = self.pending, []
         for message, targets in pending:
             for place, (base, key) in enumerate(targets):
@@ -338,7 +340,7 @@ class Ledger:
                 letters.append(((base, key), message))
         return letters
 
-    def take_back(self, pending: list[tuple[Message, list[Target]]]) -> None:
+    def take_back(self, pending: Pending) -> None:
         """Undo `deliver_pending` at the end of a beat that wrote nothing."""
         for emitted, targets in reversed(pending):
             for place, (base, key) in reversed([*enumerate(targets)]):
@@ -475,10 +477,11 @@ class Ledger:
                     cells.live.put(slot.key, slot.entry)
             cells.slots.pop(slot.key, None)
         self.active.clear()
-        for base in sorted(self.held):  # a restored world has them in another order
-            self.release_held(base)
-            if not self.held[base]:
-                del self.held[base]
+        if self.held:
+            for base in sorted(self.held):  # a restored world has them in another order
+                self.release_held(base)
+                if not self.held[base]:
+                    del self.held[base]
         self.book.open.cool()
         if self.heartbeat is not None:
             self.heartbeat.wall_clock.settle(self.beat, self.now_ns)
