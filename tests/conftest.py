@@ -16,6 +16,8 @@ from tests.support.servers.s3 import S3Server
 # Processes that tests start import `tests.support` too.
 _ROOT = Path(__file__).parents[1]
 os.environ["PYTHONPATH"] = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
+# Hundreds of them: each would compile the whole package again where nothing may keep the bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # A busy machine is slow, and no test is about speed: examples have no deadline.
