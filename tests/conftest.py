@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -34,6 +35,12 @@ _USUAL = {
 for _sign, _handler in _USUAL.items():
     if signal.getsignal(_sign) is signal.SIG_IGN:
         signal.signal(_sign, _handler)
+
+
+def pytest_collection_finish():
+    """Thousands of tests and what they import are no garbage: collections need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -278,6 +278,16 @@ async def test_the_last_node_of_a_process_puts_back_what_the_first_one_tuned(tmp
     assert (sys.getswitchinterval(), gc.get_threshold()) == before
 
 
+@pytest.mark.parametrize("own", [False, True])
+async def test_what_a_process_keeps_out_of_collections_stays_out(tmp_path, own):
+    gc.unfreeze()
+    if own:
+        gc.freeze()
+    async with open_node(tmp_path, TALLY.app):
+        assert gc.get_freeze_count() > 0
+    assert (gc.get_freeze_count() > 0) == own
+
+
 # What cannot be opened
 
 

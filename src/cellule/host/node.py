@@ -413,7 +413,7 @@ class Node:
     def _collect(self) -> None:
         """A world that leaves is a circle of many objects, and Python looks for old ones too rarely."""
         self._left += 1
-        if self._left >= LEFT_COLLECT:
+        if self._left >= LEFT_COLLECT and gc.isenabled():
             self._left = 0
             gc.collect()
 

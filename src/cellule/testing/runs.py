@@ -109,8 +109,7 @@ def _complete(
 def _nothing_lost(loop: DeterministicLoop) -> Iterator[None]:
     """Collect garbage only at the end, and send what finalizers report to `loop`."""
     collects, hook = gc.isenabled(), sys.unraisablehook
-    gc.freeze()  # the last collection then looks only at what this run made
-    gc.disable()
+    gc.disable()  # so that the last collection, of the youngest, looks at all that this run made
     sys.unraisablehook = lambda report: loop.unhandled.append(
         Unhandled(report.err_msg or "an error in a finalizer", report.exc_value)
     )
@@ -118,10 +117,9 @@ def _nothing_lost(loop: DeterministicLoop) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "coroutine .* was never awaited", RuntimeWarning)
             yield
-            gc.collect()
+            gc.collect(0)
     finally:
         sys.unraisablehook = hook
-        gc.unfreeze()
         if collects:
             gc.enable()
 

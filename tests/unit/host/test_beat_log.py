@@ -154,11 +154,11 @@ async def test_a_world_that_is_paused_for_a_defect_is_told(node, tally, heard, m
     world = await node.world("shop")
     await world.send(tally.Add("a", 1))
 
-    def fall(_context):
+    def fall(_ledger):
         raise ZeroDivisionError("a defect of timers")
         yield
 
-    monkeypatch.setattr("cellule.kernel.decide.timers.run_due", fall)
+    monkeypatch.setattr("cellule.kernel.decide.timers.next_due", fall)
     with pytest.raises(Parked):
         await world.send(tally.Add("a", 1))
     told = [told for told in heard("cellule.host") if told[0] == "ERROR"]

@@ -272,11 +272,11 @@ async def test_a_world_whose_own_work_fails_is_paused_with_the_reason(node, tall
     world = await node.world("w")
     await world.send(tally.Add("a", 1))
 
-    def fall(_context):
+    def fall(_ledger):
         raise ZeroDivisionError("a defect of timers")
         yield
 
-    monkeypatch.setattr("cellule.kernel.decide.timers.run_due", fall)
+    monkeypatch.setattr("cellule.kernel.decide.timers.next_due", fall)
     with pytest.raises(Parked, match="paused"):
         await world.send(tally.Add("a", 1))
     monkeypatch.undo()
