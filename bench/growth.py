@@ -7,7 +7,7 @@ and take turns, so that neither pays for the other's memory. Events are handed o
 
 Active       1,000 cells, spread over the world, get all events.
 At random    every cell is equally likely. The hit rate is the share of a round's cells that were in memory
-             when it began. So many events are sent that the next snapshot would be due; it is taken at the
+             when it began. So many events are sent that the next snapshot is nearly due; it is taken at the
              end, and the cost is told without and with it.
 Opening      from `cellule.open` until the first event is applied, in a process that has opened both before.
 After a kill the same on a copy of the folder whose process was killed at work, after events at random;
@@ -37,7 +37,7 @@ from bench.ingest_rows import at_most
 from bench.report import Row, measured, stream
 
 CELLS, ACTIVE = 1_000_000, 1_000
-ROUND_EVENTS, ROUNDS, RANDOM_ROUNDS, OPENINGS = 10_000, 20, 25, 5
+ROUND_EVENTS, ROUNDS, RANDOM_ROUNDS, OPENINGS = 10_000, 20, 6, 5
 KILL_EVENTS, KILL_MAX_MS = 200_000, 3_000.0
 ACTIVE_MAX, RANDOM_MAX, OPENING_MAX, MEMORY_MAX_MB = 1.5, 4.0, 3.0, 500.0
 
