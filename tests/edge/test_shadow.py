@@ -164,6 +164,14 @@ def test_other_states_are_told(history):
     }
 
 
+@pytest.mark.parametrize(("most", "told"), [(3, "more than 3 cells differ"), (4, "")])
+def test_a_run_ends_where_too_many_cells_differ(history, monkeypatch, most, told):
+    monkeypatch.setattr("cellule.kernel.prove.shadow.SHADOW_CELLS_MAX", most)
+    report = history("v1", LOUD, recent=None)
+    assert report.limited == told
+    assert (report.differences == {"events": 4, "further steps": 4}) == (not told)
+
+
 def test_what_people_did_and_events_without_a_key_are_repeated(versions, tmp_path):
     audited = (
         APP

@@ -157,6 +157,18 @@ def test_a_module_that_answers_a_stopped_cascade_by_emitting_cannot_go_on_for_ev
     assert world.state("shop/Stats") == {"placed": 1, "failures": 0}
 
 
+def test_a_beat_that_does_nothing_leaves_what_is_on_its_way_to_a_stopped_cell(world):
+    """Its queue was empty, and it stands in no ring: there is nothing to take out of one."""
+    world.send("shop/Ping@1", {"to": "ax", "left": 0})
+    world.control("cell.halt", module="shop/Pinger", key=b"ax")
+    world.send("shop/Ping@1", {"to": "a", "left": 1})
+    assert world.beat().frame is None
+    assert world.beat().frame is None
+    world.control("cell.resume", module="shop/Pinger", key=b"ax")
+    world.settle()
+    assert world.state("shop/Pinger", b"ax") == {"count": 2}
+
+
 def test_entropy_and_height_of_a_step_come_from_the_journal(make_world, shop):
     seen = []
 

@@ -225,6 +225,10 @@ OPENED = {"bucket": LINK, "since_ns": 1, "until_ns": 2}
 DEDUPE = {"buckets": [BUCKET], "conflicts": LINK, "floor_ns": 0, "open": OPENED}
 BUDGETS = {"open": [LINK, 1], "parked": 0, "spent": None, "spent_by": None, "timers": 0}
 IDEMPOTENCY = {"ages": [LINK, 1], "keys": [LINK, 2]}
+HEARTBEAT = {
+    "clock": {}, "numbers": 0, "paused": False, "queued": 0, "bindings": [LINK, 1],
+    **dict.fromkeys(("armed", "by_head", "by_name", "counts", "due", "impulses", "registry", "told")),
+}  # fmt: skip
 PARTS = {
     "dedupe": (DEDUPE, [
         None, [], {**DEDUPE, "more": 1}, {**DEDUPE, "floor_ns": -1}, {**DEDUPE, "conflicts": 1},
@@ -240,6 +244,11 @@ PARTS = {
     "idempotency": (IDEMPOTENCY, [
         [], {}, {"ages": None}, {**IDEMPOTENCY, "more": None}, {**IDEMPOTENCY, "ages": [LINK, 0]},
         {**IDEMPOTENCY, "keys": [1, 1]}, {**IDEMPOTENCY, "keys": [LINK]},
+    ]),
+    "heartbeat": (HEARTBEAT, [
+        [], {}, {**HEARTBEAT, "more": 1}, {**HEARTBEAT, "numbers": -1}, {**HEARTBEAT, "queued": None},
+        {**HEARTBEAT, "paused": 0}, {**HEARTBEAT, "bindings": [LINK, 0]}, {**HEARTBEAT, "told": 1},
+        {**HEARTBEAT, "clock": []},
     ]),
     "modules": ({"shop/Order": [LINK, 0]}, [[], {"shop/Order": None}, {"shop/Order": [LINK, -1]}]),
     "eras": ([[LINK, 0]], [[], None, {}, [[LINK]], [(LINK, 0)], [[LINK, 0, 0]], [[1, 0]]]),

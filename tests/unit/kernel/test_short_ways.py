@@ -6,7 +6,7 @@ import pytest
 
 from cellule.errors import Rejected
 from cellule.kernel.fast.batch import is_plain
-from cellule.kernel.items import EventItem, Pace, ReceiptItem
+from cellule.kernel.items import LATER, Admitted, EventItem, Pace, ReceiptItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import EventRecord, IntentRecord, ReceiptRecord, StepRecord
 from cellule.kernel.need import Nodes, drive
@@ -310,6 +310,19 @@ def test_a_few_plain_events_take_the_short_way(world):
     beat = world.beat([EventItem("shop/Paid@1", encode({"order": f"o{number}"})) for number in range(3)])
     assert beat.batch is not None
     assert len(beat.outcomes) == len(beat.steps) == 3
+
+
+def test_a_flood_of_events_that_are_alike_leaves_room_for_their_steps(make_world):
+    """Both ways admit as many."""
+    flood = [("dock/Put@1", put(f"b{number}", "x" * 400).value, None) for number in range(2_500)]
+    counts = []
+    for world in (make_world(document(), PROGRAMS, fast=fast) for fast in (True, False)):
+        for at in range(0, len(flood), 500):
+            world.beat(flood[at : at + 500])  # all are known now
+        outcomes = world.beat(flood).outcomes
+        counts.append(sum(isinstance(each, Admitted) for each in outcomes))
+        assert outcomes[counts[-1] :] == [LATER] * (len(flood) - counts[-1])
+    assert counts == [2_140, 2_140]  # 1,000,000 bytes of values and 48 for each record
 
 
 def test_a_quota_counts_the_steps_of_both_ways(make_world):

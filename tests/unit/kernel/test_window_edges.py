@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cellule.errors import Corrupted
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.need import Nodes, drive
@@ -11,6 +12,8 @@ from cellule.kernel.state import dedupe
 from cellule.kernel.state import log_state as log
 from cellule.kernel.state.dedupe import Dedupe
 from cellule.values.cbor import encode
+from cellule.values.cid import cid_of
+from cellule.values.link import Link
 
 WINDOW = dedupe.DEDUPE_WINDOW_NS
 
@@ -56,6 +59,31 @@ def test_ids_of_the_moment_at_which_a_bucket_left_are_too_old():
     assert not is_known(ids, key(1))
     assert is_known(ids, key(2))
     assert ids.floor_ns == 501
+
+
+def test_as_many_ids_as_a_world_may_remember_are_remembered(monkeypatch):
+    """None of them is young any more, and none older than the window: only a further id takes one's place."""
+    monkeypatch.setattr(dedupe, "DEDUPE_IDS_MAX", 4)
+    ids = filled(1, 2, 3, 4)
+    ids.roll(4 + dedupe.DEDUPE_KEPT_NS + 1)
+    assert is_known(ids, key(0))
+    ids.add(key(9), 9, 0, 5 + dedupe.DEDUPE_KEPT_NS)
+    ids.roll(5 + dedupe.DEDUPE_KEPT_NS)
+    assert not is_known(ids, key(0))
+    assert is_known(ids, key(2))
+
+
+@pytest.mark.parametrize("prints", [bytes(4), bytes(12), "text", [1, 2]])
+def test_marks_of_another_number_of_ids_are_damage(prints):
+    """A mark that is missing is an id that would be applied again."""
+    ids, blocks = filled(1, 2), {}
+    saved = ids.save(blocks)
+    saved["buckets"][0]["prints"] = Link(cid := cid_of(encode(prints)))
+    blocks[cid] = encode(prints)
+    nodes = Nodes(0)
+    loaded = drive(Dedupe.load(saved, nodes), nodes, blocks.__getitem__)
+    with pytest.raises(Corrupted, match="is not a bucket of ids"):
+        drive(loaded.find(key(0), nodes), nodes, lambda cids: {cid: blocks[cid] for cid in cids})
 
 
 @pytest.mark.parametrize("position", range(16))

@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any, Final
 
 from cellule.kernel.fast.schema_route import Row, SchemaRoute
-from cellule.kernel.journal.rows import SHORT_MAX
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES, FrameWriter
 from cellule.kernel.limits import FRAME_BYTES_ADMIT
 from cellule.kernel.manifest.event_routes import UNREADABLE
@@ -38,9 +37,8 @@ def lay_columns(
     entries: list[Any] = list(map(route.recent.get, keys))
     if not all(entries) or any(map(_EXTRAS, entries)) or not route.cells.slots.keys().isdisjoint(keys):
         return None
-    sizes = list(map(len, values))
-    size = writer.size + len(items) * RECORD_BYTES + sum(sizes)
-    if size >= FRAME_BYTES_ADMIT or max(sizes) > SHORT_MAX or LINK_MARK in b"".join(values):
+    size = writer.size + len(items) * RECORD_BYTES + sum(map(len, values))
+    if size >= FRAME_BYTES_ADMIT or LINK_MARK in b"".join(values):
         return None
     size += route.begin(writer)
     assert route.events is not None

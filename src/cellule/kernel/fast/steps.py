@@ -70,7 +70,7 @@ class FastSteps:
             else:
                 state, version, born, prev = entry.state, entry.version, entry.born, entry.last
                 born_ns = entry.born_ns
-                if entry.era != number or state.__class__ is not bytes or entry.extras is not None:
+                if entry.era != number or state.__class__ is not bytes:
                     break
             if route.takes_context:
                 context = beat.stepper.context(key, route.module, number, step, beat.entropy, version)

@@ -97,7 +97,7 @@ class Shadow:
         yield from self.comparison.compare()
         if self.comparison.ahead > SHADOW_UNMATCHED_MAX:
             self.limited = f"the two runs are more than {SHADOW_UNMATCHED_MAX} steps apart"
-        elif len(self.comparison.tally.cells) >= SHADOW_CELLS_MAX:
+        elif len(self.comparison.tally.cells) > SHADOW_CELLS_MAX:
             self.limited = f"more than {SHADOW_CELLS_MAX} cells differ"
         return done
 

@@ -142,7 +142,7 @@ class Dedupe:
 
     def roll(self, now_ns: int) -> None:
         """Close a full bucket and let old ones go; called once at the end of every frame."""
-        if self.conflicts and len(self.conflicts) > DEDUPE_CONFLICTS_MAX:
+        if len(self.conflicts) > DEDUPE_CONFLICTS_MAX:
             by_height = sorted((seen.height, key) for key, seen in self.conflicts.items())
             newest = by_height[-(DEDUPE_CONFLICTS_MAX // 2) :]
             self.conflicts = {key: self.conflicts[key] for _, key in newest}
