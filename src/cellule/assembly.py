@@ -10,13 +10,10 @@ own: the one the options name, else the data folder, else the system's temporary
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import sys
 import tempfile
-import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -32,7 +29,6 @@ from cellule.effects.secrets.redactor import redacted_logs
 from cellule.errors import Rejected
 from cellule.host.limits import (
     BEAT_INTERVAL_S,
-    COLLECT_EVERY,
     COLLECT_INTERVAL_S,
     IDLE_S,
     SESSION_CONNECTIONS,
@@ -40,7 +36,6 @@ from cellule.host.limits import (
     SNAPSHOT_RESTORE_S,
     SNAPSHOT_TAIL_BYTES,
     STALL_S,
-    SWITCH_INTERVAL_S,
     TAIL_RECORDS,
     TAIL_S,
     WORLDS_MAX,
@@ -57,6 +52,7 @@ from cellule.host.run.outgoing import Dispatch
 from cellule.host.run.spill import FileSpill
 from cellule.host.service import Cellule, Deploy
 from cellule.host.storage.policy import StoragePolicy
+from cellule.host.tuned_process import tuned
 from cellule.kernel.state.module_cells import Budget
 from cellule.modules.kinds import CodeKinds
 from cellule.modules.python import check_not_loading
@@ -188,7 +184,7 @@ async def _reigning(node: Node, store: Store, built: Built | None, options: Opti
     node.loader.key = key = await _key(store, options)
     async with AsyncExitStack() as stack:
         if options.tune_process:
-            stack.enter_context(_tuned())
+            stack.enter_context(tuned())
         if options.perform:
             secrets = options.secrets or default_secrets(store.address.folder)
             stack.enter_context(redacted_logs(secrets.redactor))
@@ -286,37 +282,3 @@ def _pool(node: Node, key: NodeKey, built: Built | None, secrets: Secrets, optio
 async def _built(app: App) -> Built:
     """Build outside the loop: a script that opens a node at its top level must meet our refusal of it."""
     return app.build() if app.is_built() else await asyncio.to_thread(app.build)
-
-
-_tuning = threading.Lock()
-_tuned_by: list[None] = []  # one for each node that is tuned; they may live on loops of several threads
-_before: list[tuple[float, tuple[int, int, int], int]] = []
-
-
-@contextmanager
-def _tuned() -> Iterator[None]:
-    """Let the writer thread run promptly, and keep what is loaded out of garbage collections.
-
-    The first node of a process does so, and the last one that ends puts everything back. Where the process
-    keeps objects out of collections itself, which ones is its business.
-    """
-    with _tuning:
-        if not _tuned_by:
-            _before[:] = [(sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count())]
-            sys.setswitchinterval(SWITCH_INTERVAL_S)
-            gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
-            if not gc.get_freeze_count():
-                gc.collect()
-                gc.freeze()
-        _tuned_by.append(None)
-    try:
-        yield
-    finally:
-        with _tuning:
-            _tuned_by.pop()
-            if not _tuned_by:
-                [(interval_s, thresholds, frozen)] = _before
-                if not frozen:
-                    gc.unfreeze()
-                gc.set_threshold(*thresholds)
-                sys.setswitchinterval(interval_s)
