@@ -12,14 +12,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from cellule.errors import Gone
-from cellule.kernel.key_ring import KeyRing, KeyRow, key_ids, parse_row, read_sealed
+from cellule.kernel.key_ring import KeyRing, KeyRow, parse_row, read_sealed
 from cellule.kernel.need import Need
 from cellule.kernel.state.log_state import joined, one
 from cellule.store import keys
 from cellule.store.engine import Engine
 from cellule.store.tuples import prefix_range
 from cellule.values.cbor import decode_trusted, encode
-from cellule.values.sealed_value import HEAD, is_sealed, is_sealed_text, sealed_of
+from cellule.values.sealed_value import HEAD, is_sealed, is_sealed_text, parts_of, sealed_of
 from cellule.values.writer import LIST
 
 ERASED_TEXT: Final = "(erased)"
@@ -51,10 +51,11 @@ class ErasureKeys:
 
         `made` are rows that are not in the store yet.
         """
-        if not is_sealed(data):
+        sealed = parts_of(data)
+        if sealed is None:
             return data
         try:
-            return read_sealed(data, {**await self.rows(key_ids(data)), **(made or {})})
+            return read_sealed(sealed, {**await self.rows(sealed.key_ids), **(made or {})})
         except Gone:
             return data
 

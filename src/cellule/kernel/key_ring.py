@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -29,11 +31,10 @@ from cellule.values.cipher import KEY_BYTES, mark_of, nonce_for, open_bytes, sea
 from cellule.values.sealed_value import (
     KeyReference,
     Sealed,
-    is_sealed,
     is_sealed_text,
     links_within,
+    parts_of,
     sealed_of,
-    unwrap,
     wrap,
 )
 
@@ -43,7 +44,8 @@ UNREADABLE: Final = (ERASED, KEY_MISSING)
 """The codes of `Gone` where a sealed value cannot be read."""
 
 
-class KeyRow(NamedTuple):
+@dataclass(frozen=True)
+class KeyRow:
     """A row of the store: a key, or that it was destroyed, or is elsewhere; nothing where there was none."""
 
     key: bytes | None = None
@@ -54,6 +56,11 @@ class KeyRow(NamedTuple):
     def is_free(self) -> bool:
         """Tell whether a key that is brought may take the place."""
         return self.key is None and not self.erased
+
+    @cached_property
+    def mark(self) -> bytes:
+        """By what its key is told from others that the row had or will have; empty without a key."""
+        return b"" if self.key is None else mark_of(self.key)
 
     def data(self) -> bytes:
         """The bytes of the row."""
@@ -86,13 +93,12 @@ def key_id(world: bytes, base: str, key: bytes) -> bytes:
     return world + sha256(encode([base, key])).digest()[:16]
 
 
-def read_sealed(data: bytes, rows: Mapping[bytes, KeyRow]) -> bytes:
+def read_sealed(sealed: Sealed, rows: Mapping[bytes, KeyRow]) -> bytes:
     """What a sealed value hides; `Gone` where one of its keys is destroyed, or not to be had here."""
-    sealed = unwrap(data)
     found: list[bytes] = []
     for each in sealed.keys:
         row = rows.get(each.id, KeyRow())
-        if row.key is not None and mark_of(row.key) == each.mark:
+        if row.key is not None and row.mark == each.mark:
             found.append(row.key)
         elif row.key is not None or row.erased:
             raise Gone(ERASED, "this was erased: its key was destroyed", hint="Nobody can read it any more.")
@@ -105,11 +111,6 @@ def read_sealed(data: bytes, rows: Mapping[bytes, KeyRow]) -> bytes:
     if opened is None:
         raise Corrupted("kernel.sealed_damaged", "a sealed value does not fit its keys: it is damaged")
     return opened
-
-
-def key_ids(data: bytes) -> tuple[bytes, ...]:
-    """The ids of the keys that it takes to read a sealed value."""
-    return tuple(each.id for each in unwrap(data).keys)
 
 
 class KeyChanges(NamedTuple):
@@ -201,7 +202,7 @@ class KeyRing:
             assert self._draw is not None
             row = self.changed[each] = KeyRow(self._draw())
         assert row.key is not None
-        return KeyReference(each, mark_of(row.key))
+        return KeyReference(each, row.mark)
 
     def destroy(self, each: bytes) -> None:
         """Destroy the key of a row that was found; what was sealed with it is erased."""
@@ -219,10 +220,11 @@ class KeyRing:
 
     def opened(self, data: bytes) -> Generator[Need, None, bytes]:
         """Bytes as they are, or what they hide where they are a sealed value; `Gone` where that is erased."""
-        if not is_sealed(data):
+        sealed = parts_of(data)
+        if sealed is None:
             return data
-        rows = yield from self.find(key_ids(data))
-        return read_sealed(data, rows)
+        rows = yield from self.find(sealed.key_ids)
+        return read_sealed(sealed, rows)
 
     def opened_text(self, text: str) -> Generator[Need, None, str]:
         """The same for a text."""

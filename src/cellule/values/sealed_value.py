@@ -50,6 +50,11 @@ class Sealed(NamedTuple):
     links: tuple[Cid, ...]
 
     @property
+    def key_ids(self) -> tuple[bytes, ...]:
+        """The ids of the keys that it takes to read it."""
+        return tuple(each.id for each in self.keys)
+
+    @property
     def bound(self) -> bytes:
         """What the ciphertext is bound to: it cannot be read beside other keys or links."""
         return encode([b"".join(map(bytes, self.keys)), [Link(cid) for cid in self.links]])
@@ -57,13 +62,17 @@ class Sealed(NamedTuple):
 
 def is_sealed(data: bytes) -> bool:
     """Tell whether canonical bytes are those of a sealed value."""
+    return parts_of(data) is not None
+
+
+def parts_of(data: bytes) -> Sealed | None:
+    """The parts of a sealed value; None of any other."""
     if not data.startswith(HEAD):
-        return False
+        return None
     try:
-        unwrap(data)
+        return unwrap(data)
     except Rejected:
-        return False
-    return True
+        return None
 
 
 def wrap(sealed: Sealed) -> bytes:

@@ -30,7 +30,6 @@ from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.dedupe import dedupe_key
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.values.cbor import encode
-from cellule.values.cipher import mark_of
 from cellule.values.sealed_value import KeyReference, text_of
 
 Keys = tuple[KeyReference, ...]
@@ -89,7 +88,7 @@ class Sealer:
         for each in older:
             row = rows.get(each)
             if row is not None and row.key is not None:
-                keys.append(KeyReference(each, mark_of(row.key)))
+                keys.append(KeyReference(each, row.mark))
         return tuple(sorted(keys))
 
     def ids_of(self, base: str, key: bytes) -> bytes:
