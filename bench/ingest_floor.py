@@ -18,7 +18,7 @@ from bench.ingest_jobs import Job, States
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.journal import frame_rows
 from cellule.kernel.journal.frame import Frame, decode_frame
-from cellule.kernel.journal.records import StepRecord
+from cellule.kernel.journal.records import EventRecord, StepRecord
 from cellule.store import keys
 from tests.support.frames import encode_records
 
@@ -55,7 +55,7 @@ async def _frames(world: WorldHandle, first: int) -> AsyncIterator[tuple[Frame, 
     async for frame in world.frames(first):
         data = encode_records(frame.header, frame.records, frame.names)
         assert decode_frame(data).cid == frame.cid
-        yield frame, data, len(frame.records) // 2  # each event has its record and a step's
+        yield frame, data, sum(1 for _ in frame.of(EventRecord))  # a frame may note a snapshot too
 
 
 def _states(frame: Frame) -> dict[bytes, bytes]:

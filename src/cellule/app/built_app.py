@@ -97,7 +97,8 @@ class Built:
         self._encoders: dict[type, tuple[str, Callable[[Any], bytes]]] = {}
         self.encoders: dict[type, Callable[[Any], BareEvent]] = {}  # of the items of events sent before
         self._keys: dict[str, TypedKey] = {}
-        self._maps: dict[str, Codec[Any]] = {}
+        self._state_codecs: dict[str, Codec[Any] | None] = {}
+        self._state_readers: dict[str, Callable[[bytes], Any]] = {}
 
     @property
     def namespace(self) -> str:
@@ -226,9 +227,11 @@ class Built:
 
     def decode_state(self, reducer: Reducer, data: bytes) -> Any:
         """The object of a reducer's state."""
-        codec, described = self._state_codec(reducer), self._by_base[self.base(reducer)]
-        state = decode_trusted(data) if codec is None else codec.decode_trusted(data)
-        return described.read_state(state) if isinstance(described, ReadsStates) else state
+        base = self.base(reducer)
+        read = self._state_readers.get(base)
+        if read is None:
+            read = self._state_readers[base] = self._make_state_reader(base)
+        return read(data)
 
     def state_to_json(self, reducer: Reducer, data: bytes) -> Any:
         """A state's bytes as JSON data."""
@@ -240,17 +243,27 @@ class Built:
         return decode_trusted(data) if reply is None else self.forms.codec(reply).decode_trusted(data)
 
     def _state_codec(self, reducer: Reducer) -> Codec[Any] | None:
-        """What reads states as objects; None where they are plain values."""
-        module = self.module(reducer)
-        base, state = module.base, self._by_base[module.base].state_type
+        """What reads states as objects; None where they are plain values. Made once a module."""
+        base = self.base(reducer)
+        if base not in self._state_codecs:
+            self._state_codecs[base] = self._make_state_codec(self.manifest.modules[base])
+        return self._state_codecs[base]
+
+    def _make_state_reader(self, base: str) -> Callable[[bytes], Any]:
+        codec, described = self._state_codec(base), self._by_base[base]
+        decode: Callable[[bytes], Any] = decode_trusted if codec is None else codec.decode_trusted
+        if not isinstance(described, ReadsStates):
+            return decode
+        read = described.read_state
+        return lambda data: read(decode(data))
+
+    def _make_state_codec(self, module: Module) -> Codec[Any] | None:
+        state = self._by_base[module.base].state_type
         if state is None or module.cell_mode:
             return None if state is None else self.forms.codec(state)
-        if base not in self._maps:
-            name = entry_schema(self.manifest, module)
-            key = self._key_codec(base)
-            assert key is not None, "an app names the key of a whole map in its events"
-            self._maps[base] = map_codec(self.forms.naming.derived(state, name), key, module.name)
-        return self._maps[base]
+        name, key = entry_schema(self.manifest, module), self._key_codec(module.base)
+        assert key is not None, "an app names the key of a whole map in its events"
+        return map_codec(self.forms.naming.derived(state, name), key, module.name)
 
     # Effects
 

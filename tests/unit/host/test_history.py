@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from cellule.errors import Rejected
 from cellule.host.read import history, journal_reader
+from cellule.kernel.world import World
 from cellule.testing import VirtualClock
 from tests.support.virtual_tests import in_virtual_time
 
@@ -117,6 +120,32 @@ async def test_a_read_of_a_state_touches_no_frame(opened, tally, monkeypatch):
             assert (await each.cell(tally.brief, "p").state()).count == 1
             assert (await each.cell(tally.brief, "p").view()).version == 1
             assert len((await each.cells(tally.account)).cells) == 1
+
+
+@in_virtual_time
+async def test_a_read_of_a_state_is_no_beat_and_does_not_inspect_its_reducer_again(node, tally, monkeypatch):
+    world = await node.world("w")
+    await world.send(tally.Poke("p"))
+    await world.cell(tally.brief, "p").state()
+    await world.wait_idle()
+    done = []
+
+    def noted(real):
+        def call(*given, **options):
+            done.append(real.__name__)
+            return real(*given, **options)
+
+        return call
+
+    monkeypatch.setattr(World, "beat", noted(World.beat))
+    monkeypatch.setattr(inspect, "signature", noted(inspect.signature))
+    for _ in range(3):
+        assert (await world.cell(tally.brief, "p").state()).count == 1
+        assert (await world.cell(tally.brief, "p").view()).version == 1
+    assert done == []
+    await world.send(tally.Poke("p"))
+    assert (await world.cell(tally.brief, "p").state()).count == 2
+    assert "beat" in done
 
 
 @pytest.mark.parametrize("limit", [0, 10_001])

@@ -406,8 +406,9 @@ class Reader:
         self._node.check_loop()
         if self._node.may_act():
             try:
+                hosted = self._node.at_work(self._info.id)
                 with reading():
-                    return await here(await self._node.hosted(self._info))
+                    return await here(hosted or await self._node.hosted(self._info))
             except Fenced:
                 pass
             except Unavailable:

@@ -250,6 +250,8 @@ class WorldRunner:
             await self._wait_work()
             if self._questions.waiting:
                 await self._questions.answer(self._newest.beat)
+                if self._is_resting() and not self._must_go_on():
+                    continue  # it was only asked
             if self._closing and not self._has_work():
                 if self._inbox.waits:  # for the commit under way; a last look follows
                     self._room.clear()
