@@ -164,7 +164,7 @@ def test_other_states_are_told(history):
     }
 
 
-@pytest.mark.parametrize(("most", "told"), [(3, "more than 3 cells differ"), (4, "")])
+@pytest.mark.parametrize(("most", "told"), [(2, "more than 2 cells differ"), (3, "")])
 def test_a_run_ends_where_too_many_cells_differ(history, monkeypatch, most, told):
     monkeypatch.setattr("cellule.kernel.prove.shadow.SHADOW_CELLS_MAX", most)
     report = history("v1", LOUD, recent=None)

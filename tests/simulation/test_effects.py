@@ -255,8 +255,8 @@ def check_dropped(records) -> Counter[bytes]:
     return fired
 
 
-def test_effects_are_settled_once_whatever_happens(programs):
-    runs = simulate(scenario_of(programs), faults=ROUGH)
+def test_effects_are_settled_once_whatever_happens(programs, seeds):
+    runs = simulate(scenario_of(programs), seeds=seeds, faults=ROUGH)
     reached = sum((run.result for run in runs), Counter())
     of_people = {"effect.approve", "effect.deny", "effect.cancel"}
     every = {"asked", "dropped", "completed", "kernel.receipt_late", *of_people}

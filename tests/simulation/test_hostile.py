@@ -203,8 +203,8 @@ async def check(simulation: Simulation, programs, run: Hostility) -> None:
     assert page.items == [], "an item was left in the inbox"
 
 
-def test_hostile_items_stop_nobody(programs):
-    simulate(scenario_of(programs), faults=FAULTS)
+def test_hostile_items_stop_nobody(programs, seeds):
+    simulate(scenario_of(programs), seeds=seeds, faults=FAULTS)
 
 
 def contains_nothing(_error: Exception) -> bool:

@@ -175,8 +175,8 @@ def check(rows, acknowledged, submitted):
 scenario = scenario_of(Consumer)
 
 
-def test_every_acknowledged_item_is_applied_exactly_once():
-    simulate(scenario)
+def test_every_acknowledged_item_is_applied_exactly_once(seeds):
+    simulate(scenario, seeds=seeds)
 
 
 @pytest.mark.parametrize(

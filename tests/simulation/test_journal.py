@@ -233,15 +233,15 @@ def check(rows, acknowledged, submitted):
 scenario = scenario_of(Owner)
 
 
-def test_nodes_sharing_a_journal_through_faults_and_crashes_keep_it_whole():
-    runs = simulate(scenario)
+def test_nodes_sharing_a_journal_through_faults_and_crashes_keep_it_whole(seeds):
+    runs = simulate(scenario, seeds=seeds)
     reached = sum((run.result for run in runs), Counter())
     every = {"answered", "unavailable", "it had arrived", "sent again", "fenced", "found after a restart"}
     assert len(runs) < 50 or set(reached) == every  # a simulation that reaches nothing proves nothing
 
 
-def test_one_owner_without_crashes_keeps_it_whole():
-    simulate(scenario_of(Owner, nodes=1, items=12, crashes=0))
+def test_one_owner_without_crashes_keeps_it_whole(seeds):
+    simulate(scenario_of(Owner, nodes=1, items=12, crashes=0), seeds=seeds)
 
 
 @pytest.mark.parametrize(

@@ -210,8 +210,8 @@ async def check(simulation: Simulation, programs, town: Town) -> None:
     assert not [key for key in rows if b"inbox" in key], "an item was left in an inbox"
 
 
-def test_a_node_and_its_clients_keep_every_promise(programs):
-    runs = simulate(scenario_of(programs), faults=ROUGH_NODE)
+def test_a_node_and_its_clients_keep_every_promise(programs, seeds):
+    runs = simulate(scenario_of(programs), seeds=seeds, faults=ROUGH_NODE)
     reached = sum((run.result for run in runs), Counter())
     every = {"first", "duplicate", "control", "parked", "host.outcome_unknown", "testing.outcome_unknown"}
     assert len(runs) < 50 or every <= set(reached)  # a simulation that reaches nothing proves nothing

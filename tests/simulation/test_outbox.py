@@ -169,8 +169,8 @@ async def check(simulation, key, outside):
     assert len(used) == len(outside.calls), "an intent was performed under two keys"
 
 
-def test_every_intent_ends_with_one_receipt_whatever_crashes():
-    simulate(scenario)
+def test_every_intent_ends_with_one_receipt_whatever_crashes(seeds):
+    simulate(scenario, seeds=seeds)
 
 
 def test_the_same_seed_calls_the_outside_in_the_same_way():

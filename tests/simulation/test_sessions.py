@@ -25,7 +25,6 @@ from cellule.kernel.need import Nodes, drive
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import Faults, Simulation, VirtualClock, simulate
-from cellule.testing.simulation import seeds_wanted
 from tests.support.nodes import check_store, events_of, load_app, open_node
 from tests.support.task_keeper import TaskKeeper
 
@@ -34,10 +33,10 @@ pytestmark = pytest.mark.simulation
 TALLY = load_app(Path(__file__).parents[1] / "node_apps" / "tally.py")
 BUILT = TALLY.app.build()
 NODES = ("one", "two", "three")
+SEEDS = 12  # of those with worlds, which are long
 KEYS = ("k0", "k1")
 TTL_S = 3.0
 LATE_MS = 3_000
-SEEDS = 12  # of those with worlds, which are long
 CAUGHT_WITHIN = 300
 ROUGH_SESSIONS = Faults(
     unavailable=0.02, unknown_applied=0.06, unknown_lost=0.03, unknown_late=0.04, for_nothing=0.02, delay=0.3
@@ -214,8 +213,9 @@ async def check(simulation: Simulation, programs, town: Town) -> None:
     assert town.acknowledged <= set(ids), "an acknowledged event was lost"
 
 
-def test_nodes_that_contend_for_a_store_keep_every_promise(programs):
-    runs = simulate(scenario_of(programs), seeds=seeds_wanted(SEEDS), faults=ROUGH_SESSIONS)
+@pytest.mark.seeds(SEEDS)
+def test_nodes_that_contend_for_a_store_keep_every_promise(programs, seeds):
+    runs = simulate(scenario_of(programs), seeds=seeds, faults=ROUGH_SESSIONS)
     reached = sum((run.result for run in runs), Counter())
     every = {"owner", "guest", "read", "nobody", *(f"owner {name}" for name in NODES)}
     assert len(runs) < SEEDS or every <= set(reached)  # a simulation that reaches nothing proves nothing
@@ -274,8 +274,8 @@ def is_good(lease) -> bool:
     return lease is not None and lease.claim is not None and lease.claim.is_valid()
 
 
-def test_at_no_moment_two_claims_are_good():
-    runs = simulate(contest, faults=ROUGH_SESSIONS)
+def test_at_no_moment_two_claims_are_good(seeds):
+    runs = simulate(contest, seeds=seeds, faults=ROUGH_SESSIONS)
     seen = sum((run.result for run in runs), Counter())
     assert {*NODES, "nobody"} <= set(seen)
     assert seen["nobody"] < sum(seen.values()) / 2  # else nothing would be proven

@@ -221,8 +221,8 @@ async def check(simulation: Simulation, programs, town: Town) -> None:
                 assert await world.heartbeat.read(f"/marks/{name}") == 1, "a signal ran twice, or never"
 
 
-def test_verbs_signals_and_refusals_keep_their_promises(programs):
-    runs = simulate(scenario_of(programs), faults=FAULTS)
+def test_verbs_signals_and_refusals_keep_their_promises(programs, seeds):
+    runs = simulate(scenario_of(programs), seeds=seeds, faults=FAULTS)
     reached = sum((run.result for run in runs), Counter())
     assert len(runs) < 50 or {"Refused", "StepFailed", "testing.unavailable"} <= set(reached)
 

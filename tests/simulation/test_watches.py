@@ -75,8 +75,8 @@ def scenario_of(watcher, watchers=4):
 scenario = scenario_of(follow)
 
 
-def test_watchers_never_miss_the_last_change_and_see_changes_in_order():
-    for run in simulate(scenario):
+def test_watchers_never_miss_the_last_change_and_see_changes_in_order(seeds):
+    for run in simulate(scenario, seeds=seeds):
         for seen in run.result:
             assert seen[-1] == LAST
             assert seen == sorted(seen)

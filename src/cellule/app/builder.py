@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cellule.app.built_app import Built, EffectsConfig, Forms
+from cellule.app.built_app import Built, EffectsConfig
 from cellule.app.declarations import DeclaredReducer
 from cellule.app.effects import form_of
+from cellule.app.forms import Forms
 from cellule.app.modules import describe_app_upcaster, describe_reducer, naming_of, revised
 from cellule.app.sections import adapters_of, effects_of, forms_of, sections_of
 from cellule.app.styles import BuildScope, ChecksManifest, DeclaredModule, DescribedModule

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from cellule.app.declarations import DeclaredEvent, shown_value
+from cellule.app.declarations import shown_value
+from cellule.app.forms import Forms
 from cellule.app.keys import TypedKey
 from cellule.app.styles import DescribedModule, ReadsStates
 from cellule.effects.adapter import Adapter
@@ -23,14 +24,11 @@ from cellule.errors import Rejected
 from cellule.kernel.items import BareEvent
 from cellule.kernel.manifest.model import Manifest, Module
 from cellule.kernel.manifest.problems import near
-from cellule.kernel.manifest.system import receipt_event
 from cellule.modules.python import EffectForm, Receipt
 from cellule.modules.python.describe import Description, UpcasterDescription
 from cellule.modules.python.interface import key_codec
 from cellule.modules.python.map_state import entry_schema, map_codec
-from cellule.modules.python.module_names import Naming
 from cellule.modules.python.signature import shown_function
-from cellule.modules.python.system import SYSTEM_NAMES, receipt_of
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
 from cellule.values.json_view import from_json, to_json
@@ -38,35 +36,10 @@ from cellule.values.names import Name
 from cellule.values.schema import types as t
 from cellule.values.schema import wire_codec
 from cellule.values.schema.annotations import shown_type
-from cellule.values.schema.codec import Codec, codec_for
-from cellule.values.schema.registry import Schemas
+from cellule.values.schema.codec import Codec
 
 Reducer = Callable[..., Any] | str
 """A reducer as callers name it: its function, or its name."""
-
-
-class Forms:
-    """The classes of an app with their codecs; `receipts` are the types of receipts by schema."""
-
-    def __init__(
-        self, naming: Naming, events: Mapping[type, DeclaredEvent], schemas: Schemas,
-        effects: Mapping[str, EffectForm],
-    ) -> None:  # fmt: skip
-        self.naming = naming
-        self.events = events
-        self.schemas = schemas
-        self.effects = effects
-        self.receipts = {receipt_event(kind): receipt_of(form.receipt) for kind, form in effects.items()}
-        self.names: dict[str, type] = {each.name: python for python, each in events.items()}
-        self.names.update({name: python for python, name in SYSTEM_NAMES.items()})
-        self._codecs: dict[Any, Codec[Any]] = {}
-
-    def codec(self, python: Any, name: str | None = None) -> Codec[Any]:
-        """The codec of a type; a receipt's type goes by as many names as there are kinds that bring it."""
-        found = self._codecs.get((python, name))
-        if found is None:
-            found = self._codecs[python, name] = codec_for(self.naming.derived(python, name))
-        return found
 
 
 @dataclass(frozen=True, slots=True)

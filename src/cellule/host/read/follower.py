@@ -60,11 +60,6 @@ class Follower:
             found: Entry | None = answer
             return found
 
-    async def find(self, dedupe_key: bytes) -> int | None:
-        """The height at which an id was admitted, if it is still remembered."""
-        seen = await self.ask(lambda world: world.ledger.dedupe.find(dedupe_key, world.ledger.nodes))
-        return None if seen is None else seen.height
-
     async def ask(self, question: Callable[[World], Generator[Need, None, T]]) -> T:
         """Ask the copy something, as of the newest durable frame; nothing moves it meanwhile."""
         async with self._work():

@@ -42,7 +42,7 @@ from cellule.kernel.manifest.load import load_manifest
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state.cells import Entry
-from cellule.kernel.state.dedupe import dedupe_key
+from cellule.kernel.state.dedupe import Seen, dedupe_key
 from cellule.kernel.state.ledger import Era
 from cellule.kernel.state.log_state import joined
 from cellule.kernel.state.wait_reasons import Reason, reason_of, reasons_in
@@ -327,7 +327,11 @@ class Reader:
     async def seen(self, event_id: Any) -> int | None:
         """The height of what was admitted with an id, if the world remembers it."""
         wanted = dedupe_key(event_id)
-        return await self._read(lambda hosted: hosted.find(wanted), lambda: self.follower.find(wanted))
+        found: Seen | None = await self._read(
+            lambda hosted: hosted.ask(lambda: hosted.world.ledger.find_id(wanted)),
+            lambda: self.follower.ask(lambda world: world.ledger.find_id(wanted)),
+        )
+        return None if found is None else found.height
 
     async def _await(self, after: int, matches: Callable[[Record], bool], row: bytes) -> int:
         """The height of the first record above `after` that matches; 0 if the row went without one."""

@@ -161,11 +161,6 @@ class WorldRunner:
         found: int = await self.ask(lambda: count_cells(self.world.ledger, base))
         return found
 
-    async def find(self, dedupe_key: bytes) -> int | None:
-        """The height at which an id was admitted, if it is still remembered; durable."""
-        seen = await self.ask(lambda: self.world.ledger.find_id(dedupe_key))
-        return None if seen is None else int(seen.height)
-
     async def ask(self, question: Question) -> Any:
         """Ask the world something between beats; the answer is released when what it saw is durable."""
         if not self.accepts:
@@ -465,6 +460,10 @@ class WorldRunner:
     def _stall(self, error: Unavailable) -> None:
         """The store has failed for a while: tell everyone who waits; what was submitted is still tried."""
         self._tell(error, submitted=True)
+        self._refuse_waiting(error)
+
+    def _refuse_waiting(self, error: CelluleError) -> None:
+        """Fail what is in no beat yet, and every question."""
         while self._direct:
             sent = self._direct.popleft()
             sent.fail(lost(sent, self.world.world_id, error, submitted=False))
@@ -488,13 +487,9 @@ class WorldRunner:
             return
         self.ended = error
         self._tell(error, submitted=False)
-        for sent in self._direct:
-            sent.fail(lost(sent, self.world.world_id, error, submitted=False))
-        self._direct.clear()
-        self._questions.refuse(error)
+        self._refuse_waiting(error)
         self._requests.close()
         self._snapshots.abandon(error)
-        self._room.set()
         close_spill(self.world.ledger.spill)
 
     def _gone(self) -> CelluleError:
