@@ -40,7 +40,7 @@ def error_text(error: BaseException) -> str:
         text = f"{_class_name(error)}: {said}" if said else _class_name(error)
         if inner is not error:
             text += f": {_class_name(inner)}: {safe_text(inner)}"
-        return text + place_text(inner)
+        return text + (place_text(inner) or place_text(error))
     except BaseException as broken:  # noqa: BLE001 - foreign code may raise anything
         return f"{_class_name(error)}, which cannot be read ({_class_name(broken)})"
 
@@ -75,12 +75,13 @@ def sole_error(error: BaseException) -> BaseException:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The first exception of a group that is no group itself."""
+    """The first exception of a group that is no group itself; a `StopIteration` that Python has renamed."""
     for _ in range(_NESTED_MAX):
         if not isinstance(error, BaseExceptionGroup):
             break
         error = error.exceptions[0]
-    return error
+    is_renamed = type(error) is RuntimeError and isinstance(error.__cause__, StopIteration)
+    return error.__cause__ or error if is_renamed else error
 
 
 def _places(trace: TracebackType | None) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cellule.effects.failure import TRACE_CHARS_MAX, trace_text
+import pytest
+
+from cellule.effects.failure import TRACE_CHARS_MAX, error_text, trace_text
 
 
 def raised(text: str) -> ValueError:
@@ -22,3 +24,23 @@ def test_the_end_of_a_long_traceback_is_kept():
     text = trace_text(raised("x" * 10 * TRACE_CHARS_MAX + " the end"))
     assert len(text) == TRACE_CHARS_MAX
     assert text.endswith(" the end")
+
+
+async def test_a_stop_iteration_names_its_place_although_python_renames_it():
+    """`next()` of something empty is a mistake of many, and its reason named a file of ours."""
+
+    async def adapter():
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError) as renamed:
+        await adapter()
+    said = error_text(renamed.value)
+    assert said.startswith("RuntimeError: coroutine raised StopIteration: StopIteration: ")
+    assert "test_failure.py:" in said
+
+
+def test_a_group_of_errors_that_nobody_raised_names_its_own_place():
+    with pytest.raises(ExceptionGroup) as both:
+        raise ExceptionGroup("both", [ValueError("a"), ValueError("b")])
+    assert "ValueError: a (" in error_text(both.value)
+    assert "test_failure.py:" in error_text(both.value)

@@ -79,8 +79,8 @@ class AttemptTask:
             outcome = self._begin()
             if type(outcome) is not Receipt and outcome is not None:
                 outcome = await self._rest(outcome)
-        except asyncio.CancelledError:  # while the store was waited for
-            outcome = self._cancelled()
+        except asyncio.CancelledError as error:  # while the store was waited for
+            outcome = self._cancelled(error)
         except Exception as error:  # noqa: BLE001 - told to whoever runs the pool
             self._fail(error)
             return
@@ -123,19 +123,19 @@ class AttemptTask:
         self._listen()
         try:
             value: Any = await waiting.work
-        except asyncio.CancelledError:
-            return self._cancelled()
+        except asyncio.CancelledError as error:
+            return self._cancelled(error)
         except BaseException as error:  # noqa: BLE001 - whatever an adapter raises ends its attempt only
             return performer.raised(row, error, timed_out=self._reason in ("expired", "silent"))
         finally:
             self._quiet()
         return performer.returned(row, value)
 
-    def _cancelled(self) -> Outcome | None:
+    def _cancelled(self, error: BaseException) -> Outcome | None:
         """What it means that the adapter was cancelled."""
         performer, row = self.entry.queue.performer, self.entry.stored.row
         if self._reason is None:
-            return performer.cancelled_itself(row)
+            return performer.cancelled_itself(row, error)
         if self._reason == "silent":
             return performer.silent()
         return performer.timed_out(row) if self._reason == "expired" else None

@@ -22,7 +22,7 @@ from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.host.erasure_keys import ErasureKeys
-from cellule.host.outbox.backoff import seconds_of
+from cellule.host.outbox.backoff import SECOND_NS, seconds_of
 from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX, STUBBORN_S
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
@@ -127,8 +127,8 @@ class Performer:
             waited = work.send(None)
         except StopIteration as end:
             return self.returned(row, end.value)
-        except asyncio.CancelledError:
-            return self.cancelled_itself(row)
+        except asyncio.CancelledError as error:
+            return self.cancelled_itself(row, error)
         except BaseException as error:  # noqa: BLE001 - whatever an adapter raises ends its attempt only
             return self.raised(row, error)
         return Waiting(_resumed(work, waited), begun_s + self.timeout_s(row))
@@ -181,9 +181,9 @@ class Performer:
         """How long an attempt may take: as the request or its declaration say, else the adapter."""
         return row.timeout_ns / 1e9 if row.timeout_ns else self.adapter.limits.timeout_s
 
-    def cancelled_itself(self, row: Row) -> Again:
+    def cancelled_itself(self, row: Row, error: BaseException) -> Again:
         """The outcome of an attempt that was cancelled by nobody but its adapter."""
-        return Again(f"the adapter of {row.kind} cancelled its own task")
+        return Again(f"the adapter of {row.kind} cancelled its own task{place_text(error)}")
 
     async def close(self) -> None:
         """Close the adapter; what goes wrong with that is its own affair."""
@@ -256,10 +256,10 @@ class Performer:
 
     def _outside(self, row: Row, later: Later) -> Outcome:
         """Somebody outside completes it: what the world hears of that."""
-        timeout_s = seconds_of(later.timeout_s)
+        timeout_s = seconds_of(later.timeout_s, OUTSIDE_NS_MAX / SECOND_NS)
         if timeout_s is None:
             return Again(f"its timeout_s is no number of seconds{place_text(later)}")
-        after_ns = min(round(timeout_s * 1e9), OUTSIDE_NS_MAX)
+        after_ns = round(timeout_s * SECOND_NS)
         return Receipt(row.intent, row.height, "outside", encode(after_ns), attempts=row.tried + 1)
 
     def _failed(self, row: Row, code: str, text: str) -> Receipt:

@@ -24,17 +24,10 @@ def jitter_ns(base_ns: int, most_ns: int, last_ns: int, chance: bytes) -> int:
     return min(drawn, most_ns)
 
 
-def asked_ns(after_s: float) -> int:
-    """The pause the other side asked for, within reason."""
-    if isnan(after_s):
-        return 0
-    return int(min(max(after_s, 0.0), DELAY_MAX_S) * SECOND_NS)
-
-
-def seconds_of(after: object) -> float | None:
-    """The seconds an adapter asked for, as a number or a timedelta; None where they are neither."""
-    if isinstance(after, timedelta):
-        return after.total_seconds()
-    if isinstance(after, int | float) and not isinstance(after, bool):
-        return min(float(min(after, DELAY_MAX_S)), DELAY_MAX_S)
-    return None
+def seconds_of(after: object, most_s: float = DELAY_MAX_S) -> float | None:
+    """The seconds an adapter asked for, from 0 to `most_s`; None where it is neither number nor timedelta."""
+    seconds = after.total_seconds() if isinstance(after, timedelta) else after
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        return None
+    wanted_s = float(min(max(seconds, 0.0), most_s))
+    return None if isnan(wanted_s) else wanted_s

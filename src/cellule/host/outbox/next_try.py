@@ -10,7 +10,7 @@ import logging
 
 from cellule.effects.adapter_limits import AdapterLimits
 from cellule.host.outbox.attempts import Again
-from cellule.host.outbox.backoff import SECOND_NS, asked_ns, jitter_ns
+from cellule.host.outbox.backoff import SECOND_NS, jitter_ns
 from cellule.host.outbox.rows import Row
 from cellule.kernel.state.intent_id import intent_text
 from cellule.sources import Entropy
@@ -30,7 +30,7 @@ def next_try(row: Row, limits: AdapterLimits, again: Again, now_ns: int, entropy
     first_ns = limits.backoff_s * SECOND_NS if row.backoff_ns is None else row.backoff_ns
     longest_ns = limits.backoff_max_s * SECOND_NS if row.backoff_max_ns is None else row.backoff_max_ns
     drawn_ns = jitter_ns(int(first_ns), int(longest_ns), row.delay_ns, entropy.bytes(8))
-    delay_ns = drawn_ns if again.after_s is None else asked_ns(again.after_s)
+    delay_ns = drawn_ns if again.after_s is None else int(again.after_s * SECOND_NS)
     return row._replace(
         ready_ns=max(now_ns + delay_ns, row.ready_ns + 1), tried=row.tried + 1, delay_ns=drawn_ns,
         error=again.reason, until_ns=until_ns, progress=again.progress or row.progress,

@@ -23,8 +23,9 @@ async def held(here, pay, order):
 async def test_an_effect_is_completed_by_its_token(opened, pay):
     async with opened() as here:
         view, token = await held(here, pay, "outside1")
-        reason = (await here.world.effect(view.height)).view.reason
-        assert "somebody outside completes" in reason
+        found = (await here.world.effect(view.height)).view
+        assert "somebody outside completes" in found.reason
+        assert found.due_ns - found.since_ns > 2 * 86_400 * 10**9  # of the three days that its adapter gave
         assert [each.height for each in await here.world.effects(status="outside")] == [view.height]
         done = await here.world.complete(token, pay.Charged("ch-1"), who="bank", why="its webhook")
         assert (await here.stepped("outside1", "pay.charge ok")).charge == "ch-1"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellule.host.outbox.backoff import asked_ns, jitter_ns
+from cellule.host.outbox.backoff import jitter_ns, seconds_of
 from cellule.host.outbox.rate_limit import RateLimit
 
 SECOND = 1_000_000_000
@@ -55,8 +58,18 @@ def test_pauses_differ_with_chance_and_begin_at_the_base():
     assert jitter_ns(SECOND, 60 * SECOND, 30 * SECOND, b"\xff" * 8) == 60 * SECOND
 
 
-def test_what_the_other_side_asks_for_is_kept_within_reason():
-    assert asked_ns(1.5) == 1_500_000_000
-    assert asked_ns(-5) == 0
-    assert asked_ns(float("nan")) == 0
-    assert asked_ns(float("inf")) == 86_400 * SECOND
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (1.5, 1.5), (-5, 0.0), (-(10**400), 0.0), (10**400, 86_400.0), (float("inf"), 86_400.0),
+        (timedelta(minutes=2), 120.0), (timedelta.max, 86_400.0), (timedelta.min, 0.0),
+        (float("nan"), None), ("5", None), (True, None), (None, None),
+    ],
+)  # fmt: skip
+def test_what_the_other_side_asks_for_is_kept_within_reason(asked, given):
+    assert seconds_of(asked) == given
+
+
+def test_who_completes_an_effect_later_may_take_longer_than_any_pause():
+    """Three days, as numbers, became one: the longest pause between attempts was the bound of both."""
+    assert seconds_of(3 * 86_400, 366 * 86_400) == 3 * 86_400
