@@ -9,8 +9,8 @@ Rejected: the loop's own executor. It is shared by everything that blocks, and j
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Final
@@ -53,24 +53,34 @@ class Threads:
     def __init__(self, limit: int, name: str) -> None:
         self._limit = limit
         self._name = name
-        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._calls: deque[_Call] = deque()
+        self._changed = threading.Condition()
         self._running = 0
         self._free = 0
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """The result of a call, made in a copy of the caller's context; may wait for a free thread."""
         call = _Call(function)
-        with self._lock:
-            self._calls.put(call)
-            is_short = self._free < self._calls.qsize() and self._running < self._limit
-            self._running += is_short
-        if is_short:
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        with self._changed:
+            self._calls.append(call)
+            if self._free < len(self._calls) and self._running < self._limit:
+                self._begin()
+            self._changed.notify()
         value, error = await call.future
         if error is not None:
             raise error
         return value
+
+    def _begin(self) -> None:
+        """One more thread; where the system has none to give, the calls wait for those that there are."""
+        try:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError:
+            if not self._running:
+                self._calls.pop()
+                raise
+        else:
+            self._running += 1
 
     def _work(self) -> None:
         while (call := self._next()) is not None:
@@ -78,16 +88,12 @@ class Threads:
             del call
 
     def _next(self) -> _Call | None:
-        with self._lock:
+        """The next call, or None after a while without one: then this thread is no longer counted."""
+        with self._changed:
             self._free += 1
-        try:
-            return self._calls.get(timeout=IDLE_S)
-        except queue.Empty:
-            with self._lock:
-                if self._calls.empty():
-                    self._running -= 1
-                    return None
-            return self._calls.get()
-        finally:
-            with self._lock:
-                self._free -= 1
+            is_any = self._changed.wait_for(lambda: self._calls, IDLE_S)
+            self._free -= 1
+            if is_any:
+                return self._calls.popleft()
+            self._running -= 1
+            return None

@@ -8,6 +8,8 @@ import html
 import json
 import logging
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, quote_plus, urlencode
 
 import httpx
@@ -268,3 +270,33 @@ def test_logs_are_scrubbed_with_their_tracebacks(caplog):
     assert "ValueError: <secret stripe>" in caplog.text
     # The traceback quotes this file's source line, which holds the value as well.
     assert "value-1" not in caplog.text
+
+
+def test_a_log_call_whose_arguments_do_not_fit_raises_nothing(caplog):
+    """The filter raised into whoever logged, any library, where logging itself only complains."""
+    redactor = Redactor()
+    redactor.learn("stripe", "value-1")
+    caplog.handler.addFilter(RedactingFilter(redactor))
+    arguments = ("value-1",)
+    logging.getLogger("a.library").warning("%d of %s", *arguments)
+    assert "%d of %s ('<secret stripe>',) (not formatted: " in caplog.text
+    assert "value-1" not in caplog.messages[0]
+
+
+def test_a_secret_is_learned_while_other_threads_scrub():
+    """Blocking adapters and logs scrub on their own threads: the values they went through grew under them."""
+    redactor, over = Redactor(), threading.Event()
+    redactor.learn("first", "the first value")
+
+    def scrub():
+        found = set()
+        while not over.is_set():
+            found.add(redactor.scrub_text("it is the first value"))
+        return found
+
+    with ThreadPoolExecutor(1) as threads:
+        scrubbing = threads.submit(scrub)
+        for number in range(1_500):
+            redactor.learn("other", f"another value {number}")
+        over.set()
+        assert scrubbing.result() == {"it is <secret first>"}

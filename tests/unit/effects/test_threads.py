@@ -67,6 +67,44 @@ async def test_a_call_that_nobody_waits_for_any_more_never_begins():
     assert begun == [3]
 
 
+async def test_a_call_that_comes_as_a_thread_ends_begins_all_the_same(monkeypatch):
+    """A thread that had nothing to do was counted as free until it was gone: the call never began."""
+    monkeypatch.setattr("cellule.effects.threads.IDLE_S", 0.0)
+    loop, ends, asked, left = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), []
+
+    class Watched(threading.Condition):
+        def __exit__(self, *error):
+            super().__exit__(*error)
+            if threading.current_thread().name == "test":
+                left.append(1)
+                if len(left) == 2:  # behind its first call: it found no other
+                    loop.call_soon_threadsafe(ends.set)
+                    asked.wait()
+
+    threads = Threads(1, "test")
+    threads._changed = Watched()
+    assert await threads.run(lambda: 1) == 1
+    await ends.wait()
+    second = asyncio.create_task(threads.run(lambda: 2))
+    await asyncio.sleep(0)
+    asked.set()
+    assert await asyncio.wait_for(second, 10) == 2
+
+
+async def test_where_the_system_has_no_thread_left_the_call_fails_and_the_next_one_begins(monkeypatch):
+    """The thread was counted although it never was: after as many, no call ever began again."""
+    threads, start = Threads(1, "test"), threading.Thread.start
+
+    def fail(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await threads.run(lambda: 1)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert await threads.run(lambda: 2) == 2
+
+
 async def test_a_name_that_is_slow_keeps_nobody_from_the_loops_threads(monkeypatch):
     """Names were looked up on the loop's own threads, and all of them could be taken by slow ones."""
     gate, asked = threading.Event(), []

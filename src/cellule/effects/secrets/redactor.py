@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from cellule.effects.failure import safe_text
 from cellule.effects.secrets.spellings import Spelling, spellings_of
 from cellule.values.link import Link
 
@@ -38,13 +39,21 @@ class RedactingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Write the record's texts anew, without secrets."""
-        record.msg, record.args = self.redactor.scrub_text(record.getMessage()), None
+        record.msg, record.args = self.redactor.scrub_text(_message_of(record)), None
         if record.exc_info:
             record.exc_text = self.redactor.scrub_text(_FORMAT.formatException(record.exc_info))
             record.exc_info = None
         if record.stack_info:
             record.stack_info = self.redactor.scrub_text(record.stack_info)
         return True
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    """What a record says; where its arguments do not fit its text, both: whoever logs never hears of that."""
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001 - the code of whoever logs
+        return f"{safe_text(record.msg)} {safe_text(record.args)} (not formatted: {safe_text(error)})"
 
 
 _DEPTH_MAX = 128
@@ -67,8 +76,8 @@ class Redactor:
         if value in self._known or not value:
             return
         spellings = spellings_of(value)
-        self._known[value] = name, spellings
         self._longest = max(self._longest, *(each.longest for each in spellings))
+        self._known = {**self._known, value: (name, spellings)}  # other threads may be reading
 
     def scrub_text(self, text: str) -> str:
         """Return `text` without any known value."""
