@@ -106,7 +106,7 @@ class RecordedIntents:
     def has_answered(self, place: bytes) -> Generator[Need, None, None]:
         """Nobody waits for the receipt of this idempotency key any more."""
         known = yield from self._ledger.book.keys.get(place)
-        if known is not None and known.waiters:
+        if known is not None and known.receipt is not None and known.waiters:
             raise Contradiction(f"intent {known.waiters[0]} waits for a receipt that has come")
 
     def takes_letter(self, letter: DeadLetter) -> None:

@@ -211,8 +211,8 @@ def settled(
     # The letter has all that a retry needs, for the intent itself is gone.
     if outcome.extras.get("exhausted"):
         letter = {"born": born, "height": height, "kind": kind, "params": kept["params"]}
+        letter.update({name: kept[name] for name in REQUEST_EXTRAS if name in kept})
         letter["key"] = kept.get("key") or intent_text(digest)
-        letter.update({name: kept[name] for name in ("entry", "limits", "slot") if name in kept})
         code, text = outcome.extras.get("code", ""), outcome.extras.get("text", "")
         ledger.dead_letters.insert(pair_key(outcome.height, 1), DeadLetter(base, key, code, text, letter))
     if outcome.extras.get("under"):

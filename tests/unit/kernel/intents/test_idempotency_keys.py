@@ -135,6 +135,48 @@ def test_a_repeated_request_costs_neither_budget_nor_approval(make_bank):
     assert bank.last()[1]["code"] == "kernel.grant_budget"
 
 
+TAKEN_BACK = {
+    "by its cell": lambda bank, opening: bank.ask(cancel=["k"]),
+    "by a person": lambda bank, opening: bank.world.control("effect.cancel", intent=opening.height),
+    "with its cell": lambda bank, opening: bank.world.control("cell.delete", module="bank/Order", key=b"o1"),
+}
+
+
+@pytest.mark.parametrize("way", TAKEN_BACK)
+def test_a_request_that_was_taken_back_is_made_anew_with_its_key(bank, way):
+    """A cell that cancelled and asked anew got `cancelled` for a week, and so did its next incarnation."""
+    [first] = bank.charge(key="k").opened
+    TAKEN_BACK[way](bank, first)
+    bank.world.settle()
+    [again] = bank.charge(key="k").opened
+    assert (again.key, again.params) == (first.key, first.params)
+    assert again.intent != first.intent
+    bank.restore_in_place()
+    assert bank.receive(first).outcomes[0].error.code == "kernel.receipt_late"
+    bank.receive(again, value={"id": "two"})
+    assert bank.last()[1]["value"] == {"id": "two"}
+    bank.charge(key="k")
+    bank.world.settle()
+    assert bank.last()[1]["value"] == {"id": "two"}
+
+
+def test_one_step_may_cancel_a_request_and_make_it_anew(bank):
+    [first] = bank.charge(key="k").opened
+    beat = bank.ask((CHARGE, {"amount": 1}, None, "k"), cancel=["k"])
+    assert beat.closed == [first.intent]
+    [again] = beat.opened
+    assert again.intent != first.intent
+
+
+def test_a_request_that_was_taken_back_keeps_its_key_from_other_params(bank):
+    """Whatever it did outside was done under this key."""
+    bank.charge(30, key="k")
+    bank.ask(cancel=["k"])
+    assert bank.charge(31, key="k").opened == []
+    bank.world.settle()
+    assert bank.last()[1]["code"] == "kernel.key_reused"
+
+
 def test_a_timer_with_a_key_that_stands_for_another_time_is_denied(bank):
     bank.ask(("timer.set", {"after_ns": SECOND}, None, "k"), order="a")
     bank.ask(("timer.set", {"after_ns": 2 * SECOND}, None, "k"), order="b")

@@ -84,6 +84,41 @@ def test_a_cancelled_approval_has_no_row_to_stop(parked):
     assert bank.last()[1]["status"] == "cancelled"
 
 
+# Dead letters
+
+
+@pytest.mark.parametrize("verb", ["effect.retry", "letter.redrive"])
+def test_no_more_dead_letters_are_tried_again_at_a_time_than_a_cell_may_have_open(bank, monkeypatch, verb):
+    """All of them were opened at once: a list of any length in the row of one cell."""
+    opened = [bank.charge(key=f"k{number}").opened[0] for number in range(3)]
+    letters = [bank.receive(each, "failed", exhausted=True).outcomes[0].height for each in opened]
+    monkeypatch.setattr("cellule.kernel.decide.intents.operate.CELL_INTENTS_MAX", 2)
+    beats = [bank.world.control(verb, letter=letter) for letter in letters]
+    assert [len(beat.opened) for beat in beats] == [1, 1, 0]
+    assert beats[2].outcomes[0].error.code == "kernel.cell_intents"
+    bank.receive(beats[0].opened[0])
+    assert len(bank.world.control(verb, letter=letters[2]).opened) == 1
+
+
+def test_a_dead_letter_is_not_tried_again_before_all_who_waited_for_it_are_told(bank, monkeypatch):
+    """The key was taken from those who still waited, and they would have waited for ever."""
+    for place in ("journal.writer", "decide.rounds", "fast.steps"):
+        monkeypatch.setattr(f"cellule.kernel.{place}.FRAME_BYTES_CLOSE", 3_000)
+    [opening] = bank.charge(key="k", order="first").opened
+    for number in range(20):
+        bank.charge(key="k", order=f"w{number}")
+    bank.world.settle()
+    beat = bank.receive(opening, "failed", text="x" * 1_000, exhausted=True)
+    letter = beat.outcomes[0].height
+    bank.world.control("pause")
+    refused = bank.world.control("effect.retry", letter=letter)
+    assert refused.outcomes[0].error.code == "kernel.key_open"
+    bank.world.control("resume")
+    bank.world.settle()
+    assert all(bank.last(f"w{number}")[1]["status"] == "failed" for number in range(20))
+    assert len(bank.world.control("effect.retry", letter=letter).opened) == 1
+
+
 # Backpressure
 
 

@@ -72,7 +72,8 @@ def answer(context: BeatContext, fired: bytes, timer: TimerRow) -> Generator[Nee
     """
     ledger, cause, (_, base, place, depth) = context.ledger, pair_of(fired)[1], timer
     known = yield from ledger.book.keys.get(place)
-    waiters = [] if known is None else known.waiters
+    # Where all left meanwhile, the same may have been asked for again, and waits for another receipt.
+    waiters = [] if known is None or known.receipt is None else known.waiters
     yield from ledger.book.expect(waiters)
     extra = {"fired": fired, "depth": depth} if depth else {"fired": fired}
     for waiter in waiters:

@@ -8,7 +8,7 @@ opened all the same. A timer takes the place of those with its key.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import answers, life
@@ -26,6 +26,8 @@ from cellule.kernel.state.intent_id import idempotency_hash, intent_digest, para
 from cellule.kernel.state.rows import TIMER, KnownKey, OpenIntent
 from cellule.values.calendar import DUE_NS_MAX
 from cellule.values.cbor import decode_trusted
+
+_TAKEN_BACK: Final = (Settled.CANCELLED, Settled.ABANDONED)
 
 
 def open_all(
@@ -153,11 +155,23 @@ def _ruling(
     if asked.key is not None:
         place = idempotency_hash(base, asked.effect.kind, asked.key)
         known = yield from book.remembered(place, now_ns)
+        if known is not None and _was_taken_back(known, params):
+            known = None
     is_one_more = known is None or (known.receipt is None and who.open_intents >= CELL_INTENTS_MAX)
     ruling = rule(book, context.eras.current, who, asked, now_ns, repeats=not is_one_more)
     if known is None or ruling.verdict == DENY:
         return ruling
     return _same(asked, params, known, ruling)
+
+
+def _was_taken_back(known: KnownKey, params: bytes) -> bool:
+    """Tell whether a key stands for this same request, which ended because nobody wanted it any more.
+
+    Then it is made anew, and the outside sees the same key: what it may have done before is not done twice.
+    """
+    if known.receipt is None or known.waiters:
+        return False
+    return known.receipt.status in _TAKEN_BACK and known.params == params_digest([params])
 
 
 def _same(asked: EffectRequest, params: bytes, known: KnownKey, ruling: Verdict) -> Verdict:

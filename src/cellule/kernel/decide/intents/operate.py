@@ -19,6 +19,7 @@ from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, DENY, Settled
 from cellule.kernel.journal.records import DecisionExtras, DecisionRecord
+from cellule.kernel.limits import CELL_INTENTS_MAX
 from cellule.kernel.manifest.effects import limited
 from cellule.kernel.manifest.model import Grant
 from cellule.kernel.need import Need
@@ -144,6 +145,7 @@ def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     asked = yield from asked_before(context, base, key, letter["kind"], letter)
     yield from _check_key(context, base, asked)
     slot = yield from context.slot(base, key)
+    _check_room(context, slot)
     grant = yield from _grant(context, slot, asked)
     admitted = record()
     context.ledger.take_letter(at)
@@ -169,12 +171,22 @@ def check_letter(context: BeatContext, letter: DeadLetter, *, of_entry: bool = F
         )  # fmt: skip
 
 
+def _check_room(context: BeatContext, slot: Slot) -> None:
+    """A cell never has more open intents than its own steps may open; the letter stays."""
+    count = len(context.ledger.intents_of(slot))
+    if count >= CELL_INTENTS_MAX:
+        raise Rejected(
+            "kernel.cell_intents", "cell {module} {key} has {count} open intents already",
+            module=slot.cells.base, key=slot.key, count=count, hint="Try again once some are settled.",
+        )  # fmt: skip
+
+
 def _check_key(context: BeatContext, base: str, asked: EffectRequest) -> Generator[Need, None, None]:
     """A module never asks the outside twice at a time with one idempotency key."""
     assert asked.key is not None
     place = idempotency_hash(base, asked.effect.kind, asked.key)
     known = yield from context.ledger.book.remembered(place, context.ledger.now_ns)
-    if known is not None and known.receipt is None:
+    if known is not None and not known.is_settled:
         raise Rejected(
             "kernel.key_open", "intent {height} with the same idempotency key {key!r} is open",
             height=known.height, key=asked.key, hint="Wait for its receipt, or cancel it.",
