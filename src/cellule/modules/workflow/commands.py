@@ -230,7 +230,9 @@ class Commands:
             if not waiting:
                 del self._by_key[found.kind, found.key]
         self.ask(f"cancel command {number}")
-        if self.is_live:
+        # A key stands for all that the cell asked for by it: where somebody still waits for another of
+        # these, all of them are done, and the receipt that nobody waits for changes nothing.
+        if self.is_live and not any(key == found.key for _, key in self._by_key):
             self.sent.cancels.append(found.key)
 
     def _place(self) -> str:

@@ -154,6 +154,39 @@ def test_a_wait_for_one_of_several_events_gives_the_first(shop_of):
     assert shop.run().result == "stopped no stock"
 
 
+@pytest.mark.parametrize("same_kind", [True, False])
+def test_who_waits_no_longer_takes_no_effect_of_the_same_key_from_others(shop_of, same_kind):
+    """A reminder that was given up cancelled the charge of the same order, which was still awaited."""
+
+    async def order(ctx: Workflow, new: Placed) -> str:
+        other = shop.charge if same_kind else shop.refund
+        paid = ctx.effect(shop.charge(Charge(new.order), key=new.order))
+        await ctx.race(ctx.effect(other(Charge(new.order), key=new.order)), ctx.sleep(60))
+        return (await paid).id
+
+    shop = shop_of(order)
+    shop.send(Placed("o1"))
+    shop.world.advance(seconds=61)
+    assert [each.status for each in shop.world.effects.of(shop.charge)][:1] == ["open"]
+    for each in shop.asked():
+        if each.status == "open":
+            shop.world.complete(each, Charged(f"of {each.kind}"))
+    assert shop.run().result == f"of {shop.charge.kind}"
+
+
+def test_an_effect_that_nobody_waits_for_is_cancelled_with_the_last_of_its_key(shop_of):
+    async def order(ctx: Workflow, new: Placed) -> int:
+        both = (ctx.effect(effect(Charge(new.order), key=new.order)) for effect in (shop.charge, shop.refund))
+        won = await ctx.race(ctx.sleep(60), ctx.gather(*both))
+        return won.at
+
+    shop = shop_of(order)
+    shop.send(Placed("o1"))
+    shop.world.advance(seconds=61)
+    assert shop.run().result == 0
+    assert [each.status for each in shop.world.effects if each.kind != "timer.set"] == ["cancelled"] * 2
+
+
 def test_a_failed_effect_raises_what_its_receipt_says(shop_of):
     async def order(ctx: Workflow, new: Placed) -> list[str]:
         found = []
