@@ -16,7 +16,7 @@ from cellule.app.effects import EffectLike, form_of
 from cellule.app.effects_config import DeclaredSchedule, Listed
 from cellule.app.enzyme_module import enzyme_entries
 from cellule.app.styles import DeclaredModule, TellsPlaces
-from cellule.effects.adapter import Adapter
+from cellule.effects.adapter import Adapter, check_limits_of
 from cellule.errors import Rejected
 from cellule.kernel.manifest.problems import near
 from cellule.modules.python import EffectForm
@@ -50,7 +50,10 @@ def effects_of(app: App) -> dict[str, EffectLike]:
 def adapters_of(app: App, effects: Mapping[str, EffectLike]) -> dict[str, Adapter]:
     """The adapters of an app by kind: declared on it, or listed as effects."""
     listed = {kind: each for kind, each in effects.items() if isinstance(each, Adapter)}
-    return {**listed, **app.effect_declarations.adapters}
+    found = {**listed, **app.effect_declarations.adapters}
+    for each in found.values():
+        check_limits_of(each)
+    return found
 
 
 def forms_of(

@@ -26,6 +26,8 @@ from cellule.effects.signature import read_signature
 from cellule.effects.threads import Threads
 from cellule.errors import Rejected
 from cellule.values.requests import Receipt, Request
+from cellule.values.schema import Derived, derive
+from cellule.values.schema.paths import leads_to
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs, Unpack
@@ -183,6 +185,25 @@ def check_kind(kind: object) -> str:
     )  # fmt: skip
 
 
+def check_limits_of(adapter: Adapter) -> None:
+    """Refuse limits that are none, or that count by a field which the params do not have."""
+    limits: object = adapter.limits
+    if not isinstance(limits, AdapterLimits):
+        raise Rejected(
+            "effects.limit", "the limits of {kind} are {given}, no AdapterLimits",
+            kind=adapter.kind, given=repr(limits)[:100], hint="Write limits = AdapterLimits(concurrency=4).",
+        )  # fmt: skip
+    for name, by in (("concurrency_by", limits.concurrency_by), ("rate_by", limits.rate_by)):
+        for path in by:
+            params: Derived[Any] = derive(adapter.params, namespace="effect")
+            if not leads_to(params.schema, params.schemas, path.split(".")):
+                raise Rejected(
+                    "effects.limit_path", "{name} of {kind} counts by {path!r}, which {params} does not have",
+                    name=name, kind=adapter.kind, path=path, params=adapter.params.__qualname__,
+                    hint="Name a field of the params, such as tenant or to.tenant.",
+                )  # fmt: skip
+
+
 class Adapters(Mapping[str, Adapter]):
     """The adapters of a node by kind; each kind once."""
 
@@ -199,7 +220,9 @@ class Adapters(Mapping[str, Adapter]):
                 given=repr(new)[:100],
                 hint='Decorate an async function: @adapter("payments.charge").',
             )  # fmt: skip
-        taken = self._by_kind.setdefault(check_kind(new.kind), new)
+        check_kind(new.kind)
+        check_limits_of(new)
+        taken = self._by_kind.setdefault(new.kind, new)
         if taken is not new:
             raise Rejected(
                 "effects.kind_taken", "{kind} has two adapters: {first!r} and {second!r}",

@@ -67,6 +67,32 @@ def test_calling_it_with_other_params_is_refused():
     assert caught.value.code == "effects.params"
 
 
+def test_limits_by_a_field_that_the_params_do_not_have_are_refused():
+    """A typing error in the path let all requests share one limit."""
+
+    @adapter("payments.slow", concurrency_by={"amuont": 1})
+    async def slow(params: Charge) -> Charged:
+        return Charged("")
+
+    with pytest.raises(Rejected, match=r"concurrency_by of payments\.slow counts by 'amuont'") as caught:
+        Adapters([slow])
+    assert caught.value.code == "effects.limit_path"
+
+
+def test_limits_that_are_none_are_refused():
+    class Lazy:
+        kind, params, receipt, limits = "payments.lazy", Charge, Charged, {"timeout_s": 5}
+
+        async def perform(self, params, attempt):
+            return Charged("")
+
+        async def close(self):
+            pass
+
+    with pytest.raises(Rejected, match="no AdapterLimits"):
+        Adapters([Lazy()])
+
+
 def test_its_repr_names_kind_and_function():
     assert repr(charge) == "<adapter payments.charge by charge>"
 

@@ -236,6 +236,16 @@ async def test_a_compressed_body_is_kept_as_it_was_sent(server, http, make_attem
     assert (got.body, got.headers["content-encoding"]) == (b"\x1f\x8bnot unpacked", "gzip")
 
 
+@pytest.mark.parametrize("query", ["account=b", "x=1&account=b", "%61ccount=b", "account"])
+async def test_a_parameter_of_the_query_is_given_once(server, http, make_attempt, query):
+    """A grant that pinned `query.account` saw one, and the URL sent another beside it."""
+    given = HttpRequest(url=server.url(f"/?{query}"), query={"account": "a"})
+    with pytest.raises(Failed, match="the URL and query both give 'account'") as caught:
+        await http().perform(given, make_attempt(grant=PRIVATE))
+    assert caught.value.code == "effects.http_params"
+    assert server.connections == 0
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

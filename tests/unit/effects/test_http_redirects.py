@@ -27,6 +27,20 @@ async def test_redirects_are_followed_as_often_as_asked(server, http, make_attem
     assert caught.value.code == "effects.http_redirect"
 
 
+async def test_a_redirect_goes_where_the_grant_names_urls_and_nowhere_else(server, http, make_attempt):
+    """The beat checked the first URL only: a grant of one path led to any other by a redirect."""
+    server.redirect("/v1/a", "/v1/b")
+    server.redirect("/v1/b", "/admin")
+    server.answer("/admin", 200, b"secret")
+    grant = {**PRIVATE, "name": "shop", "allow": {"url": [server.url("/v1/*")]}}
+    with pytest.raises(Failed, match=r"does not allow the url .*/admin") as caught:
+        await http().perform(
+            HttpRequest(url=server.url("/v1/a"), follow_redirects=5), make_attempt(grant=grant)
+        )
+    assert caught.value.code == "effects.not_granted"
+    assert [path for _, path, _, _ in server.requests] == ["/v1/a", "/v1/b"]
+
+
 @pytest.mark.parametrize(
     ("status", "method", "then", "body"),
     [

@@ -321,7 +321,8 @@ async def test_a_server_the_grant_does_not_reach_is_not_asked(ask, grant, code):
      {"headers": {"Idempotency-Key": "own"}},
      {"headers": {"authorization": "Bearer other"}, "api_key": secret("openai")},
      {"extra": {"model": "large"}}, {"extra": {"Model": "large"}}, {"extra": {"messages": []}},
-     {"extra": {"max_tokens": 9}}, {"extra": {"stream_options": {}}}, {"extra": {"base_url": "x"}}],
+     {"extra": {"max_tokens": 9}}, {"extra": {"stream_options": {}}}, {"extra": {"base_url": "x"}},
+     {"messages": [Message("user", "harmless", parts=[{"type": "text", "text": "what is sent"}])]}],
 )  # fmt: skip
 async def test_a_question_that_cannot_be_sent_is_refused(ask, params):
     async with OpenAiServer([Reply("ok")]) as server:
@@ -329,6 +330,14 @@ async def test_a_question_that_cannot_be_sent_is_refused(ask, params):
             await ask(server, **params)
         assert not server.asked
     assert refused.value.code == "effects.llm_params"
+
+
+async def test_a_path_with_dots_is_not_asked(ask):
+    """A grant that named base_url saw the text, and the client asked where the dots led."""
+    async with OpenAiServer([Reply("ok")]) as server:
+        with pytest.raises(Failed, match=r"its path holds \. or \.\. as a part"):
+            await ask(server, base_url=f"{server.base_url}/../admin")
+        assert not server.asked
 
 
 async def test_an_unknown_key_is_named(ask):

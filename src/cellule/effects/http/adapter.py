@@ -15,6 +15,7 @@ import httpx
 
 from cellule.effects.adapter import AdapterLimits
 from cellule.effects.attempt import Attempt
+from cellule.effects.grant_check import check_allowed
 from cellule.effects.http.params import KIND, HttpRequest, HttpResponse
 from cellule.effects.http.request import Outgoing, outgoing, redirected
 from cellule.effects.http.response import received, retry_after_s
@@ -82,6 +83,7 @@ class HttpAdapter:
                 if left == 0:
                     break
                 request = redirected(request, answer.status_code, answer.headers["location"])
+                _check_url(request.shown, attempt)
             finally:
                 await answer.aclose()
         raise Failed("effects.http_redirect", f"there are more than {params.follow_redirects} redirects")
@@ -112,6 +114,12 @@ class HttpAdapter:
                 private=private, resolver=self.options.resolver, verify=self.options.verify
             )
         return self._transports[private]
+
+
+def _check_url(url: str, attempt: Attempt) -> None:
+    """The beat has checked the first URL; a grant that names URLs names those of redirects, too."""
+    if "url" in (_of(attempt, "allow") or {}):
+        check_allowed(attempt, "url", url)
 
 
 def _of(attempt: Attempt, name: str) -> Any:

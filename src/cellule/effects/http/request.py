@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlencode, urljoin
+from urllib.parse import unquote_plus, urlencode, urljoin
 
 import msgspec
 
@@ -63,6 +63,7 @@ async def outgoing(params: HttpRequest, attempt: Attempt) -> Outgoing:
         raise _unfit(f"body_max is not from 0 to {HTTP_BODY_BYTES_MAX}")
     split = split_url(params.url)
     check_no_dot_segments(split)
+    _check_query_once(split, params.query)
     content, kind, is_secret = await _content(params, attempt)
     headers, personal = await _headers(params, attempt)
     if kind:
@@ -122,6 +123,13 @@ async def _headers(params: HttpRequest, attempt: Attempt) -> tuple[dict[str, str
             personal.add(name)
         headers[name] = value.strip()
     return headers, frozenset(personal)
+
+
+def _check_query_once(split: Url, query: Mapping[str, str]) -> None:
+    """A parameter stands in the URL or in `query`: of two a grant saw one, a server may take the other."""
+    in_url = {unquote_plus(part.partition("=")[0]) for part in split.rest.partition("?")[2].split("&")}
+    if both := sorted(in_url & query.keys()):
+        raise _unfit(f"the URL and query both give {both[0][:80]!r}: give it once")
 
 
 async def _filled(split: Url, params: HttpRequest, attempt: Attempt) -> Url:

@@ -17,9 +17,10 @@ from typing import Literal
 
 import httpx
 
+from cellule.effects.adapter_limits import AdapterLimits
 from cellule.effects.attempt import Attempt
 from cellule.effects.header_text import header_key
-from cellule.effects.http.target import Target, check_grant, split_url, target_of
+from cellule.effects.http.target import Target, check_grant, check_no_dot_segments, split_url, target_of
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
 from cellule.effects.kinds import STANDARD
 from cellule.effects.llm.answer import (
@@ -82,12 +83,12 @@ class LlmAdapter:
     kind: Literal["llm.generate"] = "llm.generate"
     params = LlmGenerate
     receipt = LlmGenerated
-    limits = STANDARD["llm"].limits
 
     def __init__(
         self, *, resolver: Resolver = resolve_by_system, verify: ssl.SSLContext | None = None,
-        clock: Clock | None = None,
+        clock: Clock | None = None, limits: AdapterLimits | None = None,
     ) -> None:  # fmt: skip
+        self.limits = limits or STANDARD["llm"].limits
         self._resolver = resolver
         self._verify = verify
         self._clock = clock or SystemClock()
@@ -96,6 +97,7 @@ class LlmAdapter:
     async def perform(self, params: LlmGenerate, attempt: Attempt) -> LlmGenerated:
         """Ask once and return the whole answer."""
         split = split_url(params.base_url.rstrip("/") + PATH)
+        check_no_dot_segments(split)
         target = target_of(split)
         check_grant(target, "POST", attempt.grant)
         request = self._request(target, params, await _headers(params, attempt), attempt)
@@ -150,11 +152,11 @@ async def _headers(params: LlmGenerate, attempt: Attempt) -> dict[str, str]:
     if params.api_key is not None:
         headers = {**headers, "Authorization": f"Bearer {await _api_key(params, attempt)}"}
     return {
-        "Accept": "text/event-stream" if params.stream else "application/json",
-        "Idempotency-Key": header_key(attempt.key),
-        **headers,
-        "Accept-Encoding": "identity",
-        "Content-Type": "application/json",
+        "accept": "text/event-stream" if params.stream else "application/json",
+        "idempotency-key": header_key(attempt.key),
+        **{name.lower(): value for name, value in headers.items()},
+        "accept-encoding": "identity",
+        "content-type": "application/json",
     }
 
 

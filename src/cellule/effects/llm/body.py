@@ -50,6 +50,10 @@ def _check_extra(params: LlmGenerate) -> None:
 
 
 def _message(message: Message) -> dict[str, Any]:
+    if message.parts and message.content is not None:
+        raise Failed(
+            "effects.llm_params", "A message has content and parts, of which one is sent. Give one of them."
+        )
     turn: dict[str, Any] = {"role": message.role, "content": message.parts or message.content}
     if message.tool_calls:
         turn["tool_calls"] = [

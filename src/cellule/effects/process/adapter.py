@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from cellule.effects.adapter_limits import AdapterLimits
 from cellule.effects.attempt import Attempt
 from cellule.effects.grant_check import check_allowed
 from cellule.effects.kinds import STANDARD
@@ -71,9 +72,9 @@ class ProcessAdapter:
     kind: Literal["process.run"] = "process.run"
     params = ProcessRun
     receipt = ProcessEnded
-    limits = STANDARD["process"].limits
 
-    def __init__(self, folders: Sequence[str] = FOLDERS) -> None:
+    def __init__(self, folders: Sequence[str] = FOLDERS, *, limits: AdapterLimits | None = None) -> None:
+        self.limits = limits or STANDARD["process"].limits
         self._folders = tuple(folders)
 
     async def perform(self, params: ProcessRun, attempt: Attempt) -> ProcessEnded:

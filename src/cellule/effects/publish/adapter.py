@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from cellule.effects.adapter_limits import AdapterLimits
 from cellule.effects.attempt import Attempt
 from cellule.effects.header_text import header_key
 from cellule.effects.kinds import STANDARD
@@ -58,9 +59,9 @@ class NatsAdapter:
     kind: Literal["event.publish"] = "event.publish"
     params = EventPublish
     receipt = EventPublished
-    limits = STANDARD["publish"].limits
 
-    def __init__(self, options: NatsOptions) -> None:
+    def __init__(self, options: NatsOptions, *, limits: AdapterLimits | None = None) -> None:
+        self.limits = limits or STANDARD["publish"].limits
         self._connection = SharedConnection(options)
 
     async def perform(self, params: EventPublish, attempt: Attempt) -> EventPublished:

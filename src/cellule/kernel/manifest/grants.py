@@ -18,7 +18,7 @@ from cellule.kernel.manifest.problems import below, near
 from cellule.values.hosts import BadHost, host_pattern
 from cellule.values.schema import types as t
 from cellule.values.schema.fault import shown
-from cellule.values.schema.registry import Schemas
+from cellule.values.schema.paths import leads_to
 
 BY_CELL: Final = "cell"
 """A budget of each cell; any other text is a path into the params."""
@@ -119,26 +119,9 @@ def _check_path(
     kinds, schemas = fields.scope.kinds or {}, fields.scope.schemas
     params = [t.Ref(kinds[kind].params) for kind in effects]
     fits = (t.Text, t.Int, t.Uuid, t.Bytes) if is_counted else (t.Text,)
-    if params and not any(_leads_to(each, schemas, path.split("."), fits) for each in params):
+    if params and not any(leads_to(each, schemas, path.split("."), fits) for each in params):
         wanted = "text, number or id" if is_counted else "text"
         fields.note(
             part, "grant_path", f"{shown(path)} leads to no {wanted} in the params of {', '.join(effects)}",
             "Name a field of the params, such as url or to.name.", at=below(fields.at(part), last or path),
         )  # fmt: skip
-
-
-def _leads_to(schema: t.Schema, schemas: Schemas, steps: list[str], fits: tuple[type, ...]) -> bool:
-    """Tell whether a path may find such a value; what is not typed may hold anything."""
-    schema = schemas.resolve(schema)
-    while isinstance(schema, t.Option):
-        schema = schemas.resolve(schema.item)
-    if isinstance(schema, t.Any):
-        return True
-    if not steps:
-        return isinstance(schema, fits) or (isinstance(schema, t.Enum) and schema.is_text)
-    if isinstance(schema, t.Map) and schemas.is_text_keyed(schema):
-        return _leads_to(schema.value, schemas, steps[1:], fits)
-    if not isinstance(schema, t.Record):
-        return False
-    field = dict(schema.fields).get(steps[0])
-    return field is not None and _leads_to(field, schemas, steps[1:], fits)

@@ -255,7 +255,7 @@ async def test_an_attempt_costs_the_same_however_many_rows_stand_aside(bench, wo
     looked = []
     monkeypatch.setattr(key_limits, "value_at", lambda row, path: looked.append(path) or value_at(row, path))
     looked.clear()
-    adapter = bench.worker(concurrency_by={"tenant": 2}, rate_by={"user": 1_000.0})
+    adapter = bench.worker(concurrency_by={"tenant": 2}, rate_by={"number": 1_000.0})
     adapter.params = Work
     async with bench.pool(adapter) as pool:
         intents = await bench.opened(pool, *(of_tenant(n, "big") for n in range(500)))
