@@ -147,7 +147,7 @@ class DiskCache:
     # What follows blocks, and runs in a thread.
 
     def _found(self) -> list[tuple[int, str, int]]:
-        self._folder.mkdir(exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         found = []
         with os.scandir(self._folder) as entries:
             for entry in entries:

@@ -27,7 +27,9 @@ class CarWriter:
         self.path = path
         self._draft = path.with_name(f".{path.name}.part")
         try:
-            self._file: IO[bytes] = self._draft.open("wb")
+            # What a world holds is for this user alone, as its data folder is.
+            draft = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._file: IO[bytes] = os.fdopen(draft, "wb")
         except OSError as error:
             raise Rejected(
                 "archive.file", "{path} cannot be written: {why}", path=str(path), why=error.strerror or error

@@ -50,16 +50,16 @@ class Disk:
     """The machine's file system."""
 
     def make_folder(self, path: Path) -> bool:
-        """Create one folder."""
+        """Create one folder, for this user alone."""
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700)
         except FileExistsError:
             return False
         return True
 
     def create(self, path: Path) -> int:
-        """Create and open a file."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        """Create and open a file, for this user alone."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, file: int, data: memoryview) -> int:
         """Write some of `data`."""
