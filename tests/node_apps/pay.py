@@ -78,6 +78,7 @@ async def charge(params: Charge, attempt: Attempt) -> Charged:
     if params.order.startswith("tired"):
         raise RuntimeError(f"{token} did not work")
     if params.order.startswith("later"):
+        attempt.progress({"asked": attempt.number, "with": token})
         raise Retry(f"{token} is busy", after_s=3600)
     if params.order.startswith("exit"):
         sys.exit("the adapter has enough")
@@ -87,7 +88,7 @@ async def charge(params: Charge, attempt: Attempt) -> Charged:
         raise Retry("busy", after_s="5")  # type: ignore[arg-type]
     if params.order.startswith("outside"):
         TOKENS[params.order] = attempt.token
-        raise Later(timeout_s=3600)
+        raise Later(timeout_s=3 * 86_400)
     if params.order.startswith("hold"):
         await asyncio.Event().wait()
     return Charged(f"ch-{params.order}-{attempt.number}")
@@ -101,7 +102,7 @@ app.policy(
     rule(when='effect.kind == "pay.charge" && effect.params.cents < 0', then="deny", reason="no gifts"),
 )  # fmt: skip
 app.schedule("nightly", cron="30 2 * * *", zone="Europe/Berlin", event=Audited("night"))
-app.schedule("often", every=timedelta(hours=6), event=Audited("often"))
+app.schedule("often", every=timedelta(hours=6), event=Audited("often"), jitter=timedelta(minutes=5))
 
 
 @app.reducer(effects=[charge, mail, timer])

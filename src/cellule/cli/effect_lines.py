@@ -36,6 +36,7 @@ async def effect_json(renderer: RecordRenderer, view: EffectView) -> dict[str, A
         data["attempts"] = {
             "state": attempts.state, "tried": attempts.tried, "most": attempts.most,
             "next": time_text(attempts.next_ns), "error": attempts.error or None,
+            "progress": attempts.progress,
         }  # fmt: skip
     return {name: value for name, value in data.items() if value is not None}
 
@@ -95,6 +96,8 @@ def detail_facts(data: dict[str, Any]) -> list[Any]:
         pairs[f"decision {decision['height']}"] = _decision_text(decision)
     if "attempts" in data:
         pairs["attempts"] = _attempts_text(data["attempts"])
+        if data["attempts"]["progress"] is not None:
+            pairs["progress"] = compact(data["attempts"]["progress"])
     if data["receipt"] is not None:
         pairs["receipt"] = _receipt_text(data["receipt"])
     return [facts(pairs)]
@@ -144,9 +147,10 @@ def _receipt_text(receipt: dict[str, Any]) -> str:
 
 def schedule_text(data: dict[str, Any]) -> str:
     """When a schedule is due, for people."""
+    later = "" if data["jitter"] is None else f", up to {data['jitter']} later"
     if data["cron"] is not None:
-        return f"{data['cron']} ({data['zone']})"
-    return f"every {data['every']}"
+        return f"{data['cron']} ({data['zone']}){later}"
+    return f"every {data['every']}{later}"
 
 
 def next_text(next_ns: int | None, *, paused: bool) -> str:

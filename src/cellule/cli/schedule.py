@@ -117,6 +117,7 @@ def _json(view: ScheduleView) -> dict[str, Any]:
         "name": view.name, "cron": view.cron, "zone": view.zone,
         "every": None if view.every_ns is None else duration_text(view.every_ns),
         "start": None if view.start_ns is None else time_text(view.start_ns),
+        "jitter": None if view.jitter_ns is None else duration_text(view.jitter_ns),
         "next": None if view.next_ns is None else time_text(view.next_ns), "paused": view.paused,
         "event": view.event, "value": view.value, "catch_up": view.catch_up, "limit": view.limit,
         "overlap": view.overlap, "waiting": None if view.waiting_ns is None else time_text(view.waiting_ns),

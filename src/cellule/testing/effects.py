@@ -34,6 +34,8 @@ from uuid import UUID
 
 from cellule.effects.adapter import Attempt
 from cellule.host.outbox.attempts import CasBlobs
+from cellule.host.outbox.backoff import SECOND_NS, seconds_of
+from cellule.kernel.limits import OUTSIDE_NS_MAX
 from cellule.store.cas import Cas
 from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 
@@ -231,7 +233,7 @@ class Outside:
         except Failed as failed:
             self.give(intent, "failed", code=failed.code, text=failed.text)
         except Later as later:
-            self.hold(intent, timedelta(seconds=later.timeout_s))
+            self.hold(intent, span_of(later))
         except Retry as again:
             self.give(intent, "failed", code="effects.exhausted", text=again.reason, exhausted=True)
         else:
@@ -266,6 +268,14 @@ class Outside:
                 continue
 
 
+def span_of(later: Later) -> timedelta:
+    """For how long an adapter leaves its request to others, as a node reads it."""
+    seconds = seconds_of(later.timeout_s, OUTSIDE_NS_MAX / SECOND_NS)
+    if seconds is None:
+        raise TypeError(f"the timeout_s of Later is no number of seconds: {later.timeout_s!r}")
+    return timedelta(seconds=seconds)
+
+
 UNIVERSE = UUID(int=1)
 WORLD = UUID(int=2)
 
@@ -274,11 +284,12 @@ def new_attempt(key: str = "key", number: int = 1, **fields: Any) -> Attempt:
     """An attempt with this key, the `number`th of its intent; any other field of `Attempt` may be given."""
     given: dict[str, Any] = {
         "intent": "intent", "timeout_s": 60.0, "world": WORLD, "universe": UNIVERSE,
-        "module": "tests/module@1", "cell": b"cell", "blobs": _memory_blobs(), **fields,
+        "module": "tests/module@1", "cell": b"cell", "blobs": memory_blobs(), **fields,
     }  # fmt: skip
     return Attempt(key=key, number=number, **given)
 
 
-def _memory_blobs() -> CasBlobs:
+def memory_blobs() -> CasBlobs:
+    """Blobs in memory, for adapters in tests."""
     cas = Cas(MemoryEngine(MemoryDisk()), UNIVERSE)
     return CasBlobs(lambda _universe: cas, UNIVERSE)

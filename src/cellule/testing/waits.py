@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cellule.errors import TimedOut
+from cellule.errors import StepFailed, TimedOut
 
 ROUNDS_MAX = 10_000  # times that something is due on the way
 FOREVER_S = 100 * 366 * 86_400
+
+
+def never_rests(said: str, hint: str) -> StepFailed:
+    """The error of a world that goes on and on."""
+    return StepFailed("testing.never_rests", "{said}", said=said, hint=hint)
 
 
 class Waits:

@@ -19,7 +19,8 @@ from typing import Any, TypeVar, overload
 
 from cellule.app import App, Built
 from cellule.app.builder import revise
-from cellule.errors import CelluleError, Refused, Rejected, StepFailed, TimedOut
+from cellule.effects.adapter import Adapter
+from cellule.errors import CelluleError, Refused, Rejected, TimedOut
 from cellule.host.branches.answers import Script
 from cellule.host.branches.fork import ForkOptions
 from cellule.host.codecs import AppCodecs
@@ -29,21 +30,23 @@ from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.kernel.items import Admitted, ControlItem, Duplicate, EventItem, Item, RefusedItem, Verb
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord
-from cellule.kernel.manifest.compare import ManifestChange, compare_manifests, is_spill
+from cellule.kernel.manifest.compare import ManifestChange
 from cellule.kernel.state.branch import DROP
 from cellule.kernel.state.cells import Entry
 from cellule.modules.python import check_not_loading
 from cellule.testing.answers import Cell, Events, Failure, Letter, Sent
 from cellule.testing.app_programs import AppPrograms, build_for_tests
+from cellule.testing.attempts import Attempts
 from cellule.testing.chronicle import Chronicle
 from cellule.testing.clock import WALL_ORIGIN_NS
+from cellule.testing.deploys import change_to
 from cellule.testing.effects import Answer, Intent, Intents, Named, Outside
 from cellule.testing.forks import forked
 from cellule.testing.heartbeat import Heartbeat
 from cellule.testing.memory_host import MemoryHost
 from cellule.testing.other_process import OTHER_PROCESS
 from cellule.testing.recordings import Recording
-from cellule.testing.waits import Waits
+from cellule.testing.waits import Waits, never_rests
 from cellule.values.link import Link
 from cellule.values.records import EventLike, StepOf
 
@@ -83,7 +86,7 @@ class World:
         """Make what reads the host, and what answers it."""
         waits = Waits(lambda: self.host.now_ns, self._advance_to_due)
         self.chronicle = Chronicle(self.host, self._builds, waits)
-        self._outside = Outside(self)
+        self._outside, self._attempts = Outside(self), Attempts(self)
         self.heartbeat = beats = Heartbeat(self)  # its enzymes, signals and tree
         self.signal, self.agenda, self.beat = beats.signal, beats.agenda, beats.beat
 
@@ -133,10 +136,8 @@ class World:
             if not self._outside.answer_all():
                 return
             self.host.settle()
-        raise StepFailed(
-            "testing.never_rests", "the world still asked for effects after {count} rounds of answers.",
-            count=ANSWERS_MAX, hint="A cell probably asks again for whatever it is answered.",
-        )  # fmt: skip
+        said = f"the world still asked for effects after {ANSWERS_MAX} rounds of answers."
+        raise never_rests(said, "A cell probably asks again for whatever it is answered.")
 
     def advance(self, **span: float) -> None:
         """Let time pass: `advance(hours=24)`, with the names of `timedelta`.
@@ -154,10 +155,8 @@ class World:
             if not self._advance_to_due(until):
                 break
         else:
-            raise StepFailed(
-                "testing.never_rests", "more than {count} timers and answers were due by then.",
-                count=MOMENTS_MAX, hint="Let less time pass, or look for a cell that sets timers for ever.",
-            )  # fmt: skip
+            said = f"more than {MOMENTS_MAX} timers and answers were due by then."
+            raise never_rests(said, "Let less time pass, or look for a cell that sets timers for ever.")
         self.host.now_ns = until
         self.settle()
 
@@ -220,6 +219,14 @@ class World:
         self._outside.hold(intent, timeout)
         self.settle()
         return intent.token
+
+    def perform(self, intent: Intent, adapter: Adapter | None = None) -> None:
+        """Let the app's adapter, or this one, make one attempt at an open request.
+
+        What it returns, `Failed` and `Later` are as on a node; all else is raised, and its next attempt has
+        the next number and the last progress.
+        """
+        self._attempts.perform(intent, adapter)
 
     def time_out(self, intent: Intent, *, after: timedelta | None = None) -> None:
         """Answer a request with `timeout`, as after all attempts."""
@@ -320,18 +327,13 @@ class World:
         built = build_for_tests(app, True if self.built.live else None)
         if built.live and self._programs.knows(built.manifest.cid):
             built = revise(built, len(self._builds))
-        old, new = self.built.manifest, built.manifest
-        empty = [base for base in old.modules if not any(self._existing(base))]
-        earlier = [each.manifest for each in reversed(self._builds[:-1])]
-        spilled = [base for base in new.modules if migrate_cells and is_spill(old, new, base)]
-        full = old.modules.keys() - empty
-        change = compare_manifests(old, new, full, empty=empty, earlier=earlier, spilled=spilled)
-        change.check_compatible()
+        empty = [base for base in self.built.manifest.modules if not any(self._existing(base))]
+        change, spilled = change_to(self._builds, built, empty, spills=migrate_cells)
         self._programs.add(built)
         self.host.cas.update(built.blocks)
         self._builds.append(built)
         try:
-            self._control("cell.spill" if spilled else "deploy", {"manifest": Link(new.cid)})
+            self._control("cell.spill" if spilled else "deploy", {"manifest": Link(built.manifest.cid)})
         except Rejected:
             del self._builds[-1]
             raise

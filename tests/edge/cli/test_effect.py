@@ -39,6 +39,8 @@ def test_open_effects_are_listed_with_reasons(pay: Cellule) -> None:
     assert parked["reason"].endswith("by rule large sums: more than 10 EUR")
     assert "after attempt 1 of 3 failed: Bearer <secret bank> is busy" in retrying["reason"]
     assert retrying["attempts"]["tried"] == 1
+    assert retrying["attempts"]["progress"] == {"asked": 1, "with": "Bearer <secret bank>"}
+    assert "Bearer <secret bank>" in pay("effect", "show", retrying["id"]).out.partition("progress")[2]
     assert "no process performs effects of this folder now" in alone["reason"]
     assert timer["reason"].startswith("timer at 20")
     shown = pay("effect", "list").out

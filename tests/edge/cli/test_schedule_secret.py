@@ -20,7 +20,8 @@ SECRET = "sk_live_of_the_bank"
 def test_schedules_are_listed_previewed_paused_and_resumed(pay: Cellule) -> None:
     nightly, often = pay("schedule", "list", "--json").json["schedules"]
     assert (nightly["cron"], nightly["zone"], nightly["paused"]) == ("30 2 * * *", "Europe/Berlin", False)
-    assert (often["every"], often["value"]) == ("6h", {"note": "often"})
+    assert (often["every"], often["jitter"], often["value"]) == ("6h", "5m", {"note": "often"})
+    assert "every 6h, up to 5m later" in " ".join(pay("schedule", "list").out.split())
     times = pay("schedule", "preview", "nightly", "-n", "2", "--after", "2026-10-24T12:00:00Z", "--json").json
     assert [each["local"] for each in times["times"]] == [
         "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00",

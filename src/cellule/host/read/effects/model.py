@@ -22,7 +22,8 @@ class Attempts:
     """What the outbox says of a dispatched effect.
 
     `state` is waiting, running, retrying, no adapter or unreadable. Only the process that performs effects
-    knows whether one runs and whether there is an adapter; elsewhere it is waiting or retrying.
+    knows whether one runs and whether there is an adapter; elsewhere it is waiting or retrying. `progress` is
+    what an attempt reported last, as JSON data; that of the last second may be missing.
     """
 
     state: str
@@ -30,6 +31,7 @@ class Attempts:
     most: int
     next_ns: int
     error: str
+    progress: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ class Letter:
 class ScheduleView:
     """A schedule of the manifest: `cron` in a `zone`, or every `every_ns`; `next_ns` is None while paused.
 
-    `waiting_ns` is the due time of a run that waits until its cells are idle.
+    `waiting_ns` is the due time of a run that waits until its cells are idle. `next_ns` has its jitter, which
+    is at most `jitter_ns`.
     """
 
     name: str
@@ -148,3 +151,4 @@ class ScheduleView:
     paused: bool
     next_ns: int | None
     waiting_ns: int | None = None
+    jitter_ns: int | None = None

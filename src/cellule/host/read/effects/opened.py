@@ -17,6 +17,7 @@ from cellule.host.outbox.listing import ListedRow, find_row
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.effects.model import Attempts, EffectView
 from cellule.host.read.reader import Reader
+from cellule.host.read.record_view import shown
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.frame import Frame
 from cellule.kernel.need import Need
@@ -148,7 +149,9 @@ def attempts_of(row: ListedRow) -> Attempts:
     """What an outbox row says of its effect."""
     if row.row is None:
         return Attempts(row.state, 0, 0, 0, row.reason)
-    return Attempts(row.state, row.row.tried, row.row.attempts, row.row.ready_ns, row.row.error or "")
+    held = row.row
+    progress = None if held.progress is None else shown(held.progress)
+    return Attempts(row.state, held.tried, held.attempts, held.ready_ns, held.error or "", progress)
 
 
 def dispatch_reason(view: EffectView, performed: Performed, now_ns: int) -> str:
@@ -182,7 +185,7 @@ def _not_begun(view: EffectView, attempts: Attempts, performed: Performed, now_n
     due = f"due since {moment(attempts.next_ns)}"
     match performed:
         case "here":
-            return f"{due}: every place of its adapter is taken"
+            return f"{due}: its adapter has no free place for it"
         case "elsewhere":
             return (
                 f"{due}: it runs, or the owner of the folder has no adapter for {view.kind} or no free place"

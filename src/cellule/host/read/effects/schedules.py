@@ -67,4 +67,5 @@ def _view(schedule: Schedule, armed: ScheduleRow | None, manifest: Manifest) -> 
         schedule.name, schedule.cron, schedule.zone, schedule.every_ns, schedule.start_ns, schedule.event,
         shown(schedule.value, schedule.event, manifest), schedule.catch_up, schedule.limit,
         schedule.overlap, paused, due_ns or None, waiting_ns or None,
+        schedule.jitter_ns,
     )  # fmt: skip
