@@ -223,8 +223,7 @@ class World:
     def perform(self, intent: Intent, adapter: Adapter | None = None) -> None:
         """Let the app's adapter, or this one, make one attempt at an open request.
 
-        What it returns, `Failed` and `Later` are as on a node; all else is raised, and its next attempt has
-        the next number and the last progress.
+        Its value, `Failed` and `Later` count as on a node; all else is raised, and the next has its progress.
         """
         self._attempts.perform(intent, adapter)
 
