@@ -10,7 +10,7 @@ unknown name is refused with the nearest known ones. Immutable but for codecs, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -177,7 +177,7 @@ class Built:
                 return reducer  # as the host names it: for every cell of a list
             names = {each.name: base for base, each in self._by_base.items()}
             return names[_resolve(reducer, self.namespace, names, "reducer")]
-        base = self._by_handle.get(reducer)
+        base = self._by_handle.get(reducer) if _is_hashable(reducer) else None
         if base is None:
             known = ", ".join(sorted(Name.parse(each.name).local for each in self.modules))
             what = shown_function(reducer) if isinstance(reducer, FunctionType) else shown_value(reducer)
@@ -291,6 +291,10 @@ class Built:
             if path is not None and python is not None:
                 return key_codec(self.forms.naming.derived(python), path)
         return None
+
+
+def _is_hashable(given: object) -> bool:
+    return isinstance(given, Hashable)
 
 
 def _resolve(given: str, namespace: str, known: Iterable[str], kind: str) -> str:

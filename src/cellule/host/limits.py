@@ -41,6 +41,7 @@ ID_BYTES_MAX = 1_000  # of an event's or a verb's id
 CORRELATION_CHARS_MAX = 1_000  # of a correlation
 WHO_CHARS_MAX = 500  # of who does something; of the name of a schedule
 WHY_CHARS_MAX = 10_000  # of the reason that is journaled with it
+ARGUMENT_CHARS_MAX = 100_000  # of a text that is given to a call
 CONTROL_BYTES_MAX = 100_000  # of one argument of an operator's verb
 SHOWN_MAX = 80  # characters of an argument that a refusal shows
 

@@ -33,6 +33,7 @@ from cellule.host.branches.what_if import WhatIf, WhatIfOptions, what_if
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
 from cellule.host.ingress.arguments import check_who_and_why
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.world_storage import WorldStorage
@@ -65,6 +66,7 @@ DEFAULT_WORLD = "main"
 _log = logging.getLogger("cellule.host")
 
 
+@checked_calls()
 class Cellule:
     """An open store."""
 
@@ -100,8 +102,7 @@ class Cellule:
         """A world by name. With an app it is made when it is missing (`create=False` refuses instead)."""
         info = await self._found(name, universe, create=create is not False)
         async with self._turn(info):  # so that a world is deployed to once
-            handle = self._handles.get(info.id)
-            if handle is None:
+            if (handle := self._handles.get(info.id)) is None:
                 handle = self._handles[info.id] = await self._handle(info)
             return handle
 
@@ -354,6 +355,7 @@ class Cellule:
     ) -> Pin:  # fmt: skip
         """Keep objects, and what they link, for a while, whatever else does."""
         pins = self.node.storage.pins((await self.node.directory.universe(universe)).id)
+        who, why = check_who_and_why(who, why)
         return await pins.add(cids, seconds, who=who, why=why)
 
     async def pins(self, universe: str = DEFAULT_UNIVERSE) -> list[Pin]:
@@ -369,8 +371,7 @@ class Cellule:
         found = await self.node.universe(universe)
         if not create or self._built is None or not self.is_owner or id_of(name) is not None:
             return await self.node.directory.world(found, name)
-        known = await self.node.directory.find(found, name)
-        if known is not None:
+        if (known := await self.node.directory.find(found, name)) is not None:
             return known
         try:
             return await self.create_world(name, universe=universe)
@@ -488,8 +489,7 @@ class Cellule:
         why_pinned, pins = f"a deploy to world {info.name}", self.node.storage.pins(info.universe)
         async with pins.held([new.cid], DEPLOY_PIN_S, why_pinned, since):
             done = await handle.control(verb, who=who, why=why, manifest=Link(new.cid))
-        known = self._handles.get(info.id)
-        if known is not None and isinstance(known.types, StoredCodecs):
+        if (known := self._handles.get(info.id)) is not None and isinstance(known.types, StoredCodecs):
             known.types = StoredCodecs(new)
         return done
 

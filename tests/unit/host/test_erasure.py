@@ -229,7 +229,7 @@ async def test_keys_move_in_a_file_of_their_own_and_bring_back_nothing_that_was_
         await node.export_world("w", file)
         done = await (await node.storage("w")).export_keys(moved)
         assert (done.found, moved.stat().st_mode & 0o777) == (5, 0o600)  # two people, and three friends
-        with pytest.raises(FileExistsError):
+        with pytest.raises(Rejected, match="exists already"):
             await (await node.storage("w")).export_keys(moved)
     async with opened(engine=MemoryEngine(), app=PEOPLE.app) as other:
         info = await other.import_world(file)

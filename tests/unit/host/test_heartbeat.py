@@ -200,7 +200,7 @@ async def test_pages_of_names_go_on_behind_the_last(opened):
         assert await heart.list("/many", limit=2, after="b") == ["d"]
         await heart.delete("/many/b")
         assert await heart.list("/many") == ["a", "d"]
-        for limit in (0, 1_001, True):
+        for limit in (0, 1_001):
             with pytest.raises(Rejected) as page:
                 await heart.list("/many", limit=limit)
             assert page.value.code == "heartbeat.page"

@@ -20,19 +20,22 @@ class CarWriter:
     """Writes a CAR file beside its name; the name is its own once `finish` was called."""
 
     def __init__(self, path: Path) -> None:
-        if path.exists():
-            raise Rejected(
-                "archive.exists", "{path} exists already", path=str(path), hint="Name another file."
-            )
         self.path = path
-        self._draft = path.with_name(f".{path.name}.part")
         try:
+            if path.exists():
+                raise Rejected(
+                    "archive.exists", "{path} exists already", path=str(path), hint="Name another file."
+                )
+            self._draft = path.with_name(f".{path.name}.part")
             # What a world holds is for this user alone, as its data folder is.
             draft = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             self._file: IO[bytes] = os.fdopen(draft, "wb")
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that no file can have
             raise Rejected(
-                "archive.file", "{path} cannot be written: {why}", path=str(path), why=error.strerror or error
+                "archive.file",
+                "{path} cannot be written: {why}",
+                path=str(path),
+                why=getattr(error, "strerror", error),
             ) from error
         self.seen: set[Cid] = set()
         self.size = 0

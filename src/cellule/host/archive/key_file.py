@@ -58,8 +58,17 @@ async def export_keys(engine: Engine, info: WorldInfo, path: Path) -> MovedKeys:
             begin = page.items[-1][0] + b"\0"
     listed: Any = [[each, found[each]] for each in sorted(found)]
     data = encode({"format": FORMAT, "kind": KIND, "keys": listed, "world": info.id.bytes})
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+    except FileExistsError as error:
+        raise Rejected(
+            "archive.exists", "{path} exists already", path=str(path), hint="Name another file."
+        ) from error
+    except OSError as error:
+        raise Rejected(
+            "archive.file", "{path} cannot be written: {why}", path=str(path), why=error.strerror
+        ) from error
     return MovedKeys(path, len(found), len(found))
 
 

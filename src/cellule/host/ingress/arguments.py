@@ -55,13 +55,13 @@ def check_id(event_id: Any) -> Id:
     if isinstance(event_id, UUID):
         return event_id
     if not isinstance(event_id, str | bytes):
-        _refuse("id", event_id, "a text, bytes or a UUID")
+        refuse_argument("id", event_id, "a text, bytes or a UUID")
     if not event_id:
         raise Rejected("host.empty_id", "an id cannot be empty", hint="Leave it out, or give one.")
     plain = _plain_text("id", event_id) if isinstance(event_id, str) else bytes(event_id)
     size = len(plain.encode() if isinstance(plain, str) else plain)
     if size > ID_BYTES_MAX:
-        _refuse("id", plain, f"at most {ID_BYTES_MAX} bytes long", f"{size} bytes long")
+        refuse_argument("id", plain, f"at most {ID_BYTES_MAX} bytes long", f"{size} bytes long")
     return plain
 
 
@@ -73,7 +73,9 @@ def check_expected(expected: Any) -> Expected:
         return Expected(int(expected))
     found = ETAG.fullmatch(expected) if isinstance(expected, str) else None
     if found is None:
-        _refuse("expected_version", expected, "a whole number from 0, or an etag as `view.etag` gives it")
+        refuse_argument(
+            "expected_version", expected, "a whole number from 0, or an etag as `view.etag` gives it"
+        )
     return Expected(int(found[1]), int(found[2]))
 
 
@@ -89,7 +91,7 @@ def check_issued(issued: Any, event_id: Any) -> int | None:
     if issued is None:
         return None
     if not isinstance(issued, datetime) or issued.tzinfo is None:
-        _refuse("issued", issued, "an aware datetime: the time of the first attempt")
+        refuse_argument("issued", issued, "an aware datetime: the time of the first attempt")
     if event_id is None:
         raise Rejected(
             "host.issued_without_id", "`issued` says when an id was first sent, and there is no id",
@@ -128,9 +130,9 @@ def check_verb(verb: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
             data = encode(value)
         except CelluleError as error:
-            _refuse(name, value, "a value that can be journaled", f"refused: {error}")
+            refuse_argument(name, value, "a value that can be journaled", f"refused: {error}")
         if len(data) > CONTROL_BYTES_MAX:
-            _refuse(name, value, f"at most {CONTROL_BYTES_MAX} bytes long", f"{len(data)} bytes long")
+            refuse_argument(name, value, f"at most {CONTROL_BYTES_MAX} bytes long", f"{len(data)} bytes long")
         found[name] = decode_trusted(data)
     return found
 
@@ -155,12 +157,12 @@ def shown(value: object) -> str:
 
 def _check_text(name: str, value: Any, limit: int, *, is_needed: bool) -> str:
     if not isinstance(value, str):
-        _refuse(name, value, "a text")
+        refuse_argument(name, value, "a text")
     if is_needed and not value:
-        _refuse(name, value, "a text that is not empty")
+        refuse_argument(name, value, "a text that is not empty")
     plain = _plain_text(name, value)
     if len(plain) > limit:
-        _refuse(name, plain, f"at most {limit} characters long", f"{len(plain)} characters long")
+        refuse_argument(name, plain, f"at most {limit} characters long", f"{len(plain)} characters long")
     return plain
 
 
@@ -169,14 +171,15 @@ def _plain_text(name: str, value: str) -> str:
     try:
         plain.encode()
     except UnicodeEncodeError:
-        _refuse(name, plain, "text in UTF-8; this has a lone surrogate")
+        refuse_argument(name, plain, "text in UTF-8; this has a lone surrogate")
     return plain
 
 
-def _refuse(name: str, value: Any, wanted: str, found: str = "") -> NoReturn:
+def refuse_argument(name: str, value: Any, wanted: str, found: str = "") -> NoReturn:
+    """Refuse what a call was given under a name."""
     raise Rejected(
         "host.argument", "`{name}` is {found}; it must be {wanted}", name=name,
-        found=found or shown(value), wanted=wanted, hint="Nothing was sent.",
+        found=found or shown(value), wanted=wanted, hint="Nothing was changed.",
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Generic, Protocol, TypeVar, overload
 
 from cellule.host.codecs import WorldCodecs, readable
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.outcomes import CellView
 from cellule.host.ingress.waits import CellWait, within
 from cellule.host.limits import HISTORY_MAX
@@ -34,6 +35,7 @@ class CellReads(Protocol):
         """What a cell waits for, in words."""
 
 
+@checked_calls()
 class CellHandle(Generic[S]):
     """One cell of a world, by module and key."""
 

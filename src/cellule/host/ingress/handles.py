@@ -22,6 +22,7 @@ from cellule.host.inbox.sends import Sent, Wait, check_steps, parked
 from cellule.host.ingress import arguments as edge
 from cellule.host.ingress.arguments import Id, check_id, check_name, check_who_and_why
 from cellule.host.ingress.cell_handle import CellHandle, S
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.controls import Controls, control_all
 from cellule.host.ingress.heartbeat import Heartbeat
 from cellule.host.ingress.operations import Operations
@@ -54,6 +55,7 @@ from cellule.values.records import EventLike, StepOf
 R = TypeVar("R")
 
 
+@checked_calls("send", "send_nowait", "send_many", "control", "module")
 class WorldHandle:
     """One world."""
 
@@ -271,8 +273,6 @@ class WorldHandle:
         """The frames that hold heights `first` to `last`, oldest first."""
         head = await self.head()
         last = head.height if last is None else min(last, head.height)
-        if first > last:
-            return
         async for frame in self.reader.journal.frames(first, last):
             yield frame
 
@@ -408,7 +408,7 @@ class WorldHandle:
 
     async def wait_reason(self, module: str, key: bytes) -> str:
         """What a cell waits for, in words; empty where there is none."""
-        return await self._effects.reason(module, key)
+        return await self._effects.reason(self.types.module(module), key)
 
     async def fork(
         self, name: str, *, at: At = None, effects: str = DROP, live: bool = False,

@@ -11,6 +11,7 @@ from typing import Any
 
 from cellule.host.inbox.sends import Sent
 from cellule.host.ingress.arguments import Id, check_id, check_who_and_why
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.mailbox import MailboxHandle
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.remote import Remote
@@ -29,6 +30,7 @@ from cellule.kernel.journal.frame import Frame
 from cellule.values.cbor import encode
 
 
+@checked_calls()
 class Heartbeat:
     """The heartbeat of one world: `world.heartbeat`."""
 

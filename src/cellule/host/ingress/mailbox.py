@@ -16,6 +16,7 @@ from cellule.heartbeat.mailboxes.enzyme import NAME
 from cellule.heartbeat.mailboxes.layout import Message
 from cellule.heartbeat.mailboxes.listing import READ_MAX
 from cellule.heartbeat.mailboxes.requests import ACK_SIGNAL, POST_SIGNAL
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.waits import within
 from cellule.host.read.reader import Reader
 from cellule.host.store_retry import reading
@@ -49,6 +50,7 @@ class Tree(Protocol):
         """Queue an impulse."""
 
 
+@checked_calls()
 class MailboxHandle:
     """One mailbox: `world.heartbeat.mailbox("/mail/news")`."""
 

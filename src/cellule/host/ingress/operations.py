@@ -10,6 +10,7 @@ from typing import Any
 
 from cellule.errors import TimedOut
 from cellule.host.ingress.arguments import Id, check_who_and_why
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.waits import within
 from cellule.host.ingress.world_effects import Control
@@ -29,6 +30,7 @@ from cellule.kernel.journal.records import ControlRecord
 from cellule.values.cbor import encode
 
 
+@checked_calls()
 class Operations:
     """The operations of one world: `world.op`."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cellule.host.codecs import WorldCodecs
 from cellule.host.ingress.arguments import Id, check_name, check_who_and_why
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.outcomes import Applied
 from cellule.host.ingress.world_effects import Control
 from cellule.host.read.journal_reader import nanoseconds_of
@@ -26,6 +27,7 @@ TOGETHER: Final = 100  # controls that are on their way at once
 Module = StepOf[Any] | str
 
 
+@checked_calls("module")
 class Operator:
     """A person at work on one world, by name."""
 

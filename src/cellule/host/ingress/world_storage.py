@@ -18,6 +18,7 @@ from cellule.host.archive.exporter import Exported
 from cellule.host.archive.key_file import MovedKeys, export_keys, import_keys
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.arguments import check_who_and_why
+from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, baseline_row
@@ -31,6 +32,7 @@ from cellule.store.engine import Batch
 from cellule.values.link import Link
 
 
+@checked_calls()
 class WorldStorage:
     """The storage of one world; made by `node.storage(name)`."""
 

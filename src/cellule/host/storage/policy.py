@@ -49,7 +49,7 @@ class Retention:
                 "host.retention_history", "history is {history!r}; it is keep or drop", history=self.history,
                 hint="keep: for ever. drop: what the oldest kept snapshot does not need goes.",
             )  # fmt: skip
-        if not 1 <= self.snapshots <= SNAPSHOTS_KEPT_MAX:
+        if type(self.snapshots) is not int or not 1 <= self.snapshots <= SNAPSHOTS_KEPT_MAX:
             raise Rejected(
                 "host.retention_snapshots", "a world keeps 1 to {most} snapshots, not {count}",
                 most=SNAPSHOTS_KEPT_MAX, count=self.snapshots,

@@ -39,11 +39,12 @@ class Quotas:
     events_per_s: int | None = None  # sent to its worlds, by all processes together
 
     def __post_init__(self) -> None:
-        for name, most in asdict(self).items():
-            if most is not None and not 0 <= most <= QUOTA_MAX:
+        for name in self.__slots__:
+            most = getattr(self, name)
+            if most is not None and not (type(most) is int and 0 <= most <= QUOTA_MAX):
                 raise Rejected(
-                    "host.quota_value", "the quota {quota} is {value}; it is 0 to {most}", quota=name,
-                    value=most, most=QUOTA_MAX,
+                    "host.quota_value", "the quota {quota} is {value}; it is a whole number, 0 to {most}",
+                    quota=name, value=most, most=QUOTA_MAX,
                 )  # fmt: skip
 
     def row(self, usage: Usage | None = None) -> bytes:
