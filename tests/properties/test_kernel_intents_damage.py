@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellule.errors import Corrupted
+from cellule.kernel.index.keys import pair_of
+from cellule.kernel.index.read import scan_all
 from cellule.kernel.items import EventItem
 from cellule.kernel.journal.fields import RetentionTimer, ScheduleTimer
 from cellule.kernel.journal.frame import decode_frame
@@ -390,3 +392,17 @@ def test_a_changed_snapshot_of_intents_is_corrupted_or_works(data, junk):
     except Corrupted:
         return
     assert answer.frame is not None
+
+
+def test_a_snapshot_with_intents_above_its_height_is_corrupted():
+    world = lived().world
+    root = world.snapshots[-1][1]
+    nodes = Nodes(10_000_000)
+    graph = drive(reachable([root], nodes), nodes, world.fetch)
+    saved = decode(world.cas[root])
+    open_intents = drive(scan_all(saved["intents"][0].cid, nodes), nodes, world.fetch)
+    height = pair_of(open_intents[-1][0])[0] - 1
+    cas = {cid: world.cas[cid] for cid in graph}
+    bad = replaced(cas, root, root, encode({**saved, "height": height}))
+    with pytest.raises(Corrupted, match=f"an intent or timer is of a record above height {height}"):
+        drive(check_snapshot(bad, nodes), nodes, lambda cids: {cid: cas[cid] for cid in cids})

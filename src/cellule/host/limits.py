@@ -22,6 +22,8 @@ ATTEMPTS_MAX = 8  # times a small commit of unknown outcome is submitted
 # Ownership
 FOLDER_LOOK_S = 0.5  # how often a process without the folder tries its lock, and one with it looks at it
 FOLDER_GRAIN_S = 3.0  # no file system tells the times of two changes that lie this far apart as one
+FOLDER_GRAIN_FINE_S = 0.1  # nor does one whose times are finer than `FOLDER_FINE_NS`
+FOLDER_FINE_NS = 10_000_000
 OWNER_LOOK_S = 1.0  # how often a guest that waits, and never owns, looks whether anybody does
 OWNERLESS_S = 30.0  # then it is told that nobody works on its event
 SESSION_TTL_S = 10.0  # a node that has not renewed its session for this long is displaced
@@ -52,6 +54,7 @@ RESTORE_RECORD_S = 7e-6  # what a record costs then, on a common machine
 RESTORE_CELL_S = 4e-6  # each cell that changed
 RESTORE_CHUNK_S = 22e-6  # and each chunk of cells that is read for them
 SNAPSHOT_SLICE_RECORDS = 400  # one more slice is written after a beat for so many records of it
+SNAPSHOT_LOOK_RECORDS = 100  # how long a restore would take is looked at again after so many records
 SNAPSHOT_CLOSE_BYTES = 1_000_000  # and at a clean close when it is longer than this
 SNAPSHOTS_KEPT = 2  # besides the first one, of the empty world
 SNAPSHOTS_KEPT_MAX = 50  # as many as a world may be told to keep

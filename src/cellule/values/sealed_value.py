@@ -62,7 +62,7 @@ class Sealed(NamedTuple):
 
 def is_sealed(data: bytes) -> bool:
     """Tell whether canonical bytes are those of a sealed value."""
-    return parts_of(data) is not None
+    return data.startswith(HEAD) and parts_of(data) is not None
 
 
 def parts_of(data: bytes) -> Sealed | None:

@@ -255,3 +255,16 @@ def test_pending_messages_and_their_cells_stand_in_their_order(places):
     rows = {pair_key(*place[:2]): cell if place[1] or len(place) > 2 else message for place in places}
     with pytest.raises(Corrupted, match="pending has a row that does not fit"):
         _pending(rows)
+
+
+@pytest.mark.parametrize("field", ["born", "last"])
+def test_a_cell_with_a_step_above_the_snapshot_is_damage(world, shop, field):
+    world = KernelWorld(shop(), world.programs)
+    world.beat(events(1))
+    ledger = world.world.ledger
+    live = ledger.cells("shop/Order").live
+    [(key, entry)] = drive(live.scan(b"", None, 10), ledger.nodes, world.fetch).entries
+    live.put(key, entry.changed(**{field: ledger.height + 1}))
+    nodes = Nodes(0)
+    with pytest.raises(Corrupted, match=f"has a step above height {ledger.height}"):
+        drive(check_snapshot(world.snapshot(), nodes), nodes, world.fetch)

@@ -68,6 +68,7 @@ class WorldHandle:
         self._controlled = Controls(node, info, self._remote)
         self._effects = WorldEffects(node, info, self.reader, lambda: self.types, self._controlled)
         self._at_work: WorldRunner | None = None
+        self._gates = node.storage.gates
 
     @property
     def name(self) -> str:
@@ -440,8 +441,7 @@ class WorldHandle:
 
     async def _hand_over(self, *sents: Sent) -> None:
         hosted = await self._hosted()
-        if hosted.is_full:
-            await hosted.wait_room()
+        await hosted.wait_room()
         hosted.submit(*sents)
 
     def _sent(
@@ -449,7 +449,8 @@ class WorldHandle:
         issued: datetime | None,
     ) -> Sent:  # fmt: skip
         """The handle of an event, which is mostly plain and of a class that was sent before."""
-        self._node.storage.check_events(self.info.universe, 1)
+        if self._gates:  # empty without quotas: a look costs an event less than a call
+            self._node.storage.check_events(self.info.universe, 1)
         if (event_id is not None or key is not None or expected is not None or correlation is not None
                 or issued is not None):  # fmt: skip
             return Sent(self._item(event, event_id, key, expected, correlation, issued))

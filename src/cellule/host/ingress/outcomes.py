@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from msgspec import Struct
+
 from cellule.errors import Rejected
 from cellule.kernel.items import Stepped
 
@@ -13,8 +15,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Applied(Generic[R]):
+class Applied(Struct, Generic[R], frozen=True):
     """The outcome of an event: where it stands in the journal, and what its cells made of it."""
 
     height: int

@@ -37,7 +37,6 @@ _REQUIRED = frozenset((
     "delay_ns",
 ))  # fmt: skip
 _LATER = ("until_ns", "backoff_ns", "backoff_max_ns", "progress")  # left out where nothing is said
-_NOTHING_LATER = (None,) * len(_LATER)
 _OPTIONAL = frozenset(("grant", "error", *_LATER))
 
 
@@ -152,9 +151,14 @@ def _fields(row: Row) -> dict[str, Any]:
         fields["grant"] = dict(grant)
     if error is not None:
         fields["error"] = error
-    later = (until_ns, backoff_ns, backoff_max_ns, progress)
-    if later != _NOTHING_LATER:
-        fields.update({name: value for name, value in zip(_LATER, later, strict=True) if value is not None})
+    if until_ns is not None:
+        fields["until_ns"] = until_ns
+    if backoff_ns is not None:
+        fields["backoff_ns"] = backoff_ns
+    if backoff_max_ns is not None:
+        fields["backoff_max_ns"] = backoff_max_ns
+    if progress is not None:
+        fields["progress"] = progress
     return fields
 
 

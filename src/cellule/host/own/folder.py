@@ -30,12 +30,14 @@ from uuid import UUID
 from weakref import WeakSet
 
 from cellule.errors import Rejected, Unavailable
-from cellule.host.limits import FOLDER_GRAIN_S, FOLDER_LOOK_S
+from cellule.host.limits import FOLDER_FINE_NS, FOLDER_GRAIN_FINE_S, FOLDER_GRAIN_S, FOLDER_LOOK_S
 from cellule.host.own.ownership import Claim, SessionInfo
 from cellule.sources import Clock, Entropy, uuid7
 
 _log = logging.getLogger("cellule.host")
 _held: WeakSet[FolderLock] = WeakSet()
+Look = tuple[int, int, int, int] | None
+"""Which folder it is, and when names in it changed last; None where there is none."""
 
 
 class FolderLock:
@@ -143,9 +145,9 @@ class FolderOwnership:
         self.contends = contends
         self._files = {str(file): _identity(str(file)) for file in files}
         self._folders = {str(folder), *(str(file.parent) for file in files)}
-        self._seen: Sequence[object] = ()  # how the folders looked last, and since when
+        self._seen: Sequence[Look] = ()  # how the folders looked last, and since when
         self._seen_ns = 0
-        self._trusted: Sequence[object] | None = None  # how they look while everything is in place
+        self._trusted: Sequence[Look] | None = None  # how they look while everything is in place
         self._look = asyncio.Event()
         self.claim: Claim | None = None
 
@@ -223,7 +225,7 @@ class FolderOwnership:
         now_ns = self._clock.monotonic_ns()
         if looks != self._seen:
             self._seen, self._seen_ns = looks, now_ns
-        elif is_in_place and now_ns - self._seen_ns >= FOLDER_GRAIN_S * 1e9:
+        elif is_in_place and now_ns - self._seen_ns >= _grain_s(looks) * 1e9:
             self._trusted = looks
         return is_in_place
 
@@ -281,8 +283,13 @@ def _identity(file: str | int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _look(folder: str) -> tuple[int, int, int, int] | None:
-    """Which folder it is, and when names in it changed last; None where there is none."""
+def _grain_s(looks: Sequence[Look]) -> float:
+    """How far apart two changes lie whose times surely differ; whole times may come from a coarse clock."""
+    is_fine = all(look is not None and look[2] % FOLDER_FINE_NS for look in looks)
+    return FOLDER_GRAIN_FINE_S if is_fine else FOLDER_GRAIN_S
+
+
+def _look(folder: str) -> Look:
     try:
         found = os.stat(folder)  # noqa: PTH116 - as above
     except OSError:

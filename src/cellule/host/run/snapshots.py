@@ -24,6 +24,7 @@ from cellule.host.cas_fetch import fetch_nodes, put_blocks
 from cellule.host.inbox.sends import Sent
 from cellule.host.limits import (
     SNAPSHOT_CLOSE_BYTES,
+    SNAPSHOT_LOOK_RECORDS,
     SNAPSHOT_RETRY_MOST_S,
     SNAPSHOT_RETRY_S,
     SNAPSHOT_SLICE_RECORDS,
@@ -80,7 +81,8 @@ class Snapshots:
         self._tail = tail.size
         self._start = self._owed_start = tail.start
         self._seen = 0  # the height at the last slice
-        self._is_slow = False  # restoring would take too long
+        self._is_slow = False  # restoring would take too long, as of the height where that was looked at
+        self._looked = 0
         self._policy = policy
         self._on_saved = saved
         self._last_ns = clock.monotonic_ns()  # when the last one was saved, or the world was opened
@@ -115,9 +117,10 @@ class Snapshots:
 
     def count(self, size: int, settled: Sequence[Sent]) -> None:
         """The journal grew by this many bytes; a note of a snapshot is no reason for the next one."""
-        if not self._notes or not any(note in settled for note in self._notes):
+        if not any(note in settled for note in self._notes):
             self._tail += size
-        self._notes = [note for note in self._notes if note not in settled]
+        if self._notes:
+            self._notes = [note for note in self._notes if note not in settled]
 
     def ask(self, because: tuple[str, str] | None = None, *, at_once: bool = True) -> asyncio.Future[Taken]:
         """Take one at the next beat boundary, due or not; the future has its height and root.
@@ -161,7 +164,10 @@ class Snapshots:
     async def advance(self, hosted: WorldRunner) -> None:
         """Begin a snapshot that is due, or do the next bit of the one under way."""
         if self._job is None:
-            self._is_slow = restore_s(hosted.world.ledger, self._start) > self._policy.snapshot_restore_s
+            ledger = hosted.world.ledger
+            if ledger.height >= self._looked + SNAPSHOT_LOOK_RECORDS:
+                self._looked = ledger.height
+                self._is_slow = restore_s(ledger, self._start) > self._policy.snapshot_restore_s
             if not self._is_due or self.pause_s() is not None:
                 return
             self._begin(hosted)

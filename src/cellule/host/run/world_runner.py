@@ -10,6 +10,7 @@ and `Corrupted` end the world here; what else the kernel may raise is contained 
 from __future__ import annotations
 
 import asyncio
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -122,7 +123,7 @@ class WorldRunner:
         direct, work = self._direct, self._work
         if (
             self._closing or self.ended is not None or len(direct) > DIRECT_MAX or self._writing.trouble
-            or self._reading.trouble or asyncio.get_running_loop() is not work.loop
+            or self._reading.trouble or get_running_loop() is not work.loop
         ):  # fmt: skip
             return False
         direct.append(sent)
@@ -140,14 +141,9 @@ class WorldRunner:
         self._direct.extend(sents)
         self._work.ring()
 
-    @property
-    def is_full(self) -> bool:
-        """Tell whether so many items wait for a beat that senders should wait."""
-        return len(self._direct) > DIRECT_MAX
-
     async def wait_room(self) -> None:
-        """Wait while it is full."""
-        while self.is_full and self.ended is None:
+        """Wait while so many items wait for a beat that senders should wait."""
+        while len(self._direct) > DIRECT_MAX and self.ended is None:
             self._room.clear()
             await self._room.wait()
 

@@ -44,4 +44,4 @@ def lay_columns(
     assert route.events is not None
     heights = range(writer.start, writer.start + len(items))
     rows = list(zip(heights, repeat(route), keys, entries, values, fields))
-    return rows, route.events.encode_all(values, keys), size
+    return rows, route.events.encode(values, keys), size

@@ -1,7 +1,7 @@
 """Rows that the hot path writes: what `write_row` makes, without a named record between.
 
 A beat of plain events spends most of its time on these, so each is one literal, with positions of names that
-the caller has looked up. `EventEncoder` goes one further and makes the bytes of a row. Tests hold all of them
+the caller has looked up. `EventEncoder` goes one further and makes the bytes of rows. Tests hold all of them
 against the table. Whoever writes a record now and then takes `FrameWriter.add`.
 """
 
@@ -94,14 +94,8 @@ class EventEncoder:
         self._opening = _BEFORE_SCHEMA + head(0, schema) + _BEFORE_VALUE
         self._middle = _BEFORE_MODULE + head(0, module)
 
-    def encode(self, value: bytes, key: bytes) -> bytes:
-        """The bytes of one row; a key has at most `SHORT_MAX` bytes."""
-        size = len(value)
-        value_head = _HEADS[size] if size <= SHORT_MAX else head(BYTES, size)
-        return b"".join((self._opening, value_head, value, self._middle, _HEADS[len(key)], key, _NULL))
-
-    def encode_all(self, values: Iterable[bytes], keys: Iterable[bytes]) -> bytes:
-        """The bytes of these rows.
+    def encode(self, values: Iterable[bytes], keys: Iterable[bytes]) -> bytes:
+        """The bytes of these rows; a key has at most `SHORT_MAX` bytes.
 
         One list of parts for all of them: columns by `zip` and `chain` take longer at every number of rows.
         """

@@ -198,6 +198,8 @@ def _check_book(cid: Cid, ledger: Ledger, nodes: Nodes) -> Generator[Need, None,
     wrong = wrong_book(book, rows)
     if wrong is not None:
         _damaged(cid, wrong)
+    if max((*rows.intents, *(pair_of(key)[1] for key in timers)), default=0) > ledger.height:
+        _damaged(cid, f"an intent or timer is of a record above height {ledger.height}")
     return rows
 
 
@@ -212,6 +214,8 @@ def _proven(cid: Cid, base: str, key: bytes, entry: Entry, ledger: Ledger) -> Ge
     """What an entry holds besides its state; the values in it are proven to be canonical bytes."""
     if entry.era >= len(ledger.eras):
         _damaged(cid, f"{base} {key!r} is of era {entry.era}, which is not in the table")
+    if max(entry.born, entry.last) > ledger.height:
+        _damaged(cid, f"{base} {key!r} has a step above height {ledger.height}")
     if entry.size != (yield from _size(entry, ledger.nodes)):
         _damaged(cid, f"the state of {base} {key!r} does not have {entry.size} bytes")
     more = entry.extras or {}

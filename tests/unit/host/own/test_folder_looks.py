@@ -7,12 +7,13 @@ import shutil
 
 import pytest
 
-from cellule.host.limits import FOLDER_GRAIN_S
+from cellule.host.limits import FOLDER_FINE_NS, FOLDER_GRAIN_FINE_S, FOLDER_GRAIN_S
 from cellule.host.own import folder as folder_module
 from cellule.host.own.folder import FolderOwnership
 from cellule.testing.entropy import SeededEntropy
 
 LONG_AGO_NS = 1_600_000_000 * 1_000_000_000
+COARSE_NS = 3 * FOLDER_FINE_NS
 
 
 class Hand:
@@ -98,7 +99,7 @@ async def test_the_times_of_a_folder_are_believed_when_no_second_change_can_look
     owned, monkeypatch
 ):
     """A file system whose times stand still: what it says is the same before and after."""
-    monkeypatch.setattr(folder_module, "_look", lambda _folder: (1, 1, 1, 1))
+    monkeypatch.setattr(folder_module, "_look", lambda _folder: (1, 1, COARSE_NS, COARSE_NS))
     assert owned.ownership.claim.is_valid()
     owned.clock.at_ns += int(FOLDER_GRAIN_S * 1e9) - 1
     assert owned.ownership.claim.is_valid()
@@ -106,8 +107,27 @@ async def test_the_times_of_a_folder_are_believed_when_no_second_change_can_look
     assert not owned.ownership.claim.is_valid()
 
 
+async def test_fine_times_of_a_folder_are_believed_soon(owned, monkeypatch):
+    monkeypatch.setattr(folder_module, "_look", lambda _folder: (1, 1, COARSE_NS + 1, COARSE_NS + 1))
+    assert owned.ownership.claim.is_valid()
+    owned.clock.at_ns += int(FOLDER_GRAIN_FINE_S * 1e9)
+    assert owned.ownership.claim.is_valid()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", None)  # no file is looked at any more
+        assert owned.ownership.claim.is_valid()
+
+
+async def test_fine_times_of_a_folder_are_not_believed_at_once(owned, monkeypatch):
+    monkeypatch.setattr(folder_module, "_look", lambda _folder: (1, 1, COARSE_NS + 1, COARSE_NS + 1))
+    assert owned.ownership.claim.is_valid()
+    owned.clock.at_ns += int(FOLDER_GRAIN_FINE_S * 1e9) - 1
+    assert owned.ownership.claim.is_valid()
+    owned.file.unlink()
+    assert not owned.ownership.claim.is_valid()
+
+
 async def test_all_files_are_looked_at_now_and_then_whatever_the_times_say(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder_module, "_look", lambda _folder: (1, 1, 1, 1))
+    monkeypatch.setattr(folder_module, "_look", lambda _folder: (1, 1, COARSE_NS, COARSE_NS))
     monkeypatch.setattr(folder_module, "FOLDER_LOOK_S", 0.001)
     owned = Owned(tmp_path / "folder")
     changed = folder_module.asyncio.Event()
