@@ -44,6 +44,7 @@ from cellule.values.link import Link
 
 START_NS = 1_700_000_000_000_000_000
 BEATS_MAX = 100_000
+FRAME_HEAD = 300  # bytes of a frame that are no record's
 
 Step = Callable[[Any, str, Any, Context | None], Any]
 
@@ -207,6 +208,8 @@ class KernelWorld:
         self.cas.update(answer.blocks)
         if answer.frame is not None:
             self.frames.append(answer.frame)
+            counted = self.world.frame_size
+            assert len(answer.frame) <= counted + FRAME_HEAD, f"{len(answer.frame)} bytes, {counted} counted"
         return answer
 
     def send(self, schema: str, value: Any, **options: Any) -> Beat:

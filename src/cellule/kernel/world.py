@@ -15,6 +15,7 @@ from cellule.errors import InvariantBroken, ensure
 from cellule.kernel.decide.beat import BeatRun
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.eras import Eras
+from cellule.kernel.decide.registry import check_entries
 from cellule.kernel.decide.short_ways import GeneralWay, ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.fast.modules import FastModules
@@ -75,6 +76,7 @@ class World:
         ledger.keys.allow(erasable=manifest.is_erasable)
         world = cls(ledger, world_id, programs, pace, fast=fast)
         world.eras.check_code(manifest)
+        check_entries(manifest)
         finished(world.eras.open())
         return world
 
@@ -117,6 +119,11 @@ class World:
         self.world_id, self.lineage = lineage.world, lineage
         self.stepper.world = lineage.world.bytes
         return self
+
+    @property
+    def frame_size(self) -> int:
+        """What the newest beat counted of its frame; by this it closed."""
+        return 0 if self._beating is None else self._beating.frame_size
 
     @property
     def failed_cell(self) -> Target | None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cellule.kernel.items import Admitted, EventItem
+from cellule.kernel.items import LATER, Admitted, ControlItem, EventItem
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.records import ControlRecord, EventRecord
+from cellule.kernel.journal.records import ControlRecord, EventRecord, StepRecord
 from cellule.kernel.limits import FRAME_BYTES_ADMIT, FRAME_BYTES_CLOSE, FRAME_BYTES_MAX
 from cellule.kernel.program import StepFault
 from cellule.values.cbor import encode
@@ -161,3 +161,74 @@ def test_a_module_is_resumed_although_many_others_stopped_before(make_world):
 def test_a_bulk_verb_refuses_a_height_that_is_none(make_world, until):
     world = make_world(document(), PROGRAMS)
     assert world.control("cell.resume", until=until).outcomes[0].error.code == "kernel.argument"
+
+
+def noted(state: Any, _schema: str, event: Any, _ctx: Any) -> Any:
+    note, reply = map(int, event["pad"].split())
+    return Did({"count": 1, "pad": ""}, ann="n" * note, reply="r" * reply if reply else None)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(("note", "reply"), [(4_000, 0), (10, 9_000)])
+def test_notes_and_replies_close_a_frame(make_world, fast, note, reply):
+    """They were counted for nothing: 2,000 steps with notes of 4 kB made a frame of 8 MB."""
+    world = make_world(document(), FunctionPrograms({"a/Box": noted}), fast=fast)
+    values = [encode({"to": f"c{number}", "pad": f"{note} {reply}"}) for number in range(1_500)]
+    left: Any = [("a/Big@1", value, None) for value in values]
+    while left:
+        outcomes = world.beat(left).outcomes
+        left = [item for item, outcome in zip(left, outcomes, strict=False) if outcome is LATER]
+    world.settle()
+    assert max(sizes(world)) < FRAME_BYTES_CLOSE + 100_000
+    steps = [record for frame in world.frames for _, record in decode_frame(frame).of(StepRecord)]
+    assert len(steps) == 1_500
+    world.assert_replays()
+
+
+def test_ids_and_correlations_close_a_frame(make_world):
+    world = make_world(document(), PROGRAMS)
+    items = [
+        EventItem(
+            "a/Fail@1", encode({"to": "c"}), id=f"{number:0990}", correlation="\N{GRINNING FACE}" * 1_000
+        )
+        for number in range(2_000)
+    ]
+    outcomes = world.beat(items).outcomes
+    assert LATER in outcomes
+    assert max(sizes(world)) < FRAME_BYTES_ADMIT + 10_000
+
+
+def test_long_controls_close_a_frame_and_one_that_is_too_long_is_refused(make_world):
+    world = make_world(document(), PROGRAMS)
+    long = [ControlItem("pause", "ada", "why", {"note": "x" * 400_000}) for _ in range(20)]
+    outcomes = world.beat(long).outcomes
+    assert outcomes[3:] == [LATER] * 17
+    refused = world.beat([ControlItem("resume", "ada", "why", {"note": "x" * 1_600_000})]).outcomes[0]
+    assert (refused.error.code, world.world.ledger.paused) == ("kernel.argument", True)
+    world.assert_replays()
+
+
+def test_events_that_go_to_too_many_long_keys_fail_their_step(make_world):
+    """1,000 events to 40 modules by a key of 450 bytes: 19 MB of targets in one frame."""
+    names = [f"r{number}" for number in range(10)]
+    made: dict[str, Any] = document()
+    made["modules"] |= {
+        f"a/{name}@1": {"kind": "pure", "state": "a/Box@1", "key": {"text": {}}, "event": ["a/Fail@1"]}
+        for name in names
+    }
+    made["routing"]["subscriptions"] += [
+        {"event": "a/Fail@1", "module": f"a/{name}@1", "key_field": "to"} for name in names
+    ]
+
+    def step(state: Any, schema: str, event: Any, _ctx: Any) -> Any:
+        count = int(event["pad"]) if schema == "a/Big@1" else 0
+        return Did({"count": 1, "pad": ""}, [("a/Fail@1", {"to": f"{n:0450}"}) for n in range(count)])
+
+    programs = FunctionPrograms({f"a/{name}": step for name in ("Box", *names)})
+    world = make_world(made, programs)
+    world.send("a/Big@1", {"to": "x", "pad": "1000"})
+    assert world.entry("a/Box", b"x").get("code") == "kernel.output_size"
+    world.send("a/Big@1", {"to": "y", "pad": "100"})
+    world.settle()
+    assert world.state("a/r9", b"0" * 449 + b"7")["count"] == 1
+    world.assert_replays()

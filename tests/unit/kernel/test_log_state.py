@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
-from cellule.kernel.state.log_state import append, joined, split
+from cellule.kernel.key_ring import KeyRing
+from cellule.kernel.need import Nodes, drive
+from cellule.kernel.state.log_state import append, joined, opened, split
 from cellule.values.cbor import encode
+from cellule.values.limits import BYTES_MAX
 
 COUNTS = [0, 1, 23, 24, 255, 256, 65_535, 65_536]  # where the head of a list grows
 
@@ -27,3 +30,10 @@ def test_lists_are_joined_as_encoding_would_write_them(count):
 def test_what_is_no_canonical_list_is_no_log(data):
     with pytest.raises(Corrupted, match="not a list"):
         split(data)
+
+
+def test_a_log_may_be_longer_than_a_value_where_cells_can_be_erased_too():
+    """A history of 8 MB could not be read as one value: its workflow halted, and halted again."""
+    log = joined([encode(["x" * 900_000])] * 10)
+    assert len(log) > BYTES_MAX
+    assert drive(opened(log, KeyRing()), Nodes(0), lambda _: {}) == log

@@ -240,6 +240,20 @@ def test_more_open_windows_than_allowed_are_refused():
     world.assert_replays()
 
 
+def test_all_windows_that_a_long_key_has_open_end_in_one_step():
+    """1,000 windows of a key of 500 bytes were more than one step may tell: the cell halted at its end."""
+    window = {"size_ns": HOUR, "time": "sold_at", "grace_ns": 800 * HOUR, "ahead_ns": 2_000 * HOUR}
+    world, shop = world_of(coded(windows_max=1_000, window=window)), "s" * 500
+    for at in range(400):
+        world.send("shop/Sold@1", sold(at * HOUR, shop=shop))
+    assert 300 < 400 - len(refusals(world)) < 400
+    assert set(refusals(world)) == {"aggregate.windows_full"}
+    world.send("shop/DayEnded@1", {"shop": shop})
+    assert world.state("shop/sales", shop.encode())["windows"] == []
+    assert world.entry("shop/sales", shop.encode()).get("status") is None
+    world.assert_replays()
+
+
 @pytest.mark.parametrize(("field", "value", "code"), [
     ("customer", "x" * 300, "aggregate.value_size"),
     ("pieces", 2**64 - 1, "aggregate.sum_size"),

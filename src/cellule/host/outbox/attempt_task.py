@@ -94,7 +94,7 @@ class AttemptTask:
         entry.state, entry.attempt = RUNNING, self
         begin_attempt()
         row = entry.stored.row
-        if type(row.params) is Link or is_sealed(row.params):  # type: ignore[arg-type]
+        if type(row.grant) is Link or type(row.params) is Link or is_sealed(row.params):  # type: ignore[arg-type]
             return row.params
         return entry.queue.performer.perform(row, self._on_progress)
 

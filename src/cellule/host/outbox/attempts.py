@@ -134,19 +134,20 @@ class Performer:
         return Waiting(_resumed(work, waited), begun_s + self.timeout_s(row))
 
     async def fetched(self, row: Row, params: Link | bytes) -> Row | Receipt:
-        """The row with its params, which are in the CAS, or sealed."""
-        around = self._around
+        """The row with its params and its grant, which are in the CAS, or sealed."""
+        around, cas, grant = self._around, self._around.cas_of(row.universe), row.grant
         try:
+            if isinstance(grant, Link):
+                grant = decode(await around.patience.call(partial(cas.get, grant.cid)))  # type: ignore[assignment]
             if isinstance(params, Link):
-                cas, cid = around.cas_of(row.universe), params.cid
-                params = await around.patience.call(lambda: cas.get(cid))
+                params = await around.patience.call(partial(cas.get, params.cid))
             if is_sealed(params):
                 params = await around.patience.call(partial(around.keys_of(row.universe).opened, params))
         except (Rejected, Corrupted) as error:
             return self._unfit(row, error)
         if is_sealed(params):
             return self._failed(row, "kernel.erased", "its params were erased before it was performed")
-        return row._replace(params=params)
+        return row._replace(params=params, grant=grant)
 
     def raised(self, row: Row, error: BaseException, *, timed_out: bool = False) -> Outcome:
         """What an exception of an adapter means."""
@@ -211,9 +212,10 @@ class Performer:
 
     def _attempt(self, row: Row, on_progress: Callable[[bytes], None]) -> Attempt:
         around, intent = self._around, row.intent
+        grant: Any = row.grant  # a linked one was fetched first
         return Attempt(
             intent_text(intent), row.key, row.tried + 1, self.timeout_s(row), row.world, row.universe,
-            row.module, row.cell, CasBlobs(around.cas_of, row.universe), around.secrets, row.grant,
+            row.module, row.cell, CasBlobs(around.cas_of, row.universe), around.secrets, grant,
             lambda value: around.note(intent, value), intent_token(row.world.bytes, row.height, intent),
             None if row.progress is None else decode(row.progress), on_progress,
         )  # fmt: skip

@@ -22,10 +22,11 @@ from uuid import UUID
 from cellule.errors import Corrupted, Rejected
 from cellule.host.outbox.limits import PARAMS_INLINE_MAX
 from cellule.kernel.items import Opening
+from cellule.kernel.limits import GRANT_INLINE_MAX
 from cellule.store import keys
 from cellule.store.keys import SHARDS, Range
 from cellule.store.tuples import unpack
-from cellule.values.cbor import decode, encode_flat
+from cellule.values.cbor import decode, encode, encode_flat
 from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import check_envelope, open_envelope, seal
 from cellule.values.link import Link
@@ -58,7 +59,7 @@ class Row(NamedTuple):
     key: str
     timeout_ns: int
     attempts: int
-    grant: Mapping[str, Any] | None
+    grant: Mapping[str, Any] | Link | None
     module: str
     cell: bytes
     born: int
@@ -98,6 +99,7 @@ def opening_rows(universe: UUID, world: UUID, openings: Iterable[Opening], now_n
     blocks: dict[Cid, bytes] = {}
     shard, owner = keys.shard_of(world), {"universe": universe.bytes, "world": world.bytes}
     keys_of: dict[int, Callable[[bytes], tuple[bytes, bytes]]] = {}  # by priority
+    grants: dict[str, Mapping[str, Any] | Link] = {}  # as rows hold them, by name
     for opening in openings:
         (
             intent, height, kind, data, key, priority, timeout_ns, attempts, grant, module, cell, born,
@@ -108,8 +110,13 @@ def opening_rows(universe: UUID, world: UUID, openings: Iterable[Opening], now_n
             cid = cid_of(data)
             blocks[cid] = data
             params = Link(cid)
+        told: Mapping[str, Any] | Link | None = grant
+        if grant is not None:
+            if grant["name"] not in grants:
+                grants[grant["name"]] = _held_grant(grant, blocks)
+            told = grants[grant["name"]]
         row = _new(Row, (
-            universe, world, intent, priority, now_ns, height, kind, params, key, timeout_ns, attempts, grant,
+            universe, world, intent, priority, now_ns, height, kind, params, key, timeout_ns, attempts, told,
             module, cell, born, 0, 0, None, now_ns + deadline_ns if deadline_ns else None, backoff_ns,
             backoff_max_ns, None,
         ))  # fmt: skip
@@ -121,6 +128,16 @@ def opening_rows(universe: UUID, world: UUID, openings: Iterable[Opening], now_n
         rows[at] = value
         rows[place] = at
     return Opened(stored, rows, blocks)
+
+
+def _held_grant(grant: Mapping[str, Any], blocks: dict[Cid, bytes]) -> Mapping[str, Any] | Link:
+    """A grant as rows hold it; a long one is a block, which all of them share."""
+    data = encode(dict(grant))
+    if len(data) <= GRANT_INLINE_MAX:
+        return grant
+    cid = cid_of(data)
+    blocks[cid] = data
+    return Link(cid)
 
 
 def closing_rows(universe: UUID, world: UUID, closed: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -148,7 +165,7 @@ def _fields(row: Row) -> dict[str, Any]:
         "module": module, "cell": cell, "born": born, "tried": tried, "delay_ns": delay_ns,
     }  # fmt: skip
     if grant is not None:
-        fields["grant"] = dict(grant)
+        fields["grant"] = grant if isinstance(grant, Link) else dict(grant)
     if error is not None:
         fields["error"] = error
     if until_ns is not None:
@@ -257,5 +274,5 @@ def _check_types(row: Row) -> None:
         if not isinstance(text, str):
             raise TypeError(text)
     cell: object = row.cell
-    if not isinstance(cell, bytes) or not isinstance(row.grant, dict | None):
+    if not isinstance(cell, bytes) or not isinstance(row.grant, dict | Link | None):
         raise TypeError(cell)

@@ -33,7 +33,7 @@ from cellule.kernel.items import (
 )
 from cellule.kernel.journal.records import EventExtras, RefusedRecord
 from cellule.kernel.journal.rows import event_row
-from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
+from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES, held_bytes
 from cellule.kernel.limits import EVENT_BYTES_MAX, FRAME_BYTES_ADMIT, HELD_CELLS_MAX
 from cellule.kernel.manifest.system import OWN_EVENTS
 from cellule.kernel.need import Need
@@ -262,28 +262,31 @@ class Admission:
         at = names.get(schema)
         if at is None:
             at = writer.name(schema)
-        extras = None
+        extras, size = None, RECORD_BYTES + len(value)  # type: ignore[arg-type]
         if item.explicit or item.expected_version is not None or item.correlation is not None:
             extras = _event_extras(item)
+            size += 0 if item.correlation is None else held_bytes(item.correlation)
+        given = record_id(item.id)
+        if given is not None:
+            size += held_bytes(given)
         stored = [value] if type(value) is bytes and LINK_MARK not in value else writer.value(value)
         height = writer.first + len(records)
         targets: list[list[Any]] = []
-        records.append(
-            event_row(None if item.id is None else record_id(item.id), at, stored, targets, extras)
-        )
-        writer.size += RECORD_BYTES + len(value)  # type: ignore[arg-type]
+        records.append(event_row(given, at, stored, targets, extras))
         message = _new(Message, (height, EVENT_MESSAGE, schema, value, 0, expected))
         deliver = self._ledger.deliver
         for slot in slots:
             base = slot.cells.base
             at = names.get(base)
             targets.append([writer.name(base) if at is None else at, slot.key])
+            size += len(slot.key)
             deliver(slot, message)
+        writer.size += size
         return _new(Admitted, (height, slots))
 
     def _turned_away(self, item: RefusalItem) -> RefusedItem:
         record = RefusedRecord(0, item.id, item.name, item.code, item.text)
-        height = self._writer.add(record, len(item.text))
+        height = self._writer.add(record)
         return RefusedItem(Rejected(item.code, "{text}", text=item.text), height)
 
     def _refuse(self, item: EventItem, error: CelluleError) -> RefusedItem:

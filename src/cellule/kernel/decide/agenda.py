@@ -28,7 +28,9 @@ from cellule.kernel.state.heartbeat_rows import Impulse, passes_pause, payload_d
 from cellule.kernel.state.ledger import Ledger, Target
 
 _PAGE = 256
+_NUMBER_BYTES = 5  # of an entry's number
 _LINE_BYTES = 8
+_RETRY_BYTES = 10  # of one entry, and how often it sent an impulse again
 Identity = tuple[str | None, str | None, bytes]
 
 
@@ -59,23 +61,23 @@ class Agenda:
     """Decides the agenda of one beat."""
 
     def __init__(
-        self, ledger: Ledger, heartbeat: Heartbeat, eras: Eras, world: bytes, entropy: bytes
+        self, ledger: Ledger, heartbeat: Heartbeat, eras: Eras, world: bytes, entropy: bytes, size: int = 0
     ) -> None:
         self._ledger = ledger
         self._heartbeat = heartbeat
         self._resolver = Resolver(ledger, heartbeat)
         self._runner = Runner(ledger, eras, world, entropy)
         self._codes: dict[tuple[Identity, int], int] = {}  # of entries that ran for an identity
-        self._size = 0
+        self._size = size  # of the frame, with what the impulses so far add to it
 
     def decide(self) -> Generator[Need, None, list[Handled]]:
-        """Handle all impulses that are due, or as many as a frame takes."""
+        """Handle all impulses that are due, or as many as a frame takes, and one at least."""
         done: list[Handled] = []
         after = b""
         while True:
             page = yield from self._heartbeat.due(self._ledger.beat, after, _PAGE)
             for key, impulse in page:
-                if self._size >= AGENDA_BYTES_MAX:
+                if self._size >= AGENDA_BYTES_MAX and done:
                     return done
                 if self._heartbeat.paused and not passes_pause(impulse):
                     continue
@@ -91,7 +93,7 @@ class Agenda:
             return Handled(beat, height, impulse, cell=cell_of(impulse.target))
         resolved = yield from self._resolver.resolve(impulse)
         lines: list[Line] = []
-        room = OUTPUT_BYTES_MAX
+        room, retried = OUTPUT_BYTES_MAX, 0
         identity = identity_of(impulse)
         for at, entry in enumerate(resolved.entries):
             code = self._codes.get((identity, entry.number))
@@ -99,11 +101,18 @@ class Agenda:
                 line = Line(entry, code, ran=False)
             else:
                 line, room = yield from self._run(entry, impulse, height, room)
+                if line.code == RETRY:
+                    retried += 1
+                    line = self._retried(line, impulse, retried)
                 self._codes[identity, entry.number] = line.code
             lines.append(line)
-            self._size += _LINE_BYTES + (0 if line.fault is None else len(line.fault.text))
+            self._size += _LINE_BYTES
+            if line.fault is not None:  # it is recorded, and a warning tells it
+                self._size += 2 * (RECORD_BYTES + len(line.fault.text.encode()))
             if line.code == FATAL:
-                return Handled(beat, height, impulse, lines, dropped=resolved.entries[at + 1 :])
+                dropped = resolved.entries[at + 1 :]
+                self._size += _NUMBER_BYTES * len(dropped)
+                return Handled(beat, height, impulse, lines, dropped=dropped)
         return Handled(beat, height, impulse, lines, resolved.cycle, resolved.over)
 
     def _run(
@@ -116,6 +125,18 @@ class Agenda:
             code, staged, fault, size = FATAL, None, StepFault("kernel.output_size", text), 0
         self._size += size
         return Line(entry, code, True, staged, fault), room - size
+
+    def _retried(self, line: Line, impulse: Impulse, count: int) -> Line:
+        """A line that sends its impulse again, as one of so many; fatal where these are too many to write.
+
+        Each of them says how often all of them did so.
+        """
+        own = RECORD_BYTES + len(impulse.signal or "") + len(impulse.target or "")
+        size = count * (own + _RETRY_BYTES * (len(impulse.retries) + count))
+        if size <= OUTPUT_BYTES_MAX:
+            return line
+        text = f"{count} enzymes send the same impulse again, and what these say has {size} bytes"
+        return Line(line.entry, FATAL, True, None, StepFault("kernel.output_size", text))
 
 
 def identity_of(impulse: Impulse) -> Identity:

@@ -49,9 +49,12 @@ DIGEST_BYTES: Final = 16
 
 def run(context: BeatContext, heartbeat: Heartbeat) -> Generator[Need, None, bool]:
     """Decide the agenda of this beat and make it so; tells whether it had any impulse."""
-    agenda = Agenda(context.ledger, heartbeat, context.eras, context.world, context.entropy)
+    begun = context.writer.size
+    agenda = Agenda(context.ledger, heartbeat, context.eras, context.world, context.entropy, begun)
     handled = yield from agenda.decide()
-    for each in handled:
+    for at, each in enumerate(handled):
+        if at and context.writer.is_full():
+            break  # the rest is due in the next beat, and runs again there
         yield from _write(context, heartbeat, each)
     return bool(handled)
 
@@ -61,10 +64,7 @@ def _write(context: BeatContext, heartbeat: Heartbeat, handled: Handled) -> Gene
     counts = retries_of(handled)
     tired = exhausted_of(handled, counts)
     record = record_of(handled, tired)
-    size = len(impulse.signal or "") + len(impulse.target or "") + sum(
-        len(line.fault.text) for line in handled.lines if line.fault is not None
-    )  # fmt: skip
-    height = context.writer.add(record, size)
+    height = context.writer.add(record)
     yield from heartbeat.finish(handled.beat, handled.height, impulse)
     if handled.cell is not None:
         yield from _deliver(context, height, handled)
@@ -153,8 +153,7 @@ def _deliver(context: BeatContext, height: int, handled: Handled) -> Generator[N
     keys = yield from context.sealer.keys_of([(base, key)])
     value = context.sealer.value(keys, value)
     stored = context.hold_value(value)  # a long one is a block: many of them must not fill the frame
-    size = len(value) if isinstance(stored, list) else 0
-    at = context.writer.add(EventRecord(height, None, SIGNAL, stored, [(base, key)], extras), size)
+    at = context.writer.add(EventRecord(height, None, SIGNAL, stored, [(base, key)], extras))
     message = Message(at, EVENT_MESSAGE, SIGNAL, value_of(stored), impulse.depth, None)
     context.ledger.deliver(slot, message)
 
@@ -170,7 +169,7 @@ def _encoded(event: dict[str, Any]) -> bytes | None:
 def _tell(
     context: BeatContext, height: int, handled: Handled, exhausted: Sequence[int]
 ) -> Generator[Need, None, None]:
-    """Warn of what went wrong with an impulse; never of what went wrong with a diagnostic."""
+    """Warn of what went wrong with an impulse, as far as the frame has room; never with a diagnostic."""
     place = place_text(handled.impulse.signal, handled.impulse.target)
     if handled.cycle:
         text = f"the enzymes for {place} run ahead of each other: none of them ran"
@@ -179,6 +178,8 @@ def _tell(
         text = f"{handled.over} enzymes and more take {place}: none of them ran"
         yield from _warn(context, height, handled, "heartbeat.candidates_count", text)
     for line in handled.lines:
+        if context.writer.is_full():
+            return
         if line.entry.number in exhausted:
             text = f"enzyme {line.entry.name} retried {line.entry.retry_limit} times for {place}"
             yield from _warn(context, height, handled, "heartbeat.retries_exhausted", text)
@@ -293,7 +294,7 @@ def bind(context: BeatContext, cause: int, path: str, name: str, kind: int) -> G
         return False
     if not is_below(path, OPS_PATH):  # operations are no nodes of the tree; who binds at one has seen it
         yield from writes.write_node(context, cause, path, only_if_missing=True)
-    context.writer.add(BindingRecord(cause, path, name, kind), len(path) + len(name))
+    context.writer.add(BindingRecord(cause, path, name, kind))
     ledger.open_heartbeat().bind(path, name, kind)
     return True
 

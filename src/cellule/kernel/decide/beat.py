@@ -111,10 +111,11 @@ class BeatRun:
             ledger.beat, self._now_ns, context.entropy, context.pace.quota, context.pace.burst, ledger.frame
         )
         # Admission and rounds leave room, so this is our fault: better stop than write what no engine takes.
-        if len(frame) > FRAME_BYTES_MAX:
+        size = len(frame) + self._writer.beside
+        if size > FRAME_BYTES_MAX:
             broken(
                 "kernel.frame_size", "the frame has {size} bytes; a commit takes {most}",
-                size=len(frame), most=FRAME_BYTES_MAX,
+                size=size, most=FRAME_BYTES_MAX,
             )  # fmt: skip
         ledger.settle(self._writer.next_height() - 1)
         return (yield from self._result(frame))
@@ -168,6 +169,11 @@ class BeatRun:
         )
         if promoted or self._has_agenda or counts:
             self._writer.add(StageRecord(0, promoted))
+
+    @property
+    def frame_size(self) -> int:
+        """What it counted of its frame."""
+        return self._writer.size
 
     @property
     def stepping(self) -> Slot | None:

@@ -17,7 +17,7 @@ from cellule.kernel.decide.short_ways import ShortWays
 from cellule.kernel.decide.steps import Stepper
 from cellule.kernel.items import Opening, Pace, StepRow
 from cellule.kernel.journal.writer import FrameWriter
-from cellule.kernel.limits import EVENT_BYTES_MAX, PARAMS_INLINE_MAX
+from cellule.kernel.limits import EVENT_BYTES_MAX, OPENING_BYTES, PARAMS_INLINE_MAX
 from cellule.kernel.manifest.model import BLOBS, EffectKind
 from cellule.kernel.need import Need, fetch, fetch_present
 from cellule.kernel.state.cells import Slot
@@ -160,8 +160,7 @@ class BeatContext:
     def dispatch(self, height: int, intent: OpenIntent, effect: EffectKind, params: bytes) -> None:
         """Hand an intent to the host, for when this frame is durable."""
         digest, base, key, born, kind, _, kept = intent
-        grant = self.eras.current.manifest.grants.get(kept.get("grant", ""))
-        limits = None if grant is None else grant.as_data()
+        limits, size = self.eras.current.grant(kept.get("grant", ""))
         told = kept.get("key") or intent_text(digest)
         opening = Opening(
             self.sent_as(height, digest), height, kind, params, told, effect.priority,
@@ -169,3 +168,5 @@ class BeatContext:
             effect.backoff_ns, effect.backoff_max_ns,
         )  # fmt: skip
         self.opened.append(opening)
+        own = len(kept.get("key", ""))
+        self.writer.count_beside(OPENING_BYTES + len(params) + len(key) + own + size)

@@ -17,7 +17,7 @@ from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.steps import Emission, Result
 from cellule.kernel.journal.codes import DELETED, OK, REFUSED, SKIPPED
 from cellule.kernel.journal.records import EmittedRecord
-from cellule.kernel.limits import CELL_CALLS_MAX, DEPTH_MAX
+from cellule.kernel.limits import CELL_CALLS_BYTES_MAX, CELL_CALLS_MAX, DEPTH_MAX
 from cellule.kernel.manifest.system import CALL_FAILED, Ended
 from cellule.kernel.state.call_changes import calls_of
 from cellule.kernel.state.cells import EVENT_MESSAGE, Entry, Message, Slot
@@ -27,7 +27,8 @@ from cellule.values.cbor import encode
 
 NO_CALLS: Final[Sequence[Emission]] = ()
 GONE: Final = Ended("deleted", "kernel.cell_deleted", "the cell was deleted before it answered")
-_FULL: Final = Ended("dropped", "kernel.calls_full", f"the cell has {CELL_CALLS_MAX} calls to answer already")
+_FULL: Final = Ended("dropped", "kernel.calls_full", "the cell has as many calls to answer as it keeps")
+_CALL_BYTES: Final = 16  # of a call in the entry of its cell, beside what it holds
 _FAR: Final = Ended("dropped", "kernel.cascade", f"it is more than {DEPTH_MAX} emits away from the outside")
 
 
@@ -58,8 +59,8 @@ def failures(
         why = GONE if result.status == DELETED else result.ended
         if why is not None:
             failed += [FailedCall(call, why) for call in left]
-        elif len(left) > CELL_CALLS_MAX:
-            failed.append(FailedCall(left[0], _FULL))
+        else:
+            failed += [FailedCall(call, _FULL) for call in _beyond(left)]
     return [_emission((slot.cells.base, slot.key), each, message.depth + 1) for each in failed]
 
 
@@ -73,7 +74,7 @@ def tell(context: BeatContext, target: Target, failed: FailedCall, cause: int, d
     """Emit that a call has failed, outside of a step that code has taken."""
     depth, schema, value, targets, _ = _emission(target, failed, depth)
     writer = context.writer
-    height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets), len(value))
+    height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets))
     message = Message(height, EVENT_MESSAGE, schema, value, depth, failed.call.born)
     context.ledger.emit(message, targets)
 
@@ -109,6 +110,16 @@ def _unanswered(calls: list[Call], emissions: Sequence[Emission]) -> list[Call]:
             found = next((call for call in left if call.is_answered(emission.schema, target)), None)
             left = [call for call in left if call is not found]
     return left
+
+
+def _beyond(calls: Sequence[Call]) -> Sequence[Call]:
+    """The oldest calls of a cell that has more than it keeps."""
+    sizes = [_CALL_BYTES + sum(map(len, (each.module, each.key, each.token, each.answer))) for each in calls]
+    room, kept = CELL_CALLS_BYTES_MAX, 0
+    while kept < min(len(calls), CELL_CALLS_MAX) and room >= sizes[-1 - kept]:
+        room -= sizes[-1 - kept]
+        kept += 1
+    return calls[: len(calls) - kept]
 
 
 def _emission(target: Target, failed: FailedCall, depth: int) -> Emission:

@@ -36,7 +36,12 @@ from cellule.kernel.journal.records import (
     ManifestRecord,
     SnapshotRecord,
 )
-from cellule.kernel.limits import DROP_PER_CONTROL_MAX, FRAME_BYTES_ADMIT, RESUME_PER_CONTROL_MAX
+from cellule.kernel.limits import (
+    CONTROL_RECORD_BYTES_MAX,
+    DROP_PER_CONTROL_MAX,
+    FRAME_BYTES_ADMIT,
+    RESUME_PER_CONTROL_MAX,
+)
 from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
@@ -46,8 +51,7 @@ from cellule.kernel.state.ledger import Target
 from cellule.values.cbor import encode
 from cellule.values.link import Link
 
-CELL_BYTES = 8  # of a cell in the list of those that a control concerned, beside its name and key
-STOPPED_PAGE = 1_000  # stopped cells read at once
+STOPPED_PAGE, CELL_BYTES = 1_000, 8  # stopped cells read at once; what one takes beside its name and key
 
 
 def perform(context: BeatContext, item: ControlItem) -> Generator[Need, None, Outcome]:
@@ -125,15 +129,15 @@ def _record(context: BeatContext, item: ControlItem, done: dict[str, Any]) -> Ad
         verb=item.verb, names=sorted(done),
     )  # fmt: skip
     arguments = {**item.arguments, **done}
-    encode([[[item.who, item.why, arguments]]])  # as deep as in a frame; refused before anything is changed
+    size, most = len(encode([[[item.who, item.why, arguments]]])), CONTROL_RECORD_BYTES_MAX  # as in a frame
+    if size > most:  # before anything is changed
+        problem = "{verb} has arguments of {size} bytes; at most {most}"
+        raise Rejected("kernel.argument", problem, verb=item.verb, size=size, most=most)
     context.writer.linked = context.writer.linked or any(
         isinstance(value, Link) for value in arguments.values()
     )
-    size = len(item.who) + len(item.why)
-    size += sum(CELL_BYTES + len(base) + len(key) for base, key in done.get("cells", ()))
-    size += sum(CELL_BYTES + len(base) + len(key) + 4 * len(why) for base, key, why in done.get("stays", ()))
     record = ControlRecord(0, item.verb, item.who, item.why, arguments, record_id(item.id))
-    return Admitted(context.writer.add(record, size))
+    return Admitted(context.writer.add(record))
 
 
 def _remove(context: BeatContext, item: ControlItem) -> Generator[Need, None, Admitted]:
@@ -266,6 +270,7 @@ def _manifest(context: BeatContext, item: ControlItem) -> Generator[Need, None, 
             cid=str(link.cid), why=str(error), hint="Put the manifest into the CAS before deploying it.",
         ) from error  # fmt: skip
     context.eras.check_code(manifest)
+    registry.check_entries(manifest)
     return manifest
 
 
@@ -276,11 +281,11 @@ def _begin_era(
     limits = {base: module.open_max for base, module in manifest.modules.items()}
     under = context.ledger.book.below(limits)
     erasable = {"erasable": True} if manifest.is_erasable else {}
-    context.ledger.keys.allow(erasable=manifest.is_erasable)
     admitted = _record(context, item, {**done, **erasable, **({"under": under} if under else {})})
+    context.ledger.keys.allow(erasable=manifest.is_erasable)
     context.writer.linked = True
     era = len(context.ledger.eras)
-    height = context.writer.add(ManifestRecord(admitted.height, Link(manifest.cid), era), 40)
+    height = context.writer.add(ManifestRecord(admitted.height, Link(manifest.cid), era))
     before = context.eras.current.manifest
     context.eras.begin(manifest, height)
     timers.sweep(context, before, manifest, height)
@@ -298,7 +303,7 @@ def _note(context: BeatContext, item: ControlItem) -> Admitted:
     admitted = _record(context, item, {})
     context.writer.linked = True
     record = SnapshotRecord if item.verb == "snapshot" else BaselineRecord
-    context.writer.add(record(admitted.height, height, link), 40)
+    context.writer.add(record(admitted.height, height, link))
     return admitted
 
 

@@ -16,7 +16,7 @@ from cellule.errors import CelluleError, Rejected
 from cellule.kernel.decide import operation_actions, operations
 from cellule.kernel.decide.eras import Compiled
 from cellule.kernel.decide.requests import EffectRequest, check
-from cellule.kernel.heartbeat.entries import Entry, name_of, parse_entry
+from cellule.kernel.heartbeat.entries import Entry, check_size, name_of, parse_entry
 from cellule.kernel.heartbeat.impulses import check_impulse
 from cellule.kernel.heartbeat.paths import ancestors_of, is_below, parse_path
 from cellule.kernel.journal.writer import RECORD_BYTES
@@ -33,7 +33,6 @@ RESERVED: Final = ("/rt", "/cells")
 """Subtrees of what is kept elsewhere; nobody writes there."""
 SEVERITIES: Final = ("debug", "info", "warn", "error", "fatal")
 EFFECT_BYTES: Final = 1_000  # of the records of a request that is denied, about
-NODE_BYTES: Final = 100  # of the record of a deleted node, about
 
 
 class Staged(NamedTuple):
@@ -68,7 +67,7 @@ def check_actions(ledger: Ledger, who: Author, actions: object) -> Generator[Nee
             check_one(who, action, ledger.beat)
             size += _record_bytes(action, places)
             if action["do"] == "delete":
-                size += NODE_BYTES * (yield from tree.check_delete(ledger, parse_path(action["path"])))
+                size += yield from tree.check_delete(ledger, parse_path(action["path"]))
             if action["do"] == "effect":
                 asked.append(_request(action))
     except CelluleError as error:
@@ -153,6 +152,7 @@ def _check_register(who: Author, action: Mapping[str, Any], _: int) -> None:
 
 def check_entry(era: Compiled, entry: Entry) -> None:
     """Refuse an entry whose module the manifest does not have, or that is no enzyme."""
+    check_size(entry)
     module = era.manifest.modules.get(entry.module)
     if module is None or module.style != "enzyme" or entry.origin:
         known = [base for base, each in era.manifest.modules.items() if each.style == "enzyme"]

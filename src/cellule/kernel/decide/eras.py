@@ -6,11 +6,12 @@ any time from the CAS. Old eras are compiled only when a pinned cell still runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
 
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.kernel.heartbeat.entries import parse_entry
+from cellule.kernel.limits import GRANT_INLINE_MAX
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.event_routes import Targets
 from cellule.kernel.manifest.load import load_manifest
@@ -22,7 +23,8 @@ from cellule.kernel.program import CODE_UNAVAILABLE, Program, Programs, StepFaul
 from cellule.kernel.programs import check_code
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.whole_map import upcast_entries
-from cellule.values.cid import Cid
+from cellule.values.cbor import encode
+from cellule.values.cid import CID_BYTES, Cid
 from cellule.values.expressions import Expression
 from cellule.values.schema.codec import WireCodec, wire_codec
 from cellule.values.schema.types import Ref
@@ -47,6 +49,7 @@ class Compiled:
         self.is_prepared = not self.older
         self._codecs: dict[str, WireCodec] = {}
         self._policy: list[tuple[Rule, Expression]] | None = None
+        self._grants: dict[str, tuple[Mapping[str, Any], int]] = {}
 
     def fits(self, schema: str) -> WireCodec:
         """What proves that bytes are a value of a schema."""
@@ -71,6 +74,18 @@ class Compiled:
             except BaseException as error:
                 raise fault_of(error) from error
         return self.router.targets(chain[-1].new, value, key)
+
+    def grant(self, name: str) -> tuple[Mapping[str, Any] | None, int]:
+        """What a grant says to adapters, and what that takes in a row; None where there is none."""
+        known = self._grants.get(name)
+        if known is None:
+            grant = self.manifest.grants.get(name)
+            if grant is None:
+                return None, 0
+            data = grant.as_data()
+            size = len(encode(data))
+            known = self._grants[name] = data, size if size <= GRANT_INLINE_MAX else CID_BYTES
+        return known
 
     def policy(self) -> list[tuple[Rule, Expression]]:
         """The rules of the policy with their compiled conditions."""

@@ -54,7 +54,7 @@ def begin(context: BeatContext, item: ForkItem) -> Generator[Need, None, Admitte
     if item.answers is not None:
         extras["answers"], extras["count"] = Link(item.answers[0]), item.answers[1]
         context.writer.linked = True
-    at = context.writer.add(ForkRecord(0, item.parent, item.height, item.effects, extras), 64)
+    at = context.writer.add(ForkRecord(0, item.parent, item.height, item.effects, extras))
     given = open_answers(item.answers, ledger.nodes)
     following = extras.get("next", 0)
     applying.begin_fork(ledger, Branch(item.height, item.effects, at, following, given, live=item.live))

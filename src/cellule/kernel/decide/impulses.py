@@ -64,8 +64,7 @@ def queue(
         extras["id"] = id
     if dedupe:
         extras["dedupe"] = True
-    size = len(signal or "") + len(target or "") + (len(payload[0]) if isinstance(payload, list) else 0)
-    height = context.writer.add(SignalRecord(cause, signal, target, beat, depth, extras), size)
+    height = context.writer.add(SignalRecord(cause, signal, target, beat, depth, extras))
     impulse = Impulse(signal, target, payload, kind, depth, extras.get("retries", []))
     yield from ledger.open_heartbeat().queue(beat, height, impulse)
     return height
@@ -98,7 +97,7 @@ def emit(
         yield from check_room(context, beat)
     except Rejected as error:
         record = RefusedRecord(cause, None, SIGNAL, error.code, str(error))
-        at = context.writer.add(record, len(record.text))
+        at = context.writer.add(record)
         about = {"code": error.code, "signal": signal, "target": target, "text": str(error)}
         yield from warn(context, at, about, depth)
         return

@@ -65,7 +65,7 @@ def merge(context: BeatContext, item: ControlItem, record: Record) -> Generator[
         extras["size"] = len(state)
     prev = 0 if entry is None else entry.last
     step = StepRecord(admitted.height, base, key, born, era.number, OK, version, prev, stored, extras)
-    context.writer.add(step, len(state) + len(key))
+    context.writer.add(step)
     step_changes.put(context.ledger, slot, at, version, born, era.number, state, len(state))
     # A cell that was there has its timer already.
     if born == at:

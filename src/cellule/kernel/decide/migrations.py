@@ -114,7 +114,7 @@ def _write(
     assert slot.entry is not None
     stored = context.writer.state(state)
     record = MigratedRecord(cause, slot.cells.base, slot.key, slot.entry.born, era_from, era_to, stored)
-    context.writer.add(record, len(state))
+    context.writer.add(record)
     step_changes.migrate(context.ledger, slot, era_to, state)
 
 

@@ -22,6 +22,7 @@ from cellule.kernel.heartbeat.operations import Held, Operation
 from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.limits import (
+    OPERATION_BYTES_MAX,
     OPERATION_HISTORY_MAX,
     OPERATION_WATCHERS_MAX,
 )
@@ -82,7 +83,10 @@ def _decide(
                 changed = _close(operation, action, beat)
     if changed is operation:
         return key, None
-    return key, rules.timed(changed, beat, (yield from _now_ns(context)))
+    changed = rules.timed(changed, beat, (yield from _now_ns(context)))
+    if do in ("state", "await"):
+        _check_size(changed)
+    return key, changed
 
 
 def _now_ns(context: BeatContext) -> Generator[Need, None, int]:
@@ -201,6 +205,16 @@ def _close(operation: Operation, action: Mapping[str, Any], beat: int) -> Operat
     if changed is None:
         raise _closed(operation, f"cannot be closed with {status}", "The first close stands.")
     return changed
+
+
+def _check_size(operation: Operation) -> None:
+    """Refuse what makes an operation too long; it can always be closed."""
+    size = len(rules.encode(operation))
+    if size > OPERATION_BYTES_MAX:
+        raise Rejected(
+            "operation.size", "the operation would have {size} bytes; at most {limit}",
+            size=size, limit=OPERATION_BYTES_MAX, hint="Close it, and start another for what follows.",
+        )  # fmt: skip
 
 
 def _held(context: BeatContext, action: Mapping[str, Any]) -> Generator[Need, None, Held]:

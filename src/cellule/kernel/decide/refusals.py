@@ -28,4 +28,4 @@ def refused(
     if not durable:
         return RefusedItem(error, 0)
     text = str(error)
-    return RefusedItem(error, writer.add(RefusedRecord(0, id, name, error.code, text), len(text)))
+    return RefusedItem(error, writer.add(RefusedRecord(0, id, name, error.code, text)))

@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
-from cellule.kernel.heartbeat.entries import FROM_MANIFEST, Entry, parse_entry
+from cellule.kernel.heartbeat.entries import FROM_MANIFEST, Entry, check_size, parse_entry
 from cellule.kernel.journal.heartbeat_records import (
     EnzymeRecord,
 )
@@ -26,6 +26,12 @@ def manifest_entries(manifest: Manifest) -> list[Entry]:
     return [parse_entry(0, {**each, "from": FROM_MANIFEST}) for each in manifest.enzymes]
 
 
+def check_entries(manifest: Manifest) -> None:
+    """Refuse a manifest that is new and has an entry too long to stand among others."""
+    for entry in manifest_entries(manifest):
+        check_size(entry)
+
+
 def add_entry(context: BeatContext, cause: int, entry: Entry) -> Generator[Need, None, int]:
     """Register an entry; returns its number."""
     yield from ()
@@ -33,7 +39,7 @@ def add_entry(context: BeatContext, cause: int, entry: Entry) -> Generator[Need,
     check_room(context)
     number = heartbeat.numbers
     data = entry.as_data()
-    context.writer.add(EnzymeRecord(cause, number, data), 2 * len(entry.name) + len(entry.query.path))
+    context.writer.add(EnzymeRecord(cause, number, data))
     heartbeat.register(number, entry._replace(number=number))
     return number
 

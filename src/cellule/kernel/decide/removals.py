@@ -20,11 +20,12 @@ from cellule.kernel.index.keys import pair_key
 from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.codes import DELETED, DROPPED
 from cellule.kernel.journal.records import EmittedRecord, StepExtras, StepRecord
-from cellule.kernel.limits import DROP_PER_CONTROL_MAX, ERASE_CELLS_MAX
+from cellule.kernel.limits import DROP_PER_CONTROL_MAX, ERASE_CELLS_MAX, ERASE_ENDS_MAX
 from cellule.kernel.manifest.system import Ended
 from cellule.kernel.need import Need
 from cellule.kernel.program import recordable
 from cellule.kernel.state import step_changes
+from cellule.kernel.state.call_changes import calls_of
 from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.expectation import Asker, Call
 from cellule.kernel.state.ledger import Target
@@ -69,8 +70,7 @@ def _drop_first(context: BeatContext, item: ControlItem, slot: Slot, control: in
         StepRecord(
             message.height, slot.cells.base, slot.key, entry.born, entry.era, DROPPED, entry.version,
             entry.last, None, extras,
-        ),
-        len(slot.key) + len(text),
+        )
     )  # fmt: skip
     step_changes.drop_first(context.ledger, slot, height)
     if isinstance(message.expected, Call):
@@ -105,6 +105,7 @@ def erase(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     ids = {cell: sealer.ids_of(*cell) for cell in cells}
     yield from ledger.keys.find(ids.values())
     slots = [ledger.cells(base).slot(key) for base, key in cells]
+    _check_ends(context, slots)
     admitted = record({"cells": [list(cell) for cell in cells]})
     step_changes.release_all(ledger, slots, only_empty=True)
     for slot in slots:
@@ -113,6 +114,16 @@ def erase(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     for each in ids.values():
         ledger.keys.destroy(each)
     return admitted
+
+
+def _check_ends(context: BeatContext, slots: list[Slot]) -> None:
+    """Refuse to erase cells together that wait for more than one frame has room to end."""
+    ends = sum(len(context.ledger.intents_of(slot)) + len(calls_of(slot.entry)) for slot in slots)
+    if len(slots) > 1 and ends > ERASE_ENDS_MAX:
+        raise Rejected(
+            "kernel.erase_size", "the cells have {count} open effects and calls; {most} are ended together",
+            count=ends, most=ERASE_ENDS_MAX, hint="Nothing was erased: name fewer cells at a time.",
+        )  # fmt: skip
 
 
 def _erased(context: BeatContext, item: ControlItem) -> list[Target]:
@@ -141,7 +152,7 @@ def _end(context: BeatContext, slot: Slot, control: int) -> Generator[Need, None
         control, slot.cells.base, slot.key, entry.born, era, DELETED, version, entry.last, None,
         {"control": control},
     )  # fmt: skip
-    height = context.writer.add(step, len(slot.key))
+    height = context.writer.add(step)
     step_changes.delete(context.ledger, slot)
     calls.tell_gone(context, (slot.cells.base, slot.key), entry, height)
     yield from cancel.abandon(context, slot, Origin(height, entry.born, 0, era), gone)
@@ -159,7 +170,7 @@ def redrive(context: BeatContext, item: ControlItem, record: Record) -> Generato
     context.ledger.take_letter(at, 0)
     value, target = message.value, (letter.module, letter.key)
     emitted = EmittedRecord(at, message.depth, message.schema, context.writer.value(value), [target])
-    height = context.writer.add(emitted, len(value) if isinstance(value, bytes) else 0)
+    height = context.writer.add(emitted)
     again = Message(height, EVENT_MESSAGE, message.schema, value, message.depth, None)
     context.ledger.emit(again, [target])
     return admitted

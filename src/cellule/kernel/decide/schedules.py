@@ -169,10 +169,10 @@ def send(context: BeatContext, due: Due, *, always: bool = False) -> Generator[N
         if any(len(slot.queue) >= QUEUE_MESSAGES_MAX for slot in slots):
             text = f"a cell of the schedule has {QUEUE_MESSAGES_MAX} messages already"
             refused = RefusedRecord(due.cause, event_id, schedule.event, "kernel.queue_full", text)
-            writer.add(refused, len(text))
+            writer.add(refused)
             continue
         record = EventRecord(due.cause, event_id, schedule.event, writer.value(schedule.value), targets, {})
-        height = writer.add(record, len(schedule.value))
+        height = writer.add(record)
         message = Message(height, EVENT_MESSAGE, schedule.event, schedule.value, 0, None)
         for slot in slots:
             context.ledger.deliver(slot, message)

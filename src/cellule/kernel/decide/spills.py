@@ -138,14 +138,12 @@ def _move_entries(
     schema = yield from _map_schema(context, slot)
     steps = _steps(target, cells.base, schema.value)
     yield from ledger.slots((cells.base, key) for key, _ in islice(rest, SPILL_CELLS_PER_BEAT))
-    room, done = FRAME_BYTES_ADMIT - context.writer.size, 0
+    done = 0
     for key, value in islice(rest, SPILL_CELLS_PER_BEAT):
-        if room <= 0:
+        if context.writer.size >= FRAME_BYTES_ADMIT:
             break
         state = yield from _state_of(context, target, cells.base, steps, value)
-        before = context.writer.size
         _bear(context, cells.slot(key), move.control, state)
-        room -= context.writer.size - before + len(state)
         done += 1
     del rest[:done]
 
@@ -157,7 +155,7 @@ def _bear(context: BeatContext, cell: Slot, control: int, state: bytes) -> None:
     if isinstance(stored, Link):
         extras["size"] = len(state)
     record = StepRecord(control, base, cell.key, born, era, OK, 1, 0, stored, extras)
-    writer.add(record, len(cell.key) + (0 if isinstance(stored, Link) else len(state)))
+    writer.add(record)
     spill_changes.bear(context.ledger, cell, born, era, state, len(state))
     timers.arm(context, cell, born)
 
@@ -178,8 +176,7 @@ def _move_messages(context: BeatContext, slot: Slot, move: MapMove) -> Generator
         return
     yield from context.ledger.slots((base, key) for key in keys)
     written = {"cells": [[base, b""]], "queue": rows}
-    size = sum(RECORD_BYTES + len(key) for key in keys)
-    context.writer.add(ControlRecord(move.control, "cell.spill", "", "", written), size)
+    context.writer.add(ControlRecord(move.control, "cell.spill", "", "", written))
     spill_changes.hand_over(context.ledger, slot, keys)
 
 

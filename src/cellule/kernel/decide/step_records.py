@@ -65,7 +65,7 @@ class Writing:
             cause=message.height, module=base, key=key, born=born, era=result.era, status=status,
             version=result.version, prev=prev, state=stored, extras=extras,
         )  # fmt: skip
-        writer.add(record, (len(state) if state is not None else 0) + len(result.text) + len(key))
+        writer.add(record)
         failures = calls.failures(slot, message, height, told, is_told_why=not keys.own)
         self._account(slot, height, born, result)
         if result.emissions or result.code or failures:
@@ -143,7 +143,7 @@ class Writing:
         writer = self._writer
         depth, schema, value, targets, _ = emission
         value = self._context.sealer.value(keys, value)
-        height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets), len(value))
+        height = writer.add(EmittedRecord(cause, depth, schema, writer.value(value), targets))
         if targets:
             self._ledger.emit(Message(height, EVENT_MESSAGE, schema, value, depth, expected), targets)
             call_changes.emitted(self._ledger, slot, schema, value, targets)

@@ -40,6 +40,8 @@ from cellule.kernel.whole_map import WholeMap, removed_keys
 from cellule.values.cbor import encode
 from cellule.values.link import Link
 
+TARGET_BYTES = 6  # what naming a cell takes in a record, beside its key
+
 
 class Emission(NamedTuple):
     """An event that will be delivered in the next beat."""
@@ -324,6 +326,7 @@ class Stepper:
         if events:
             emissions = self._emissions(slot.queue[0], output)
             size += sum(len(emission.value) for emission in emissions)
+            _check_targets(emissions)
         if size > OUTPUT_BYTES_MAX:
             raise StepFault(
                 "kernel.output_size", f"the step's output has {size} bytes; at most {OUTPUT_BYTES_MAX}"
@@ -411,6 +414,14 @@ class Stepper:
         version, born = (entry.version, entry.born) if entry is not None else (0, 0)
         era = entry.era if entry is not None and entry.state is not None else self._eras.current.number
         return Result(status, version, born, era, None, (), None, None, (), code, text, False, False)
+
+
+def _check_targets(emissions: Sequence[Emission]) -> None:
+    """Refuse events that go to so many cells that their record would not fit a frame."""
+    size = sum(TARGET_BYTES + len(key) for each in emissions for _, key in each.targets)
+    if size > OUTPUT_BYTES_MAX:
+        text = f"its events go to cells that take {size} bytes to name; at most {OUTPUT_BYTES_MAX}"
+        raise StepFault("kernel.output_size", text)
 
 
 def check_signal(era: Compiled, value: bytes, beat: int) -> None:

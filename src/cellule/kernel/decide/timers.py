@@ -22,7 +22,12 @@ from cellule.kernel.decide.intents import fire as firing
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.journal.fields import RetentionTimer
 from cellule.kernel.journal.records import ExpiredRecord, TimerRecord
-from cellule.kernel.limits import FRAME_BYTES_ADMIT, SWEEP_CELLS_MAX, TIMERS_PER_BEAT_MAX
+from cellule.kernel.limits import (
+    FRAME_BYTES_ADMIT,
+    FRAME_BYTES_CLOSE,
+    SWEEP_CELLS_MAX,
+    TIMERS_PER_BEAT_MAX,
+)
 from cellule.kernel.manifest.model import Manifest, Retention
 from cellule.kernel.need import Need
 from cellule.kernel.state import step_changes
@@ -72,7 +77,7 @@ def run_due(context: BeatContext) -> Generator[Need, None, list[schedules.Due]]:
     armed_again: set[TimerRow] = set()
     sweeps: list[tuple[bytes, TimerRow]] = []
     for key, timer in page:
-        if writer.is_full() or room <= 0:
+        if room <= 0 or writer.size + FRAME_BYTES_ADMIT - room >= FRAME_BYTES_CLOSE:
             break
         match timer.what:
             case "intent" | "approval" | "outside":
@@ -123,7 +128,7 @@ def _fire(context: BeatContext, fired: bytes, timer: TimerRow, armed_again: set[
         _write(context, cause, fired, due_ns, timer)
         armed_again.add(timer)
         return
-    writer.add(ExpiredRecord(cause, fired, base, key, born), len(key))
+    writer.add(ExpiredRecord(cause, fired, base, key, born))
     step_changes.expire(ledger, slot, fired)
 
 

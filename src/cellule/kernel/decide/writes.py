@@ -37,7 +37,7 @@ def write(
         ledger.keep_block(stored.cid, state)
     prev = 0 if entry is None else entry.last
     record = WriteRecord(cause, base, key, born, version, prev, stored, extras)
-    writer.add(record, len(key) + size)
+    writer.add(record)
     yield from writes.apply(ledger, base, key, height, state, size)
     return height
 

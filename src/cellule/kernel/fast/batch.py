@@ -150,7 +150,7 @@ class FastBatch:
                 size += route.begin(writer)
             values.append(value)
             keys.append(key)
-            size += RECORD_BYTES + length
+            size += RECORD_BYTES + length + len(key)
             height += 1
         if values:
             parts.append(route.events.encode(values, keys))

@@ -37,7 +37,7 @@ def lay_columns(
     entries: list[Any] = list(map(route.recent.get, keys))
     if not all(entries) or any(map(_EXTRAS, entries)) or not route.cells.slots.keys().isdisjoint(keys):
         return None
-    size = writer.size + len(items) * RECORD_BYTES + sum(map(len, values))
+    size = writer.size + len(items) * RECORD_BYTES + sum(map(len, values)) + sum(map(len, keys))
     if size >= FRAME_BYTES_ADMIT or LINK_MARK in b"".join(values):
         return None
     size += route.begin(writer)

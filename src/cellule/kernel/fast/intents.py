@@ -23,8 +23,14 @@ from cellule.kernel.items import Admitted, Opening, Outcome, ReceiptItem
 from cellule.kernel.journal.codes import ALLOW, AT_ONCE, Settled
 from cellule.kernel.journal.records import DecisionExtras, ReceiptExtras
 from cellule.kernel.journal.rows import decision_row, intent_row, receipt_row
-from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
-from cellule.kernel.limits import FRAME_BYTES_ADMIT, OUTPUT_BYTES_MAX, PARAMS_INLINE_MAX, STEP_EFFECTS_MAX
+from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES, held_bytes
+from cellule.kernel.limits import (
+    FRAME_BYTES_ADMIT,
+    OPENING_BYTES,
+    OUTPUT_BYTES_MAX,
+    PARAMS_INLINE_MAX,
+    STEP_EFFECTS_MAX,
+)
 from cellule.kernel.manifest.model import TIMER_SET, Module
 from cellule.kernel.program import CheckedRequest
 from cellule.kernel.state.cells import RECEIPT_MESSAGE, Message, Slot
@@ -119,11 +125,14 @@ def _open(
     own = None if cap_slot is None else {"slot": cap_slot}
     records.append(intent_row(step, position, at, key, born, named, held, own))
     records.append(decision_row(height, ALLOW, extras or None))
-    writer.size += 2 * RECORD_BYTES + len(params)
-    kept: dict[str, Any] = {"params": held, "since_ns": context.ledger.now_ns}
-    limits = None
+    writer.size += 2 * RECORD_BYTES + len(params) + len(key)
     if own or extras:
-        limits = _govern(context, kept, own or {}, extras)
+        writer.size += held_bytes(own or {}) + held_bytes(extras)
+    kept: dict[str, Any] = {"params": held, "since_ns": context.ledger.now_ns}
+    limits, size = None, 0
+    if own or extras:
+        limits, size = _govern(context, kept, own or {}, extras)
+    writer.count_beside(OPENING_BYTES + len(params) + len(key) + size)
     digest = intent_digest(context.world, base, key, born, step, position, kind, params)
     book.add(height, _new(OpenIntent, (digest, base, key, born, kind, OPEN, kept)))
     context.opened.append(_new(Opening, (
@@ -136,14 +145,13 @@ def _open(
 
 def _govern(
     context: BeatContext, kept: dict[str, Any], own: Mapping[str, Any], extras: DecisionExtras
-) -> Any:
-    """Keep and spend what a request was allowed by; returns what its adapter must keep to."""
+) -> tuple[Any, int]:
+    """Keep and spend what a request was allowed by; returns what its adapter must keep to, and its size."""
     kept.update(own)
     kept.update((name, value) for name, value in extras.items() if name in ("grant", "rule"))
     if "period" in extras:
         spend(context.ledger, extras)
-    grant = context.eras.current.manifest.grants.get(extras.get("grant", ""))
-    return None if grant is None else grant.as_data()
+    return context.eras.current.grant(extras.get("grant", ""))
 
 
 # Receipts
@@ -231,7 +239,7 @@ def _settle(context: BeatContext, slot: Slot, intent: OpenIntent, item: ReceiptI
         extras["why"] = item.why
     height = writer.first + len(records)
     records.append(receipt_row(item.height, at, key, born, _OK, named, [event], AT_ONCE, extras or None))
-    writer.size += RECORD_BYTES + len(event)
+    writer.size += RECORD_BYTES + len(event) + len(key) + held_bytes(extras)
     ledger.book.remove(item.height, intent)
     detach(ledger, slot, born, item.height)
     ledger.deliver(slot, _new(Message, (height, RECEIPT_MESSAGE, schema, event, 0, born)))

@@ -17,6 +17,7 @@ from cellule.kernel.decide.requests import Asking, EffectRequest, Origin, check
 from cellule.kernel.decide.short_ways import Stepping
 from cellule.kernel.fast.intents import open_plain, proven_requests
 from cellule.kernel.fast.modules import FastModules
+from cellule.kernel.fast.steps import NOTE_BYTES
 from cellule.kernel.journal.codes import OK
 from cellule.kernel.journal.rows import noted_step_row
 from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
@@ -72,7 +73,7 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
         at = names[base] if base in names else writer.name(base)
         version, born = version + 1, born or step
         records.append(noted_step_row(cause, at, key, born, number, version, prev, state, note))
-        writer.size += RECORD_BYTES + len(state) + len(key)
+        writer.size += RECORD_BYTES + len(state) + len(key) + (0 if note is None else NOTE_BYTES + len(note))
         taken.append((cause, base, key, OK, version, step, None, "", "", born))
         step_ok(slot, queue, Entry(state, len(state), version, born, born_ns, number, now_ns, step, None))
         if entry is None and fast.retains:

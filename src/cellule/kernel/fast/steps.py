@@ -21,6 +21,7 @@ from cellule.kernel.limits import FRAME_BYTES_CLOSE, FRAME_BYTES_MAX, STATE_INLI
 from cellule.kernel.program import Context, Output, StepFault, fault_of
 from cellule.kernel.state.cells import Entry, Slot
 
+NOTE_BYTES = 4  # of a note in its record, beside what it says
 Answer = Output | bytes | StepFault | None
 
 
@@ -90,6 +91,7 @@ class FastSteps:
                     break
                 answer, note = noted
                 length, version = len(answer), version + 1
+                size += NOTE_BYTES + len(note)
                 records.append(noted_step_row(height, name, key, born, number, version, prev, answer, note))
             size += RECORD_BYTES + length + len(key)
             if entry is not None and recent.get(key) is entry:

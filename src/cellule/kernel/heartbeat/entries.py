@@ -18,7 +18,14 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from cellule.errors import Rejected
 from cellule.kernel.heartbeat.query import Query, parse_query
-from cellule.kernel.limits import BACKOFF_BEATS_MAX, DEPTH_MAX, RETRY_LIMIT_DEFAULT, RETRY_LIMIT_MAX
+from cellule.kernel.limits import (
+    BACKOFF_BEATS_MAX,
+    DEPTH_MAX,
+    ENTRY_BYTES_MAX,
+    RETRY_LIMIT_DEFAULT,
+    RETRY_LIMIT_MAX,
+)
+from cellule.values.cbor import encode
 
 NAME_BYTES_MAX: Final = 200
 NAMES_MAX: Final = 1_000  # names in `before` or `after`
@@ -85,6 +92,13 @@ def parse_entry(number: int, given: object) -> Entry:
         _whole("depth", found["depth"], 1, DEPTH_MAX), _whole("signals", found["signals"], 0, SIGNALS_MAX),
         _one_of("from", found["from"], "", FROM_MANIFEST), names["flags"],
     )  # fmt: skip
+
+
+def check_size(entry: Entry) -> None:
+    """Refuse an entry that is new and too long to stand among others."""
+    size = len(encode(entry.as_data()))
+    if size > ENTRY_BYTES_MAX:
+        _wrong("entry", entry.name, f"it has {size} bytes; at most {ENTRY_BYTES_MAX}")
 
 
 def name_of(given: object, field: str = "name") -> str:

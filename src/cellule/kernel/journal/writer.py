@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cellule.kernel.journal.frame import Header, encode_frame
@@ -12,18 +13,21 @@ from cellule.values.cid import Cid, cid_of
 from cellule.values.envelope import seal
 from cellule.values.link import Link
 
-RECORD_BYTES = 48  # what a record costs beside the bytes it holds; an estimate that only closes frames
+RECORD_BYTES = 48  # what a record costs beside what it holds: its numbers and heads
+LINK_BYTES = 41
 LINK_MARK = b"\xd8\x2a"
+_HOLDS = frozenset((bytes, str, list, tuple, dict, Link))
 
 
 class FrameWriter:
     """Collects the records of one beat; `first` is the height of the first in `records`.
 
     A frame may begin with records that came encoded (`begin`): `start` is the first height of the frame.
+    `size` is what closes it: the bytes of its records and blocks, and of the rows `beside` it in its commit.
     """
 
     __slots__ = (
-        "_encoded", "blocks", "first", "linked", "names", "records", "size", "start",
+        "_encoded", "beside", "blocks", "first", "linked", "names", "records", "size", "start",
     )  # fmt: skip
 
     def __init__(self, first: int) -> None:
@@ -33,7 +37,7 @@ class FrameWriter:
         self.blocks: dict[Cid, bytes] = {}
         self.linked = False
         self.names: dict[str, int] = {}
-        self.size = 0
+        self.size = self.beside = 0
 
     def begin(self, encoded: bytes, count: int, size: int) -> None:
         """Let the frame begin with these records; it then holds `size` bytes. None may be there before."""
@@ -54,14 +58,20 @@ class FrameWriter:
         position = self.names.get(text)
         if position is None:
             position = self.names[text] = len(self.names)
-            self.size += len(text)
+            self.size += len(text.encode())
         return position
 
-    def add(self, record: Record, size: int = 0) -> int:
-        """Add a record that holds `size` bytes, and return its height."""
-        self.records.append(write_row(record, self.name))
-        self.size += RECORD_BYTES + size
+    def add(self, record: Record) -> int:
+        """Add a record, and return its height."""
+        row = write_row(record, self.name)
+        self.size += RECORD_BYTES + sum([held_bytes(each) for each in row if type(each) in _HOLDS])
+        self.records.append(row)
         return self.first + len(self.records) - 1
+
+    def count_beside(self, size: int) -> None:
+        """A row of so many bytes travels with the frame."""
+        self.beside += size
+        self.size += size
 
     def value(self, value: bytes | Link) -> Any:
         """A value as a record holds it: an envelope, or the link to a block that exists."""
@@ -83,7 +93,9 @@ class FrameWriter:
         if len(value) <= limit:
             return self.value(value)
         cid = cid_of(value)
-        self.blocks[cid] = value
+        if cid not in self.blocks:
+            self.blocks[cid] = value
+            self.size += len(value)
         self.linked = True
         return Link(cid)
 
@@ -93,3 +105,19 @@ class FrameWriter:
         """The finished frame."""
         header = Header(beat, self.start, self.next_height() - 1, now_ns, entropy, quota, burst, prev)
         return encode_frame(header, list(self.names), self.records, linked=self.linked, encoded=self._encoded)
+
+
+def held_bytes(value: Any) -> int:
+    """About how many bytes a part of a row takes; what is plain is counted alike where no row is made."""
+    kind = type(value)
+    if kind is bytes:
+        return len(value)
+    if kind is str:
+        return len(value) if value.isascii() else len(value.encode())
+    if kind is Link:
+        return LINK_BYTES
+    if isinstance(value, Mapping):
+        return sum(len(name) + 1 + held_bytes(each) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(held_bytes, value)) + (len(value) if len(value) > 1 else 0)
+    return 9 if kind is int and value >> 32 else 5

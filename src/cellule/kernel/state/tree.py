@@ -22,13 +22,14 @@ from cellule.kernel.heartbeat.paths import (
     tree_prefix,
 )
 from cellule.kernel.index.keys import prefix_end
-from cellule.kernel.limits import DELETE_NODES_MAX
+from cellule.kernel.limits import DELETE_BYTES_MAX, DELETE_NODES_MAX
 from cellule.kernel.need import Need
 from cellule.kernel.state import writes
 from cellule.kernel.state.heartbeat_rows import TREE
 from cellule.kernel.state.ledger import Ledger
 from cellule.values.cbor import decode_trusted, encode
 
+NODE_BYTES = 60  # about what the record of a deleted node takes, beside its key
 _PAGE = 256
 
 
@@ -77,8 +78,16 @@ def keys_below(ledger: Ledger, path: str, limit: int | None) -> Generator[Need, 
 
 
 def check_delete(ledger: Ledger, path: str) -> Generator[Need, None, int]:
-    """How many nodes a deletion takes away; refused where they are too many for one."""
-    return len((yield from keys_below(ledger, path, DELETE_NODES_MAX)))
+    """About how many bytes of records a deletion takes; refused where its nodes are too many for one."""
+    keys = yield from keys_below(ledger, path, DELETE_NODES_MAX)
+    size = sum(NODE_BYTES + len(key) for key in keys)
+    if size > DELETE_BYTES_MAX:
+        raise Rejected(
+            "heartbeat.delete_size",
+            "{path} has {count} nodes with long paths, whose deletion takes {size} bytes; at most {most}",
+            path=path, count=len(keys), size=size, most=DELETE_BYTES_MAX, hint="Delete it in parts.",
+        )  # fmt: skip
+    return size
 
 
 def names_below(ledger: Ledger, path: str, after: str | None, limit: int) -> Generator[Need, None, list[str]]:

@@ -22,7 +22,7 @@ from cellule.kernel.manifest.system import (
     TIMER_FIRED,
 )
 from cellule.kernel.program import CheckedRequest, Context, Emit, Output, refusal
-from cellule.modules.aggregate.limits import STATE_BYTES_MAX
+from cellule.modules.aggregate.limits import END_BYTES, ENDS_BYTES_MAX, STATE_BYTES_MAX
 from cellule.modules.aggregate.measures import AggregateLimit
 from cellule.modules.aggregate.spec import Spec, read_decimal, reader
 from cellule.modules.aggregate.windows import (
@@ -137,6 +137,11 @@ class _Step:
         state, context = self._state, self._context
         if len(state.windows) >= self._spec.windows_max:
             text = f"{len(state.windows)} windows are open; at most {self._spec.windows_max}"
+            raise AggregateLimit("aggregate.windows_full", text)
+        # One step may have to end them all, and its output has a limit.
+        told = 2 * (END_BYTES + sum(len(each.encode()) for each in self._names.values()))
+        if (len(state.windows) + 1) * told > ENDS_BYTES_MAX:
+            text = f"{len(state.windows)} windows are open; with so long a key no more can end together"
             raise AggregateLimit("aggregate.windows_full", text)
         found = aggregation_id(context.world, context.module, self._key, start, state.ended)
         window = Window(found, start, end, self.now_ns)

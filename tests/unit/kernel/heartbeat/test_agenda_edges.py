@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
+from cellule.kernel.journal.frame import decode_frame
+from cellule.kernel.journal.heartbeat_records import AgendaRecord
 from cellule.kernel.state.heartbeat_rows import unpack_impulse
 from tests.support.enzyme_world import EnzymeWorld
 
+ROOM = 30_000
 IMPULSE = ["/s", None, [b"\x01"], "", 0, [[1, 2]]]
 
 
@@ -75,4 +78,73 @@ def test_a_run_emits_as_many_signals_as_its_entry_says():
     world.tick()
     world.tick()
     assert [line[:2] for line in world.agenda()] == [(0, 0), (1, -2)]
+    world.assert_replays()
+
+
+def test_an_agenda_ends_where_its_frame_is_full_and_goes_on_in_the_next_beat(monkeypatch):
+    """What an enzyme drops was counted for nothing: 10,000 signals made a frame of 27 MB, at every beat."""
+    monkeypatch.setattr("cellule.kernel.decide.agenda.AGENDA_BYTES_MAX", ROOM)
+    monkeypatch.setattr("cellule.kernel.journal.writer.FRAME_BYTES_CLOSE", ROOM)
+    world = EnzymeWorld({"a": lambda call, tree: -2, "b": lambda call, tree: 0})
+    world.register("a", "/s/**")
+    for _ in range(200):
+        world.register("b", "/s/**")
+    world.tick()
+    for number in range(200):
+        world.signal(f"/s/{number}")
+    world.tick()
+    begun = len(world.frames)
+    while world.tick(forced=False).more:
+        pass
+    assert max(map(len, world.frames[begun:])) < ROOM + 2_000
+    assert len(world.frames) - begun > 3
+    handled = [each for frame in world.frames for _, each in decode_frame(frame).of(AgendaRecord)]
+    assert len({each.signal for each in handled if each.signal.startswith("/s/")}) == 200
+    world.assert_replays()
+
+
+def test_an_impulse_that_too_many_send_again_is_fatal_for_the_one_that_is_too_many():
+    """Each of them says how often all did so: 1,000 made a frame of 8 MB that no store took."""
+    world = EnzymeWorld({"a": lambda call, tree: -1})
+    for _ in range(400):
+        world.register("a", "/s", retry_limit=1)
+    world.signal("/s")
+    world.tick()
+    world.tick()
+    codes = [line[1] for line in world.agenda()]
+    assert codes.count(-1) == len(codes) - 1 > 300
+    assert codes[-1] == -2
+    [record] = world.records(AgendaRecord)
+    assert record.extras["failed"][0][1] == "kernel.output_size"
+    assert len(world.frames[-1]) < 1_200_000
+    world.tick()
+    world.assert_replays()
+
+
+def test_a_deletion_of_very_many_long_paths_is_refused_whoever_asks():
+    """The records of 10,000 nodes with long paths were 5.6 MB."""
+    deep = "/".join("d" * 60 for _ in range(7))
+    world = EnzymeWorld({"x": lambda call, tree: (0, [{"do": "delete", "path": "/a"}])})
+    world.register("x")
+    for number in range(2_200):
+        world.write(f"/a/{deep}/{number}", 1)
+        if number % 200 == 199:
+            world.tick()
+    world.do("tree.delete", path="/a")
+    refused = world.tick().outcomes[0]
+    assert refused.error.code == "heartbeat.delete_size"
+    world.signal("/s")
+    world.tick()
+    world.tick()
+    [record] = world.records(AgendaRecord)
+    assert record.extras["failed"][0][1] == "heartbeat.delete_size"
+
+
+def test_an_entry_that_is_too_long_to_stand_among_others_is_refused():
+    """256 of them stand in one chunk of a snapshot: 50 long ones were a chunk that no store takes."""
+    world = EnzymeWorld({"x": lambda call, tree: 0})
+    world.register("x", before=["n" * 190 for _ in range(200)])
+    assert world.tick().outcomes[0].error.code == "heartbeat.enzyme"
+    world.register("x", before=["n" * 190 for _ in range(100)])
+    world.tick()
     world.assert_replays()

@@ -342,6 +342,18 @@ def test_history_and_watchers_have_a_limit_that_still_lets_it_close(world, monke
     assert len(world.op(id).history) == 3
 
 
+def test_an_operation_that_is_too_long_takes_only_its_close(world, monkeypatch):
+    """1,000 states and watchers of 4 kB each were a block that no commit takes."""
+    monkeypatch.setattr(deciding, "OPERATION_BYTES_MAX", 5_000)
+    id = world.begin()
+    long = [verb("op.state", operation=id, state=f"{number}" + "s" * 990) for number in range(6)]
+    wait = verb("op.await", operation=id, want="w" * 1_000, cont="/" + "c" * 900)
+    outcomes = world.do(*long, wait, verb("op.close", operation=id, status="sts:ok", summary="x" * 1_000))
+    codes = [each.error.code if isinstance(each, RefusedItem) else None for each in outcomes]
+    assert codes == [None] * 3 + ["operation.size"] * 4 + [None]
+    assert world.op(id).close is not None
+
+
 def test_what_is_too_much_for_one_commit_fires_at_the_next(world, monkeypatch):
     from cellule.kernel.state import operations as book
 

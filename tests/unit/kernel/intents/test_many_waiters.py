@@ -99,7 +99,7 @@ def test_one_who_is_deleted_meanwhile_is_passed_over(bank, small):
 
 def test_a_journal_that_drops_the_timer_too_early_is_corrupted(bank, small):
     """Those who wait would wait for ever."""
-    [opening] = waiting(bank, "k", 40)
+    [opening] = waiting(bank, "k", 80)
     bank.receive(opening)
     world = bank.world
     snapshot, before = world.snapshot(), len(world.frames)

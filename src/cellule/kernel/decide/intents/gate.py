@@ -23,7 +23,7 @@ from cellule.kernel.limits import (
     APPROVALS_OPEN_MAX,
     BUDGET_SPENDERS_MAX,
     CELL_INTENTS_MAX,
-    ERROR_TEXT_MAX,
+    DENIAL_TEXT_MAX,
     TIMERS_OPEN_MAX,
 )
 from cellule.kernel.manifest.grants import BY_CELL
@@ -82,8 +82,7 @@ def rule(
         extras.pop("period", None)
         extras.pop("spender", None)
         extras.pop("due_ns", None)
-        text = refusal.text if len(refusal.text) <= ERROR_TEXT_MAX else refusal.text[:ERROR_TEXT_MAX]
-        return Verdict(DENY, {**extras, "code": refusal.code, "text": text})
+        return Verdict(DENY, {**extras, "code": refusal.code, "text": refusal.text[:DENIAL_TEXT_MAX]})
     return Verdict(verdict, extras)
 
 

@@ -102,7 +102,7 @@ def record(
     record = IntentRecord(
         origin.height, position, slot.cells.base, slot.key, origin.born, kind, stored, extras
     )
-    height = context.writer.add(record, len(params))
+    height = context.writer.add(record)
     return applying.Intent(height, digest, slot.cells.base, slot.key, origin.born, kind, stored, extras)
 
 

@@ -111,7 +111,7 @@ def write(
     value = context.sealer.value(keys, value)
     stored = context.hold_value(value)
     record = ReceiptRecord(height, base, key, born, int(status), schema, stored, delivery, extras)
-    at = context.writer.add(record, len(value))
+    at = context.writer.add(record)
     carried = value if isinstance(stored, list) else stored
     outcome = applying.Outcome(at, int(status), schema, carried, stored, delivery, extras)
     waiters = yield from applying.settled(context.ledger, slot, height, intent, outcome)
@@ -155,7 +155,7 @@ def _stop_cascade(context: BeatContext, slot: Slot, outcome: applying.Outcome) -
     depth: int = outcome.extras["depth"]
     targets = context.eras.current.router.reachable(CASCADE_STOPPED, value) if depth == DEPTH_MAX + 1 else []
     record = EmittedRecord(outcome.height, depth, CASCADE_STOPPED, writer.value(value), targets)
-    at = writer.add(record, len(value))
+    at = writer.add(record)
     if targets:
         message = Message(at, EVENT_MESSAGE, CASCADE_STOPPED, value, depth, None)
         context.ledger.emit(message, targets)
