@@ -272,6 +272,20 @@ def test_logs_are_scrubbed_with_their_tracebacks(caplog):
     assert "value-1" not in caplog.text
 
 
+def test_what_a_log_call_gives_as_extra_is_scrubbed_too(caplog):
+    """Handlers that write JSON showed it whole."""
+    redactor = Redactor()
+    redactor.learn("stripe", "value-1")
+    caplog.handler.addFilter(RedactingFilter(redactor))
+    request = object()
+    logging.getLogger("a.library").warning(
+        "asked", extra={"token": "value-1", "headers": {"a": ["value-1"]}, "request": request, "count": 3}
+    )
+    [record] = caplog.records
+    assert (record.token, record.headers) == ("<secret stripe>", {"a": ["<secret stripe>"]})
+    assert (record.request, record.count, record.name) == (request, 3, "a.library")
+
+
 def test_a_log_call_whose_arguments_do_not_fit_raises_nothing(caplog):
     """The filter raised into whoever logged, any library, where logging itself only complains."""
     redactor = Redactor()

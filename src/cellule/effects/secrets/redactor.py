@@ -28,6 +28,7 @@ from cellule.effects.secrets.spellings import Spelling, spellings_of
 from cellule.values.link import Link
 
 _FORMAT = logging.Formatter()
+_STANDARD = frozenset((*logging.makeLogRecord({}).__dict__, "asctime", "message"))
 
 
 class RedactingFilter(logging.Filter):
@@ -45,6 +46,9 @@ class RedactingFilter(logging.Filter):
             record.exc_info = None
         if record.stack_info:
             record.stack_info = self.redactor.scrub_text(record.stack_info)
+        for name, value in record.__dict__.items():  # what was given as `extra`
+            if name not in _STANDARD and isinstance(value, str | bytes | dict | list):
+                record.__dict__[name] = self.redactor.scrub(value)
         return True
 
 

@@ -19,6 +19,7 @@ from cellule.errors import Rejected
 from cellule.kernel.decide.beat_context import BeatContext
 from cellule.kernel.decide.intents import answers
 from cellule.kernel.decide.intents import settle as settling
+from cellule.kernel.decide.intents.gate import check_again
 from cellule.kernel.decide.intents.operate import asked_before
 from cellule.kernel.index.keys import pair_key, pair_of
 from cellule.kernel.items import Admitted, ForkItem
@@ -115,10 +116,12 @@ def _deal(
 def _keep(
     context: BeatContext, branch: Branch, height: int, intent: OpenIntent
 ) -> Generator[Need, None, None]:
-    """Dispatch an intent once more, or hold it; one whose kind no manifest declares is held, too."""
+    """Dispatch an intent once more, or hold it; what nobody declares or grants any more is held, too."""
     extras: DecisionExtras = {"fork": True}
+    kept, grants = intent.extras, context.eras.current.manifest.grants
     try:
-        asked = yield from asked_before(context, intent.module, intent.key, intent.kind, intent.extras)
+        asked = yield from asked_before(context, intent.module, intent.key, intent.kind, kept)
+        check_again(grants, kept.get("grant"), asked, context.ledger.now_ns)
     except Rejected:
         asked = None
     if asked is None or (context.holds(intent.kind) and not branch.live):

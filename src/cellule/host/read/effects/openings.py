@@ -52,13 +52,11 @@ async def _withheld(
     """Why an intent that a grant allowed is not allowed by it now; empty where it is."""
     effect = await _effect(intent, manifest, reader)
     name = intent.extras.get("grant")
-    if name is None:
-        return f"{intent.kind} needs a grant now" if effect is not None and effect.needs_grant else ""
     if effect is None:
-        return f"no manifest of the world declares {intent.kind} any more"
+        return "" if name is None else f"no manifest of the world declares {intent.kind} any more"
     asked = EffectRequest(effect, params, intent.extras.get("slot"), intent.extras.get("key"))
     try:
-        check_again(manifest.grants.get(name), asked, now_ns)
+        check_again(manifest.grants, name, asked, now_ns)
     except Rejected as error:
         return str(error)
     return ""

@@ -86,27 +86,35 @@ def rule(
     return Verdict(verdict, extras)
 
 
-def check_again(grant: Grant | None, asked: EffectRequest, now_ns: int) -> None:
+def check_again(grants: Mapping[str, Grant], name: str | None, asked: EffectRequest, now_ns: int) -> None:
     """What was decided before leaves only now: `Rejected` if its grant does not give it any more.
 
-    Budgets are not asked again.
+    `name` is that of the grant it was allowed by, if any. Budgets are not asked again.
     """
     try:
-        if grant is None or asked.effect.kind not in grant.effects:
-            raise _Refused("kernel.grant_gone", f"the grant of this {asked.effect.kind} is there no more")
-        _check_grant(grant, asked, _seen(asked), now_ns)
+        if name is None:
+            if asked.effect.needs_grant:
+                raise _Refused("kernel.grant_missing", f"{asked.effect.kind} needs a grant now")
+            return
+        _check_still(grants.get(name), asked, now_ns)
     except _Refused as refusal:
         raise _rejected(refusal) from refusal
+
+
+def _check_still(grant: Grant | None, asked: EffectRequest, now_ns: int) -> None:
+    if grant is None or asked.effect.kind not in grant.effects:
+        raise _Refused("kernel.grant_gone", f"the grant of this {asked.effect.kind} is there no more")
+    _check_grant(grant, asked, _seen(asked), now_ns)
 
 
 def grant_again(era: Compiled, module: Module, asked: EffectRequest, now_ns: int) -> Grant | None:
     """The grant for a request that is made again by a person; `Rejected` if there is none that gives it."""
     try:
         grant = _granted(era, module, asked)
+        if grant is not None:
+            _check_still(grant, asked, now_ns)
     except _Refused as refusal:
         raise _rejected(refusal) from refusal
-    if grant is not None:
-        check_again(grant, asked, now_ns)
     return grant
 
 

@@ -49,8 +49,8 @@ def _approve(context: BeatContext, item: ControlItem, record: Record) -> Generat
     height, intent = yield from _intent(context, item, parked=True)
     kept, was_held = intent.extras, intent.status == HELD
     asked = yield from asked_before(context, intent.module, intent.key, intent.kind, kept)
-    if "grant" in kept:
-        check_again(context.eras.current.manifest.grants.get(kept["grant"]), asked, context.ledger.now_ns)
+    grants = context.eras.current.manifest.grants
+    check_again(grants, kept.get("grant"), asked, context.ledger.now_ns)
     admitted = record()
     extras: DecisionExtras = {"control": admitted.height}
     if not asked.effect.external:
