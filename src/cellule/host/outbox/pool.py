@@ -23,6 +23,7 @@ from cellule.effects.adapter import Adapter, Adapters
 from cellule.effects.child_tasks import contained_tasks
 from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Fenced
+from cellule.host.believed_clock import BelievedClock
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.limits import STALL_S
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
@@ -70,13 +71,13 @@ class Pool:
     ) -> None:  # fmt: skip
         self._engine = engine
         self._key = key
-        self._clock = clock
+        self._clock = BelievedClock(clock, clock.now_ns())
         self._entropy = entropy
         self._options = options or PoolOptions()
         self._patience = StoreRetry(clock, self._options.stall_s, lambda _error: None)
         self._notes = Notes()
         self._around = Surroundings(
-            cas_of, secrets or Secrets(), self._notes.add, self._patience, partial(ErasureKeys, engine)
+            cas_of, secrets or Secrets(), self._note, self._patience, partial(ErasureKeys, engine)
         )  # fmt: skip
         self._settler = Settler(engine, entropy, self._patience, self._on_settled, arrived, cas_of)
         self._window = Window(self.search)
@@ -195,6 +196,11 @@ class Pool:
         while not self.is_idle:
             self._rested.clear()
             await self._rested.wait()
+
+    def _note(self, intent: bytes, note: object) -> None:
+        """An attempt tells something; one that goes on behind its end is not heard any more."""
+        if intent in self._window.entries:
+            self._notes.add(intent, note)
 
     # Writing what came of it
 

@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
+from cellule.host.believed_clock import SECOND_NS, BelievedClock
 from cellule.host.limits import CLOCK_AHEAD_S, CLOCK_JUMP_MAX_S
 from cellule.kernel.items import ControlItem
 from cellule.sources import Clock
 
 ACCEPT: Final = "clock.accept"
-SECOND_NS: Final = 1_000_000_000
 _log = logging.getLogger("cellule.host")
 
 
@@ -30,8 +30,7 @@ class BeatClock:
     def __init__(self, clock: Clock, world: str, last_ns: int) -> None:
         self._clock = clock
         self._world = world
-        self._seen_ns = last_ns  # the last time that was believed, and when that was
-        self._seen_at_ns = clock.monotonic_ns()
+        self._believed = BelievedClock(clock, last_ns)
         self.is_held = False
         drift = drift_text(last_ns, clock.now_ns())
         if drift is not None:
@@ -39,15 +38,10 @@ class BeatClock:
 
     def now_ns(self) -> int:
         """The time for a beat now."""
-        now_ns, at_ns = self._clock.now_ns(), self._clock.monotonic_ns()
-        expected_ns = self._seen_ns + at_ns - self._seen_at_ns
-        if now_ns - expected_ns > CLOCK_JUMP_MAX_S * SECOND_NS:
-            if not self.is_held:
-                self.is_held = True
-                _log.warning("world %s: %s", self._world, drift_text(expected_ns, now_ns))
-            return expected_ns
-        self.is_held = False
-        self._seen_ns, self._seen_at_ns = now_ns, at_ns
+        now_ns, was_held = self._believed.now_ns(), self.is_held
+        self.is_held = self._believed.is_held
+        if self.is_held and not was_held:
+            _log.warning("world %s: %s", self._world, drift_text(now_ns, self._clock.now_ns()))
         return now_ns
 
     def for_beat(self, items: Iterable[object]) -> int:
@@ -59,7 +53,7 @@ class BeatClock:
 
     def accept(self) -> int:
         """Believe the machine's clock from now on."""
-        self._seen_ns, self._seen_at_ns = self._clock.now_ns(), self._clock.monotonic_ns()
+        self._believed.accept()
         return self.now_ns()
 
 

@@ -69,6 +69,22 @@ async def test_readers_end_with_the_pool(bench):
     assert await reading == ["begun"]
 
 
+@in_virtual_time
+async def test_what_an_attempt_tells_behind_its_end_is_not_kept(bench, work_types):
+    """Nobody ended such notes: those of every thread that was left behind stayed for good."""
+    attempts = []
+
+    async def talks(params, attempt):
+        attempts.append(attempt)
+        return work_types[1](params.number)
+
+    async with bench.pool(bench.worker(talks)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await pool.wait_idle()
+        attempts[0].note("late")
+        assert pool._notes.newest(intent) == []
+
+
 async def test_a_slow_reader_loses_the_oldest_notes():
     notes = Notes()
     stream = notes.follow(b"i")

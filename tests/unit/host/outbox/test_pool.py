@@ -591,6 +591,31 @@ async def test_a_pause_between_attempts_lasts_as_long_wherever_the_wall_clock_go
     assert (begun[1] - begun[0]) // SECOND == 100
 
 
+@in_virtual_time
+async def test_a_clock_that_is_years_ahead_for_a_moment_ends_and_delays_nothing(bench, work_types):
+    """Its attempt was the last, for its deadline had passed; or the next one was ten years later, for good."""
+    ten_years, tried = 3_652 * 86_400 * SECOND, []
+
+    async def fails_twice(params, attempt):
+        tried.append(bench.clock.monotonic_ns())
+        if len(tried) == 1:
+            bench.clock.jump(ten_years)
+        if len(tried) < 3:
+            raise Retry("down", after_s=10)
+        return work_types[1](params.number)
+
+    async with bench.pool(bench.worker(fails_twice)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await bench.attempts(2)
+        await asyncio.sleep(1)
+        bench.clock.jump(-ten_years)
+    async with bench.pool(bench.worker(fails_twice)) as pool:
+        await bench.attempts(3)
+        await pool.wait_idle()
+    assert [(later - tried[0]) // SECOND for later in tried] == [0, 10, 20]
+    assert (await check_left_nothing(bench.world, [intent]))[intent].status == "ok"
+
+
 def test_two_pools_over_one_store_leave_one_receipt(play, work_types):
     async def main(bench):
         async def brief(params, attempt):
