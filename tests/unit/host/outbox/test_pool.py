@@ -593,7 +593,7 @@ async def test_a_pause_between_attempts_lasts_as_long_wherever_the_wall_clock_go
 
 @in_virtual_time
 async def test_a_clock_that_is_years_ahead_for_a_moment_ends_and_delays_nothing(bench, work_types):
-    """Its attempt was the last, for its deadline had passed; or the next one was ten years later, for good."""
+    """Its attempt was the last, for its deadline had passed; or the next was ten years later."""
     ten_years, tried = 3_652 * 86_400 * SECOND, []
 
     async def fails_twice(params, attempt):
