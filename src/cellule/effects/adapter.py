@@ -127,9 +127,9 @@ class FunctionAdapter(Generic[P, R]):
     def _on_thread(self, threads: Threads, params: P, attempt: Callable[[], Attempt]) -> Awaitable[R]:
         function: Callable[..., Any] = self.function
         if not self._takes_attempt:
-            return threads.run(lambda: function(params))
+            return _awaited(threads.run(lambda: function(params)))
         here = replace(attempt(), loop=asyncio.get_running_loop())
-        return threads.run(lambda: function(params, here))
+        return _awaited(threads.run(lambda: function(params, here)))
 
     async def close(self) -> None:
         """A function holds nothing."""
@@ -141,6 +141,12 @@ class FunctionAdapter(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<adapter {self.kind} by {self.name}>"
+
+
+async def _awaited(call: Awaitable[Any]) -> Any:
+    """What a call gives; an async function behind a decorator that is none gives what is to be awaited."""
+    value = await call
+    return await value if inspect.isawaitable(value) else value
 
 
 class Decorator(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
@@ -52,6 +53,24 @@ async def test_perform_calls_the_function_with_or_without_the_attempt(make_attem
     assert await charge.perform(Charge(5), make_attempt(key="k")) == Charged("k/5")
     assert await swap.perform(Pair(1, 2), make_attempt()) == Pair(2, 1)
     await charge.close()
+
+
+async def test_an_async_function_behind_a_plain_decorator_is_awaited(make_attempt):
+    """It looks like one that blocks: its coroutine was taken for the receipt, and never awaited."""
+
+    def logged(function):
+        @functools.wraps(function)
+        def call(*given):
+            return function(*given)
+
+        return call
+
+    @adapter("payments.logged")
+    @logged
+    async def charge_logged(params: Charge, attempt: Attempt) -> Charged:
+        return Charged(f"{attempt.key} {params.amount}")
+
+    assert await charge_logged.perform(Charge(5), make_attempt(key="k")) == Charged("k 5")
 
 
 def test_calling_it_makes_a_request_and_performs_nothing():

@@ -110,6 +110,11 @@ def _accepted(name: str, value: Any, rules: Mapping[str, Rule]) -> Any:
     if rule is None or (value is None and rule.wanted.endswith(NOTHING)):
         return value
     found = rule.accept(value)
+    if found is REFUSED and isinstance(value, str) and str.__len__(value) > ARGUMENT_CHARS_MAX:
+        size = str.__len__(value)
+        refuse_argument(
+            name, value, f"at most {ARGUMENT_CHARS_MAX} characters long", f"{size} characters long"
+        )
     if found is REFUSED:
         refuse_argument(name, value, rule.wanted)
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 
 from cellule.host.outbox.limits import NOTES_KEPT, NOTES_WAITING_MAX
 
@@ -26,14 +26,17 @@ class _Reader:
 
 
 class Notes:
-    """The notes of a node's running intents."""
+    """The notes of a node's running intents; who tells something of others goes on behind its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, running: Container[bytes]) -> None:
+        self._running = running
         self._newest: dict[bytes, deque[object]] = {}
         self._readers: dict[bytes, list[_Reader]] = {}
 
     def add(self, intent: bytes, note: object) -> None:
         """An attempt tells something."""
+        if intent not in self._running:
+            return
         self._newest.setdefault(intent, deque(maxlen=NOTES_KEPT)).append(note)
         for reader in self._readers.get(intent, ()):
             reader.notes.append(note)

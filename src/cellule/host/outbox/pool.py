@@ -75,12 +75,12 @@ class Pool:
         self._entropy = entropy
         self._options = options or PoolOptions()
         self._patience = StoreRetry(clock, self._options.stall_s, lambda _error: None)
-        self._notes = Notes()
+        self._window = Window(self.search)
+        self._notes = Notes(self._window.entries)
         self._around = Surroundings(
-            cas_of, secrets or Secrets(), self._note, self._patience, partial(ErasureKeys, engine)
+            cas_of, secrets or Secrets(), self._notes.add, self._patience, partial(ErasureKeys, engine)
         )  # fmt: skip
         self._settler = Settler(engine, entropy, self._patience, self._on_settled, arrived, cas_of)
-        self._window = Window(self.search)
         self._closing: dict[bytes, None] = {}  # settled by their worlds, and not in memory
         self._tasks: asyncio.TaskGroup | None = None
         self._rested = asyncio.Event()
@@ -196,11 +196,6 @@ class Pool:
         while not self.is_idle:
             self._rested.clear()
             await self._rested.wait()
-
-    def _note(self, intent: bytes, note: object) -> None:
-        """An attempt tells something; one that goes on behind its end is not heard any more."""
-        if intent in self._window.entries:
-            self._notes.add(intent, note)
 
     # Writing what came of it
 

@@ -255,3 +255,14 @@ async def test_a_damaged_row_is_repaired_and_performed_and_the_node_goes_on(open
         report = await here.world.repair_effects()
         assert (report.unreadable, report.missing) == ([at], [parse_intent(view.id)])
         assert (await here.settled(view)).receipt.status == "ok"
+
+
+@pytest.mark.parametrize("name", ["code", "text", "who", "why"])
+async def test_a_long_text_is_refused_by_its_length_before_anything_is_done(opened, name):
+    """It was said to be no text at all; once it was a row of the store that was too long."""
+    async with opened(perform=False) as here:
+        view = await here.place("m1", how="mail")
+        given = {"code": "pay.no", "text": "no", "who": "ann", "why": "asked", name: "x" * 300_000}
+        with pytest.raises(Rejected, match=f"`{name}` is 300000 characters long; it must be at most"):
+            await here.world.inject_receipt(view.id, "failed", **given)
+        assert (await here.world.effect(view.height)).receipt is None

@@ -86,7 +86,7 @@ async def test_what_an_attempt_tells_behind_its_end_is_not_kept(bench, work_type
 
 
 async def test_a_slow_reader_loses_the_oldest_notes():
-    notes = Notes()
+    notes = Notes({b"i"})
     stream = notes.follow(b"i")
     first = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_a_slow_reader_loses_the_oldest_notes():
 
 
 async def test_nothing_is_kept_of_a_reader_that_left():
-    notes = Notes()
+    notes = Notes({b"i"})
     stream = notes.follow(b"i")
     notes.add(b"i", 1)
     assert await anext(stream) == 1
