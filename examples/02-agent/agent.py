@@ -168,11 +168,19 @@ def think(state: Talk) -> Step[Talk]:
         api_key=secret("llm"),
         extra={"user": state.user},
     )
-    return Step(replace(state, status="thinking", turns=state.turns + 1), effects=[llm(request)])
+    state = replace(state, status="thinking", turns=state.turns + 1)
+    return Step(state, effects=[llm(request, key=turn_key(state))])
 
 
-def model_said(state: Talk, receipt: Receipt[LlmGenerated]) -> Step[Talk]:
+def turn_key(state: Talk) -> str:
+    """What tells an answer to this history from one that comes too late."""
+    return f"{state.name} after {len(state.messages)}"
+
+
+def model_said(state: Talk, receipt: Receipt[LlmGenerated]) -> Step[Talk] | Refuse:
     """The model answered, or wants tools; what it asks for becomes effects."""
+    if receipt.key != turn_key(state):
+        return Refuse("the conversation has gone on without this answer", code="talk.late")
     said = receipt.value
     if said is None:
         return Step(replace(state, status="stopped", why=receipt.text or receipt.status))
@@ -180,8 +188,8 @@ def model_said(state: Talk, receipt: Receipt[LlmGenerated]) -> Step[Talk]:
     if not said.tool_calls:
         return next_question(replace(state, status="answered"))
     effects: list[Effect] = []
-    for call in said.tool_calls:
-        key = f"{state.name} {len(state.messages)} {call.id}"
+    for number, call in enumerate(said.tool_calls):
+        key = f"{turn_key(state)}, call {number}"  # ids of calls may be the same: a model wrote them
         try:
             effects.append(use(call, key))
             state = replace(state, calls={**state.calls, key: call.id})
@@ -207,9 +215,11 @@ def use(call: ToolCall, key: str) -> Effect:
     raise ValueError(f"there is no tool {call.name}")
 
 
-def tool_said(state: Talk, receipt: Receipt[Any]) -> Step[Talk]:
+def tool_said(state: Talk, receipt: Receipt[Any]) -> Step[Talk] | Refuse:
     """A tool is done, failed, or was refused: the model is told either way."""
-    call = state.calls[receipt.key or ""]
+    call = state.calls.get(receipt.key or "")
+    if call is None:
+        return Refuse("the model knows how this call ended", code="talk.late")
     left = {key: each for key, each in state.calls.items() if key != receipt.key}
     state = answered(replace(state, calls=left), call, result_of(receipt))
     return Step(state) if left else think(state)

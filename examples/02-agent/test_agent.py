@@ -138,6 +138,33 @@ def test_a_model_that_never_answers_is_stopped(world: World) -> None:
     assert not world.intents
 
 
+def test_calls_with_the_same_id_are_two_calls(world: World) -> None:
+    ask(world)
+    model_says(world, says("", call("calculate", 1, expression="1"), call("calculate", 1, expression="2")))
+    for used, result in zip(world.intents, ["1", "2"], strict=True):
+        world.complete(used, Result(result))
+    assert [message.content for message in state(world).messages[-2:]] == ["1", "2"]
+    assert state(world).status == "thinking"
+
+
+def test_an_answer_that_was_given_up_counts_only_while_the_conversation_waits_for_it(world: World) -> None:
+    ask(world, "First?")
+    world.fail(world.intents[0], "llm.away", "the model is away", exhausted=True)
+    assert (state(world).status, state(world).why) == ("stopped", "the model is away")
+    world.redrive(*world.letters)
+    model_says(world, says("One."))
+    assert (state(world).status, last_words(world)) == ("answered", "One.")
+    ask(world, "Second?")
+    world.fail(world.intents[0], "llm.away", "the model is away", exhausted=True)
+    ask(world, "Third?")
+    world.redrive(*world.letters)
+    _third, second = world.intents
+    world.complete(second, says("Two."))
+    assert [refused.code for refused in world.refusals] == ["talk.late"]
+    model_says(world, says("Three."))
+    assert last_words(world) == "Three."
+
+
 def test_the_budget_of_the_grant_ends_a_conversation_and_comes_back_in_time(world: World) -> None:
     world.on("llm.generate", lambda _params: says("Yes."))
     for number in range(100):

@@ -1,8 +1,8 @@
 """Subscriptions: a charge every month, reminders when a card fails, refunds that a person approves.
 
 Every customer is a cell. The reducer is the whole life of a subscription: it asks for charges and timers, and
-what comes of them is its next event. Nobody has to run a nightly job, and no month is charged twice: the key
-of a charge names the customer and the month.
+what comes of them is its next event. Nobody has to run a nightly job, and no month is charged twice: whatever
+became of a try, the bank knows the next one by the same customer and month.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class RefundAsked(msgspec.Struct, frozen=True):
 
 class Charged(msgspec.Struct, frozen=True):
     charge_id: str
+    month: int
     cents: int
 
 
@@ -100,6 +101,8 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Charge(msgspec.Struct, frozen=True):
+    customer: str
+    month: int
     card: str
     cents: int
 
@@ -110,19 +113,24 @@ class Refunded(msgspec.Struct, frozen=True):
 
 
 @app.adapter("billing.charge", timeout_s=10)
-async def charge(params: Charge, attempt: Attempt) -> Charged:
-    """Charge a card; a bank that is away is asked again, a card that is refused is not."""
+async def charge(params: Charge) -> Charged:
+    """Charge a card; a bank that is away is asked again, a card that is refused is not.
+
+    The bank gets the same key for every try of a month, so one whose answer was lost is not booked again.
+    """
+    key = f"{params.customer} month {params.month}"
     try:
-        return Charged(await bank.charge(attempt.key, params.card, params.cents), params.cents)
+        charge_id = await bank.charge(key, params.card, params.cents)
     except bank.Declined as error:
         raise Failed("card.declined", str(error)) from error
     except bank.Busy as error:
         raise Retry(str(error)) from error
+    return Charged(charge_id, params.month, params.cents)
 
 
 @app.adapter("billing.refund", timeout_s=10)
 async def refund(params: Refund, attempt: Attempt) -> Refunded:
-    """Give money back."""
+    """Give money back; the key is the same for every attempt, and when somebody sends it once more."""
     await bank.refund(attempt.key, params.charge_id, params.cents)
     return Refunded(params.charge_id, params.cents)
 
@@ -174,23 +182,26 @@ def subscribed(state: Account | None, event: Subscribed) -> Step[Account] | Refu
 
 
 def charged(state: Account) -> Step[Account]:
-    """Ask for this month's money; the key is another one for each try, so that a new card counts."""
+    """Ask for this month's money; every try is a request of its own, so that a new card counts."""
     state = replace(state, status="charging", tries=state.tries + 1)
-    key = f"{state.customer} month {state.month} try {state.tries}"
-    return Step(state, effects=[charge(Charge(state.card, state.cents), key=key)], reply=state.status)
+    wanted = Charge(state.customer, state.month, state.card, state.cents)
+    return Step(state, effects=[charge(wanted)], reply=state.status)
 
 
 def paid(state: Account, done: Charged) -> Step[Account]:
-    invoice = Invoice(state.month, done.cents, done.charge_id)
-    state = replace(state, invoices=(*state.invoices, invoice), tries=0, why="")
-    if state.status == "cancelled":
-        return Step(state)  # the last month was paid while the customer left
-    return Step(replace(state, status="active"), effects=[timer(after=MONTH, key="bill")])
+    if any(each.month == done.month for each in state.invoices):
+        return Step(state)  # an operator asked once more for a month that was paid
+    invoice = Invoice(done.month, done.cents, done.charge_id)
+    state = replace(state, invoices=(*state.invoices, invoice))
+    if state.status == "cancelled" or done.month != state.month:
+        return Step(state)  # it was paid while the customer left
+    state = replace(state, status="active", tries=0, why="")
+    return Step(state, effects=[timer(after=MONTH, key="bill")])
 
 
 def not_paid(state: Account, why: str) -> Step[Account]:
     """The card failed: try again in some days, a few times."""
-    if state.status == "cancelled":
+    if state.status != "charging":
         return Step(state)
     if state.tries > len(REMIND_AFTER):
         return Step(replace(state, status="suspended", why=why))
@@ -232,22 +243,25 @@ def refund_asked(state: Account, event: RefundAsked) -> Step[Account] | Refuse:
         return Refuse(f"{left} of {event.charge_id} can be given back, not {event.cents}", code="amount")
     key = f"{event.customer} refund {state.refunds_asked + 1}"
     wanted = Refund(event.charge_id, event.cents)
-    state = given_back(state, wanted, event.cents)
+    state = given_back(state, event.charge_id, event.cents)
     state = replace(state, refunds={**state.refunds, key: wanted}, refunds_asked=state.refunds_asked + 1)
     return Step(state, effects=[refund(wanted, key=key)], reply="asked")
 
 
 def refunded(state: Account, receipt: Receipt[Refunded]) -> Step[Account]:
     """A refund is done, or it was denied: then the money can be asked for again."""
-    wanted = state.refunds[receipt.key or ""]
+    wanted = state.refunds.get(receipt.key or "")
+    if wanted is None:  # it had failed, and an operator sent it once more
+        done = receipt.value
+        return Step(given_back(state, done.charge_id, done.cents) if done else state)
     left = {key: each for key, each in state.refunds.items() if key != receipt.key}
     state = replace(state, refunds=left)
-    return Step(state if receipt.ok else given_back(state, wanted, -wanted.cents))
+    return Step(state if receipt.ok else given_back(state, wanted.charge_id, -wanted.cents))
 
 
-def given_back(state: Account, wanted: Refund, cents: int) -> Account:
+def given_back(state: Account, charge_id: str, cents: int) -> Account:
     invoices = tuple(
-        replace(each, refunded=each.refunded + cents) if each.charge_id == wanted.charge_id else each
+        replace(each, refunded=each.refunded + cents) if each.charge_id == charge_id else each
         for each in state.invoices
     )
     return replace(state, invoices=invoices)

@@ -37,7 +37,7 @@ def bank(world: Any) -> Any:
         if params.card.startswith("bad"):
             raise Failed("card.declined", f"card {params.card} was declined")
         booked += 1
-        return Charged(f"ch-{booked}", params.cents)
+        return Charged(f"ch-{booked}", params.month, params.cents)
 
     world.on(charge, answer)
     world.on(refund, lambda params: Refunded(params.charge_id, params.cents))
@@ -54,8 +54,7 @@ def test_every_month_is_charged_once(bank: Any) -> None:
     assert state(bank).status == "active"
     bank.advance(days=95)
     assert [each.month for each in state(bank).invoices] == [1, 2, 3, 4]
-    keys = [intent.key for intent in bank.effects.of(charge)]
-    assert len(keys) == len(set(keys)) == 4
+    assert [asked.params.month for asked in bank.effects.of(charge)] == [1, 2, 3, 4]
 
 
 def test_a_card_that_fails_is_tried_for_two_weeks_then_the_account_is_suspended(bank: Any) -> None:
@@ -90,6 +89,31 @@ def test_a_suspended_account_is_active_again_with_a_card_that_works(bank: Any) -
     assert state(bank).status == "active"
     bank.advance(days=30)
     assert [each.month for each in state(bank).invoices] == [1, 2]
+
+
+def test_a_charge_whose_answer_was_lost_is_no_second_charge(world: Any) -> None:
+    world.send(Subscribed("ada", "good", 900))
+    world.time_out(world.intents.of(charge)[0])
+    assert state(world).status == "past due"
+    world.advance(days=3)
+    [again] = world.intents.of(charge)
+    assert (again.params.customer, again.params.month) == ("ada", 1)  # the bank's key is made of these
+    world.complete(again, Charged("ch-1", 1, 900))
+    world.redrive(*world.letters)
+    world.complete(world.intents.of(charge)[0], Charged("ch-1", 1, 900))
+    assert [(each.month, each.charge_id) for each in state(world).invoices] == [(1, "ch-1")]
+    assert state(world).status == "active"
+
+
+def test_a_refund_that_is_sent_once_more_is_kept_in_mind(world: Any) -> None:
+    world.on(charge, lambda params: Charged("ch-1", params.month, params.cents))
+    world.send(Subscribed("ada", "good", 900))
+    world.send(RefundAsked("ada", "ch-1", 500))
+    world.fail(world.intents.of(refund)[0], "bank.away", "no answer for a day", exhausted=True)
+    assert state(world).invoices[0].refunded == 0
+    world.redrive(*world.letters)
+    world.complete(world.intents.of(refund)[0], Refunded("ch-1", 500))
+    assert state(world).invoices[0].refunded == 500
 
 
 def test_a_cancelled_account_is_charged_no_more_and_may_come_back(bank: Any) -> None:

@@ -51,7 +51,8 @@ def test_a_large_refund_is_decided_by_a_person(client: TestClient) -> None:
     wanted = {"charge_id": invoice["charge_id"], "cents": 9_000}
     assert client.post("/customers/ada/refunds", json=wanted).status_code == 202
     [waiting] = client.get("/refunds").json()
-    assert (waiting["customer"], waiting["reason"]) == ("ada", waiting["reason"])
+    assert waiting["customer"] == "ada"
+    assert "by rule large refunds" in waiting["reason"]
     decision = {"approve": True, "who": "grace", "why": "fair enough"}
     assert client.post(f"/refunds/{waiting['id']}", json=decision).status_code == 204
     settled(client, "ada", "refunds", {})
