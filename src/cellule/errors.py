@@ -27,7 +27,11 @@ class CelluleError(Exception):
         self.fields = fields
 
     def __str__(self) -> str:
-        text = self.template.format_map({name: _shown(value) for name, value in self.fields.items()})
+        shown = {name: _shown(value) for name, value in self.fields.items()}
+        key = self.fields.get("key")
+        if "module" in shown and isinstance(key, bytes):
+            shown["key"] = readable(key)
+        text = self.template.format_map(shown)
         if not self.hint:
             return text
         return f"{text} {self.hint}" if text.endswith((".", "!", "?", ":")) else f"{text}. {self.hint}"
@@ -124,6 +128,15 @@ def ensure(condition: object, code: str, message: str, /, **fields: object) -> N
 def broken(code: str, message: str, /, **fields: object) -> NoReturn:
     """Raise `InvariantBroken`."""
     raise InvariantBroken(code, message, hint="", **fields)
+
+
+def readable(key: bytes) -> str:
+    """The key of a cell as people write it: text where it is text, else hex."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+    return text if text.isprintable() else f"0x{key.hex()}"
 
 
 def _shown(value: object) -> object:

@@ -29,6 +29,11 @@ class Raise(msgspec.Struct, frozen=True):
 
 
 @app.event(key="till")
+class RaiseRefuse(msgspec.Struct, frozen=True):
+    till: str
+
+
+@app.event(key="till")
 class Move(msgspec.Struct, frozen=True):
     till: str
     to: str
@@ -58,7 +63,7 @@ class NotNow(Refused):
 
 @app.reducer(emits=[Take], effects=[timer])
 def till(
-    state: Till | None, event: Put | Take | Raise | Move | Wait | Break | TimerFired
+    state: Till | None, event: Put | Take | Raise | RaiseRefuse | Move | Wait | Break | TimerFired
 ) -> Till | Step[Till] | Refuse:
     now = state or Till()
     match event:
@@ -70,6 +75,8 @@ def till(
             return Till(now.amount - amount)
         case Raise():
             raise NotNow
+        case RaiseRefuse():
+            raise Refuse("not today", code="till.day")
         case Move(to=to, amount=amount):
             return Step(now, emit=[Take(to, amount)])
         case Wait():

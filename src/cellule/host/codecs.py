@@ -232,12 +232,3 @@ def _meant(name: str, known: list[str]) -> str:
     if close:
         return f"Did you mean {', '.join(close)}?"
     return f"There are: {', '.join(sorted(known)[:8])}." if known else ""
-
-
-def readable(key: bytes) -> str:
-    """A key as people write it: text where it is text, else hex."""
-    try:
-        text = key.decode()
-    except UnicodeDecodeError:
-        return f"0x{key.hex()}"
-    return text if text.isprintable() else f"0x{key.hex()}"

@@ -38,6 +38,17 @@ async def test_a_bricked_key_works_again_after_a_drop(opened):
 
 
 @in_virtual_time
+async def test_a_verb_about_a_cell_that_is_not_there_names_its_key_as_people_write_it(opened):
+    async with opened(app=FRAIL.app) as node:
+        ada = (await node.world("w")).operator("ada")
+        for verb in (ada.drop, ada.resume, ada.delete):
+            with pytest.raises(Rejected, match=r"cell frail/strict/b 7\b"):
+                await verb(FRAIL.strict, "b 7", why="a slip")
+        with pytest.raises(Rejected, match=r"no dead letter at height 77\. `cellule letter list`"):
+            await ada.redrive(77, why="a slip")
+
+
+@in_virtual_time
 async def test_cells_are_dropped_and_deleted_in_bulk_and_every_one_is_journaled(opened):
     async with opened(app=FRAIL.app) as node:
         world = await node.world("w")

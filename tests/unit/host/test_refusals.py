@@ -38,6 +38,9 @@ async def test_a_refusal_that_is_raised_is_the_same_and_anything_else_stays_a_fa
         with pytest.raises(Refused) as caught:
             await world.send(TILL.Raise("a"))
         assert (caught.value.reason, caught.value.code) == ("not now", "till.closed")
+        with pytest.raises(Refused) as caught:  # it was a TypeError, which halted the cell
+            await world.send(TILL.RaiseRefuse("a"))
+        assert (caught.value.reason, caught.value.code) == ("not today", "till.day")
         assert await world.cell(TILL.till, "a").view() is None
         with pytest.raises(StepFailed, match="nobody meant this"):
             await world.send(TILL.Break("a"))

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import CelluleError, Rejected, readable
 from cellule.host.archive.car import CarFile
 from cellule.host.archive.cell_document import CellDocument
 from cellule.host.archive.cell_exporter import check_not_erasable
 from cellule.host.archive.fields import count_of, redacted_file, wrong
 from cellule.host.archive.importer import put_all
-from cellule.host.codecs import WorldCodecs, readable
+from cellule.host.codecs import WorldCodecs
 from cellule.host.limits import EXPORT_CELL_PAGE, EXPORT_PIN_S, EXPORT_VERSIONS_MAX
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.reader import Reader

@@ -16,10 +16,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cellule.errors import Rejected
+from cellule.errors import Rejected, readable
 from cellule.host.branches.difference import CELLS_MAX, changed_cells
 from cellule.host.branches.point import WorldPoint, common_height, point_of
-from cellule.host.codecs import readable
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
 from cellule.kernel.limits import PARAMS_INLINE_MAX

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+from cellule.errors import readable
 from cellule.host.branches.answers import AnswerRows, recorded_answers, scripted_answers
 from cellule.host.branches.difference import WorldDifference, difference_of
 from cellule.host.branches.fork import At, ForkOptions, height_of
 from cellule.host.branches.point import WorldPoint, point_of, with_blocks
-from cellule.host.codecs import WorldCodecs, readable
+from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Progress
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo

@@ -20,8 +20,8 @@ from cellule.errors import (
     StepFailed,
     Unavailable,
     VersionConflict,
+    readable,
 )
-from cellule.host.codecs import readable
 from cellule.kernel.items import BatchResult, Stepped, StepRow
 from cellule.kernel.journal.codes import CONFLICT, DELETED, DROPPED, HALTED, PARKED, REFUSED, SKIPPED
 from cellule.kernel.state.cells import Slot

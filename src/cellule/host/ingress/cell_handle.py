@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar, overload
 
-from cellule.host.codecs import WorldCodecs, readable
+from cellule.errors import readable
+from cellule.host.codecs import WorldCodecs
 from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.outcomes import CellView
 from cellule.host.ingress.waits import CellWait, within

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from cellule.errors import Corrupted, Rejected, StepFailed
-from cellule.host.codecs import WorldCodecs, readable
+from cellule.errors import Corrupted, Rejected, StepFailed, readable
+from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Head
 from cellule.host.limits import HISTORY_MAX, HISTORY_SCAN_BYTES
 from cellule.host.read.reader import Reader

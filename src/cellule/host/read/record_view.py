@@ -13,8 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from cellule.app.keys import TypedKey
-from cellule.errors import CelluleError
-from cellule.host.codecs import readable
+from cellule.errors import CelluleError, readable
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.read.follower import Follower
 from cellule.host.read.heartbeat_fields import BeatClock, HeartbeatFields

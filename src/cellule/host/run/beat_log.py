@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cellule.host.codecs import readable
+from cellule.errors import readable
 from cellule.host.limits import LOGGED_STEPS_MAX
 from cellule.kernel.items import ControlItem, Stepped, StepRow
 from cellule.kernel.journal.codes import HALTED, PARKED, SKIPPED

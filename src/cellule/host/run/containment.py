@@ -17,8 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable
-from cellule.host.codecs import readable
+from cellule.errors import CelluleError, Corrupted, Fenced, InvariantBroken, Unavailable, readable
 from cellule.host.inbox.sends import Sent
 from cellule.kernel.items import ControlItem, EventItem, ReceiptItem, RefusalItem, SignalItem, record_id
 from cellule.kernel.limits import ERROR_TEXT_MAX

@@ -39,7 +39,7 @@ def check_deterministic(stored: Bundle) -> None:
     if len(findings) > SHOWN_MAX:
         lines.append(f"and {len(findings) - SHOWN_MAX} more")
     raise Rejected(
-        "modules.nondeterministic", "{entry} could not be repeated:\n{places}\n",
+        "modules.nondeterministic", "{entry} could not be repeated:\n{places}",
         entry=stored.plan.entry, places="\n".join(lines), findings=findings,
         hint="A line may pass with `# cellule: allow <rule> - <reason>`.",
     )  # fmt: skip

@@ -220,8 +220,8 @@ class PythonProgram:
         kind = type(error)
         if kind is StepFault:
             return own_fault(cast("StepFault", error), self._places)
-        if phase != DECODING and issubclass(kind, Refused):
-            refused = cast("Refused", error)
+        if phase != DECODING and issubclass(kind, (Refused, Refuse)):
+            refused = cast("Refused | Refuse", error)
             return refusal(refused.reason, refused.code)
         if kind is _NotTaken:
             return StepFault("modules.event_not_taken", f"{self.interface.module} does not take {schema}")

@@ -54,15 +54,19 @@ class Step(_Stated[S], Generic[S], kw_only=True):
         return Step(None, emit=emit, reply=reply, ann=ann, effects=effects, deletes=True)
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class Refuse(Exception):
     """The event is refused: nothing changes, and whoever sent it gets `cellule.Refused`.
 
     `reason` is for people, `code` for programs. It is recorded as an outcome of the step, which is no
-    failure: the cell goes on with its next event.
+    failure: the cell goes on with its next event. Return it, or raise it from further inside.
     """
 
-    reason: str
-    code: str = msgspec.field(default=REFUSED_CODE)
+    __match_args__ = ("reason", "code")
+
+    def __init__(self, reason: str, code: str = REFUSED_CODE) -> None:
+        super().__init__(reason, code)
+        self.reason = reason
+        self.code = code
 
 
 class Keyed(NamedTuple):

@@ -20,6 +20,7 @@ from cellule.modules.python.interface import Interface, key_decoder
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.requests import Requests
 from cellule.modules.python.signature import Signature, shown_function
+from cellule.modules.python.step import Refuse
 from cellule.modules.python.system import receipt_of
 from cellule.modules.workflow.failure import CallFailed, EffectFailed
 from cellule.modules.workflow.limits import VALUE_BYTES_MAX
@@ -95,7 +96,7 @@ class WorkflowCode:
         match error:
             case EffectFailed() | CallFailed():
                 return error.code, self._cleaned(str(error))
-            case Refused():
+            case Refused() | Refuse():
                 return recordable(str(error.code)), self._cleaned(str(error.reason))
             case TimeoutError():
                 return "workflow.timeout", self._cleaned(str(error))

@@ -69,7 +69,7 @@ def workflow_of(app: App, _: str) -> None:
         if new.what != "silent":
             nudged = await ctx.event(Nudged)
             if nudged.what == "fail":
-                raise Refused("no van", code="parcel.van")
+                raise Refuse("no van", code="parcel.van")
             if nudged.what == "again":
                 ctx.again(msgspec.structs.replace(new, what="silent"))
             if nudged.what:

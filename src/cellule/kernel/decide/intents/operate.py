@@ -138,7 +138,10 @@ def retry(context: BeatContext, item: ControlItem, record: Record) -> Generator[
     row = yield from letters.get(pair_key(at, 1))
     if row is None or not row.is_effect:
         raise Rejected(
-            "kernel.no_letter", "there is no dead letter of an effect at height {height}", height=at
+            "kernel.no_letter",
+            "there is no dead letter at height {height}",
+            height=at,
+            hint="`cellule letter list` shows those there are.",
         )
     check_letter(context, row)
     base, key, letter = row.module, row.key, row.letter
