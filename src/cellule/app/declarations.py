@@ -172,6 +172,13 @@ def bad_option(where: str, option: str, given: object, wanted: str) -> Rejected:
     )  # fmt: skip
 
 
+def check_named(where: str, given: Mapping[str, object], form: type) -> None:
+    """Refuse an option that `form`, a TypedDict, does not have: misspelt, it would mean nothing."""
+    for name, value in given.items():
+        if name not in form.__annotations__:
+            raise bad_option(where, name, value, f"one of {', '.join(form.__annotations__)}")
+
+
 def taken(name: str, old: str, new: str) -> Rejected:
     """The refusal of a name that something else has."""
     return Rejected(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict
 
-from cellule.app.declarations import check_function
+from cellule.app.declarations import check_function, check_named
 from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.modules import authored_code, checked_options, with_names_of_bundle
 from cellule.app.styles import BuildScope, DeclaredFunction
@@ -107,6 +107,7 @@ def declare_enzyme(
     """Check what can be refused at once."""
     check_function(function, _DECLARING)
     check_enzyme(function)
+    check_named(_DECLARING, given, EnzymeOptions)
     full = Name(namespace, function.__name__, given.get("version", version))
     entry: dict[str, Any] = {
         "name": given.get("name", function.__name__), "query": query, "module": str(full.base),

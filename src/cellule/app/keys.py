@@ -142,8 +142,11 @@ class TypedKey:
             if key is None:
                 return b""
             raise self._refused(key, "the module has no key", "Leave the key out: it has one cell.")
-        if key is None:
-            raise self._refused(key, "the module has a cell for each key", "Name the key of the cell.")
+        if key is None or (isinstance(key, bytes) and not key):  # empty bytes stand for no key
+            raise Rejected(
+                "app.key_value", "{module} has a cell for each key, and no key is given.",
+                module=self._module, hint='Name it: world.cell(order, "o1").',
+            )  # fmt: skip
         try:
             wire = key if self._codec is None else self._codec.to_wire(key)
             return self._form.of(wire, self._module, "the key")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from cellule.app.declarations import KeyChoice, bad_option
+from cellule.app.declarations import KeyChoice, bad_option, check_named
 from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.modules import checked_options, event_paths, with_events
 from cellule.app.styles import BuildScope, DeclaredStyle, ModuleHandle, StyleDescription
@@ -127,10 +127,7 @@ def declare_wasm(
     full: Name, path: Path, events: tuple[type, ...], state: Any, given: WasmOptions
 ) -> DeclaredWasm:
     """Check what can be refused at once; raises `app.option` naming the option."""
-    for option in given:
-        if option not in WasmOptions.__annotations__:
-            known = ", ".join(WasmOptions.__annotations__)
-            raise bad_option(_DECLARING, option, given[option], f"one of {known}")  # type: ignore[literal-required]
+    check_named(_DECLARING, given, WasmOptions)
     if not events:
         raise bad_option(_DECLARING, "events", (), "the classes of the events that it takes, behind its file")
     options = checked_options(_DECLARING, given)

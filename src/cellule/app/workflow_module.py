@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict, TypeVar, cast
 
-from cellule.app.declarations import KeyChoice, bad_option, check_function
+from cellule.app.declarations import KeyChoice, bad_option, check_function, check_named
 from cellule.app.effects import timer
 from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.modules import (
@@ -140,6 +140,7 @@ def declare_workflow(
 ) -> DeclaredWorkflow:
     """Check what can be refused at once; raises `app.option` naming the option."""
     check_function(function, _DECLARING)
+    check_named(_DECLARING, given, WorkflowOptions)
     options = checked_options(_DECLARING, {"upgrade": "pin", **given})
     listed = check_listed(_DECLARING, given.get("effects", ()))
     full = Name(namespace, given.get("name") or function.__name__, given.get("version", version))

@@ -19,7 +19,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from cellule.effects import limits as most
-from cellule.effects.adapter_limits import AdapterLimits, LimitOptions, RequestOptions, request_limits
+from cellule.effects.adapter_limits import (
+    AdapterLimits,
+    LimitOptions,
+    RequestOptions,
+    check_named,
+    request_limits,
+)
 from cellule.effects.attempt import Attempt, Blobs
 from cellule.effects.outcomes import Failed, Later, Retry
 from cellule.effects.signature import read_signature
@@ -172,6 +178,7 @@ def adapter(kind: str, **limits: Unpack[LimitOptions]) -> Decorator:
     plain `def` runs on a thread. `limits` are the fields of `AdapterLimits`.
     """
     check_kind(kind)
+    check_named(limits, LimitOptions)
     made = AdapterLimits(**limits)
 
     def decorate(function: Callable[..., Any]) -> FunctionAdapter[Any, Any]:
@@ -210,6 +217,17 @@ def check_limits_of(adapter: Adapter) -> None:
                 )  # fmt: skip
 
 
+def check_adapter(given: object) -> None:
+    """Refuse what is no adapter, as a function without its decorator, or has no fit kind or limits."""
+    if not isinstance(given, Adapter):
+        raise Rejected(
+            "effects.adapter", "{given} is no adapter", given=repr(given)[:100],
+            hint='Decorate an async function: @adapter("payments.charge").',
+        )  # fmt: skip
+    check_kind(given.kind)
+    check_limits_of(given)
+
+
 class Adapters(Mapping[str, Adapter]):
     """The adapters of a node by kind; each kind once."""
 
@@ -220,14 +238,7 @@ class Adapters(Mapping[str, Adapter]):
 
     def add(self, new: Adapter) -> None:
         """Add an adapter; `Rejected` when its kind is taken or it is none."""
-        if not isinstance(new, Adapter):
-            raise Rejected(
-                "effects.adapter", "{given} is no adapter",
-                given=repr(new)[:100],
-                hint='Decorate an async function: @adapter("payments.charge").',
-            )  # fmt: skip
-        check_kind(new.kind)
-        check_limits_of(new)
+        check_adapter(new)
         taken = self._by_kind.setdefault(new.kind, new)
         if taken is not new:
             raise Rejected(

@@ -30,6 +30,16 @@ def check_count(name: str, value: object, low: int, high: int) -> int:
     raise _refusal(name, value, f"a whole number from {low} to {high}")
 
 
+def check_named(given: Mapping[str, object], form: type) -> None:
+    """Refuse an option that `form`, a TypedDict, does not have: misspelt, it would mean nothing."""
+    for name in given:
+        if name not in form.__annotations__:
+            raise Rejected(
+                "effects.limit", "there is no option {name}", name=name,
+                hint=f"There are: {', '.join(form.__annotations__)}.",
+            )  # fmt: skip
+
+
 def _refusal(name: str, value: object, allowed: str) -> Rejected:
     shown = repr(value)[:100]
     return Rejected(
@@ -138,6 +148,7 @@ class RequestOptions(TypedDict, total=False):
 
 def request_limits(options: RequestOptions) -> dict[str, int] | None:
     """The limits of a request as its record holds them; None where it has none."""
+    check_named(options, RequestOptions)
     found: dict[str, int] = {}
     if "attempts" in options:
         found["attempts"] = check_count("attempts", options["attempts"], 1, most.ATTEMPTS_MAX)

@@ -207,7 +207,8 @@ def test_a_reducer_without_keys_has_one_cell(built):
     ("reducer", "key", "problem"),
     [
         (order, 7, "7 is no key of shop/order"),
-        (order, None, "a cell for each key"),
+        (order, None, "a cell for each key, and no key is given"),
+        (order, b"", "a cell for each key, and no key is given"),
         (order, "", "empty"),
         (order, "x" * 600, "600 bytes"),
         (totals, "o1", "has no key"),

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
-from cellule import App, Rejected, Step
+from cellule import App, EnzymeContext, Rejected, Step
 from cellule.app import StepFailed, WorldStarted
 
 
@@ -111,6 +111,10 @@ def misspelt(state: Order | None, event: Plcaed) -> Step[Order]:  # noqa: F821
 
 async def waits(state: Order | None, event: Placed) -> Step[Order]:
     return Step(Order())
+
+
+def beats(ctx: EnzymeContext, signal: str, target: str) -> int:
+    return 0
 
 
 def same(old: Order) -> Order:
@@ -357,6 +361,24 @@ MISTAKES: dict[str, tuple[Callable[[App], Any], str, str, str]] = {
         "app.upcaster_names",
         "int",
         "@app.state",
+    ),
+    "an option of a workflow that does not exist": (
+        lambda app: app.workflow(upgrad="pin")(waits),
+        "app.option",
+        "upgrad='pin'",
+        "upgrade",
+    ),
+    "an option of an enzyme that does not exist": (
+        lambda app: app.enzyme("/mail", matc="prefix")(beats),
+        "app.option",
+        "matc='prefix'",
+        "match",
+    ),
+    "one event in place of a list": (
+        lambda app: app.reducer(emits=Paid)(order),
+        "app.option",
+        "emits=",
+        "emits=[Paid]",
     ),
     "an app that another file cannot find": (
         lambda app: (app.reducer(_inner()), app.build()),

@@ -53,6 +53,21 @@ def order(state: Order | None, event: Placed | Receipt[Charged]) -> Step[Order]:
     return Step(Order("charging"), effects=[charge(asked)])
 
 
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda: charge(Charge("o1"), timeout=5),
+        lambda: mail(Charge("o1"), timeout=5),
+        lambda: app.effect("limits.other", params=Charge, receipt=Charged, timeout=5),
+        lambda: app.adapter("limits.other", timeout=5),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_with_those_that_do(mistake):
+    """Requests and declarations took it, and it meant nothing."""
+    with pytest.raises(Rejected, match=r"there is no option timeout\. There are: timeout_s, attempts"):
+        mistake()
+
+
 def declared(effect):
     form = form_of(effect)
     return form.timeout_ns, form.attempts, form.deadline_ns, form.backoff_ns, form.backoff_max_ns
