@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import get_args
 
 from cellule.app import App, Built
-from cellule.effects.adapter import Adapter, Adapters
+from cellule.effects.adapter import Adapter, Adapters, check_adapter
 from cellule.effects.registry import standard_adapters
 from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
@@ -113,7 +113,7 @@ def open(
     check_not_loading("cellule.open")
     _check_app(app)
     _check_deploy(deploy)
-    options = options or Options()
+    options = _checked(options)
     return _opened(
         parse_address(address, objects, credentials=options.store.credentials), app, deploy, options
     )
@@ -128,6 +128,19 @@ def _check_app(app: object) -> None:
         found = [name for name, value in vars(app).items() if isinstance(value, App)]
         hint = f"Write app={app.__name__}.{found[0]}." if found else hint
     raise Rejected("host.not_an_app", "app is {what}, not a cellule.App", what=what, hint=hint)
+
+
+def _checked(options: Options | None) -> Options:
+    """The options as they are given; the mistakes of the one place where people write them are told there."""
+    options = Options() if options is None else options
+    if isinstance(options, Options):
+        for each in options.adapters:
+            check_adapter(each)
+        return options
+    raise Rejected(
+        "host.option", "options is {what}, not cellule.Options", what=f"a {type(options).__name__}",
+        hint="Write options=cellule.Options(session_ttl_s=20).",
+    )  # fmt: skip
 
 
 def _check_deploy(deploy: object) -> None:

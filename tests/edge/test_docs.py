@@ -42,15 +42,15 @@ def files_of(page: Path) -> dict[str, str]:
     return files | {name: text for text, name in _DATA.findall(page.read_text())}
 
 
-def run(folder: Path, *command: str) -> str:
+def run(folder: Path, *command: str, told_by: str = "stdout", code: int = 0) -> str:
     places = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": places}
     command = (sys.executable, "-W", "error", *command)
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=250
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if told_by == "stderr" else done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -72,6 +72,25 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     if tests:
         shown = run(tmp_path, "-m", "pytest", "-q", "-p", "cellule.testing.plugin", "-p", "no:cacheprovider")
         assert re.search(r"\d+ passed", shown)
+
+
+SAID = "import logging, runpy\nlogging.basicConfig()\nrunpy.run_path('main.py', run_name='__main__')\n"
+
+
+def test_what_the_start_page_says_about_an_app_without_its_letters(tmp_path):
+    """The page said that its `main.py` is refused; it works beside the newer app."""
+    for name, text in files_of(DOCS / "start.md").items():
+        (tmp_path / name).write_text(text)
+    for script in ("main.py", "post.py"):
+        run(tmp_path, script)
+    (tmp_path / "said.py").write_text(SAID)
+    assert "world shop has moved on from this app" in run(tmp_path, "said.py", told_by="stderr")
+    assert "shop/letters" in run(tmp_path, "-m", "cellule", "cell", "list", "--world", "shop")
+    (tmp_path / "data").rename(tmp_path / "other")
+    run(tmp_path, "post.py")
+    refused = run(tmp_path, "main.py", told_by="stderr", code=1)
+    assert "cells of world shop: $.modules" in refused
+    assert "Was the file that declares it imported?" in refused
 
 
 def test_a_second_run_of_the_start_page_gets_the_same_answers(tmp_path):

@@ -51,6 +51,20 @@ async def folder(tmp_path):
             programs.close()
 
 
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_handle_that_outlives_its_node_is_told_that_the_node_is_closed(folder, own):
+    """It was told that the folder's log was removed under the node, and to look after the folder."""
+    async with open_node(folder, TALLY.app) as node:
+        await (await node.world("w")).send(TALLY.Add("a", 1))
+    async with open_node(folder, TALLY.app, options=Options(own=own)) as node:
+        world = await node.world("w")
+    cell = world.cell(TALLY.account, "a")
+    for call in (lambda: world.send(TALLY.Add("a", 1)), cell.state, lambda: world.cells(TALLY.account)):
+        with pytest.raises(Unavailable) as closed:
+            await call()
+        assert closed.value.code in ("host.node_closed", "store.closed")
+
+
 def client(folder, *words):
     return subprocess.Popen(
         [sys.executable, str(CLIENT), str(folder), *words], stdout=subprocess.PIPE, text=True

@@ -29,6 +29,24 @@ def test_a_module_in_place_of_its_app_is_refused_with_the_app_in_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+async def send(params: int) -> int:
+    return params
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"session_ttl_s": 20}, "options is a dict, not cellule.Options"),
+        (cellule.Options(adapters=[send]), "is no adapter. Decorate an async function"),
+    ],
+)
+def test_options_of_another_kind_are_refused_before_anything_is_made(tmp_path, options, told):
+    """An `AttributeError` from inside was told."""
+    with pytest.raises(Rejected, match=told):
+        cellule.open(tmp_path / "data", app, options=options)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_beats_that_count_without_a_pause_are_refused(seconds):
     async def main() -> None:

@@ -29,7 +29,7 @@ from cellule.host.outbox.repair import Wanted, repair
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.own.deletion import delete_names, delete_rows, delete_universe
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo
-from cellule.host.own.ownership import Claim, Ownership, not_owner
+from cellule.host.own.ownership import Claim, Ownership, node_closed, not_owner
 from cellule.host.own.wakes import Waker
 from cellule.host.run.commits import fenced
 from cellule.host.run.loader import Loader
@@ -367,7 +367,7 @@ class Node:
 
     def _open(self, info: WorldInfo, progress: Progress | None) -> _Place:
         if self._tasks is None:
-            raise Unavailable("host.node_closed", "the node is closed", hint="Open it again.")
+            raise node_closed()
         place = self._places[info.id] = _Place(info)
         place.task = self._tasks.create_task(self._live(place, progress), name=f"world {info.name}")
         if len(self._places) > self.worlds_max:

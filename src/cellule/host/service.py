@@ -137,7 +137,7 @@ class Cellule:
             if not dry_run and stored.cid != loaded.cid:
                 if any(base not in loaded.modules for base in stored.modules):
                     await self.node.check_owner()  # only the owner knows whether a module that goes has cells
-                change.check_compatible()
+                change.check_compatible(info.name)
                 await self._bring(info, stored, loaded, blocks, who, why)
             return change
 
@@ -160,7 +160,7 @@ class Cellule:
                 height = 0 if dry_run else await reader.moving()
             else:
                 bases = [base for base in sorted(loaded.modules) if is_spill(stored, loaded, base)]
-                (await self._change(info, stored, loaded, bases)).check_compatible()
+                (await self._change(info, stored, loaded, bases)).check_compatible(info.name)
                 if dry_run:
                     return await preview_spill(self.node.loader, info, reader.cas, loaded, blocks, bases)
                 height = (await self._bring(info, stored, loaded, blocks, who, why, verb="cell.spill")).height
@@ -435,7 +435,7 @@ class Cellule:
                 world=info.name, changes="; ".join(str(each) for each in change.changes) or "code only",
                 hint='Deploy it, or open with deploy="auto".',
             )  # fmt: skip
-        change.check_compatible()
+        change.check_compatible(info.name)
         if not self.is_owner:
             self._owed[info.id] = info
             return

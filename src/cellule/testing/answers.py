@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from cellule.errors import Parked, Refused, StepFailed, VersionConflict
+from cellule.host.ingress.waits import check_condition
 from cellule.kernel.journal.codes import CONFLICT, DELETED, DROPPED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.testing.journal_view import StepRow
 
@@ -278,6 +279,7 @@ class Cell(Generic[S]):
                 entry = self._entry()
                 return entry is not None and matches(self._key, entry)
         else:
+            check_condition(condition)
             wanted, asked = "the condition", condition
 
             def holds() -> bool:

@@ -20,5 +20,5 @@ def change_to(
     spilled = [base for base in new.modules if spills and is_spill(old, new, base)]
     full = old.modules.keys() - empty
     change = compare_manifests(old, new, full, empty=empty, earlier=earlier, spilled=spilled)
-    change.check_compatible()
+    change.check_compatible("of the test")
     return change, spilled

@@ -84,7 +84,11 @@ def test_a_wait_that_takes_too_long_names_the_cell_and_its_last_state(on_node, t
 def test_conditions_and_timeouts_that_are_none_are_refused(on_node, tally):
     async def work(owner, reader, key):
         cell = reader.cell(tally.account, key)
-        for condition in (5, None):
+
+        async def is_there(state):
+            return state is not None
+
+        for condition in (5, None, is_there):  # a coroutine counted as true
             with pytest.raises(Rejected) as error:
                 await cell.wait_until(condition)
             assert error.value.code == "host.condition"

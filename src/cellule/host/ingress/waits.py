@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from inspect import iscoroutinefunction
 from typing import Any
 
-from cellule.errors import CelluleError, OutcomeUnknown, Rejected, TimedOut
-from cellule.host.codecs import WorldCodecs, readable
+from cellule.errors import CelluleError, OutcomeUnknown, Rejected, TimedOut, readable
+from cellule.host.codecs import WorldCodecs
 from cellule.host.ingress.arguments import check_timeout
 from cellule.host.own.directory import WorldInfo
 from cellule.host.read.cell_filter import CellFilter
@@ -44,6 +45,17 @@ async def within(timeout: float | None, timed_out: Callable[[], CelluleError]) -
         raise timed_out() from error
 
 
+def check_condition(condition: object) -> None:
+    """Refuse what cannot be asked: a coroutine would count as true without having run."""
+    if callable(condition) and not iscoroutinefunction(condition):
+        return
+    raise Rejected(
+        "host.condition", "a condition is CEL text or a function of the state, not {found}",
+        found="an `async def`" if callable(condition) else type(condition).__name__,
+        hint="Write wait_until('state.paid') or wait_until(lambda order: order is not None).",
+    )  # fmt: skip
+
+
 class CellWait:
     """Waits for one cell; `seen` is the last state it had."""
 
@@ -62,12 +74,8 @@ class CellWait:
         if isinstance(condition, str):
             manifest = self._types.state_targets(await self._reader.manifest())[0]
             chosen = CellFilter(condition, manifest, self._base)
-        elif not callable(condition):
-            raise Rejected(
-                "host.condition", "a condition is CEL text or a function of the state, not {found}",
-                found=type(condition).__name__,
-                hint="Write wait_until('state.paid') or wait_until(lambda order: order is not None).",
-            )  # fmt: skip
+        else:
+            check_condition(condition)
         is_first = True
         while True:
             head = await self._reader.journal.head()

@@ -31,7 +31,7 @@ from weakref import WeakSet
 
 from cellule.errors import Rejected, Unavailable
 from cellule.host.limits import FOLDER_FINE_NS, FOLDER_GRAIN_FINE_S, FOLDER_GRAIN_S, FOLDER_LOOK_S
-from cellule.host.own.ownership import Claim, SessionInfo
+from cellule.host.own.ownership import Claim, SessionInfo, node_closed
 from cellule.sources import Clock, Entropy, uuid7
 
 _log = logging.getLogger("cellule.host")
@@ -150,12 +150,16 @@ class FolderOwnership:
         self._trusted: Sequence[Look] | None = None  # how they look while everything is in place
         self._look = asyncio.Event()
         self.claim: Claim | None = None
+        self._is_over = False
 
     @asynccontextmanager
     async def contending(self, changed: Callable[[], None]) -> AsyncIterator[None]:
         """See `Ownership`."""
         if not self.contends:
-            yield
+            try:
+                yield
+            finally:
+                self._is_over = True
             return
         self._try()
         looking = asyncio.create_task(self._keep_looking(changed), name="folder lock")
@@ -166,6 +170,7 @@ class FolderOwnership:
             with suppress(asyncio.CancelledError):
                 await looking
             self.claim = None
+            self._is_over = True
             if self._lock.is_in_place():
                 self._lock.release()
             else:
@@ -174,6 +179,8 @@ class FolderOwnership:
     def check_store(self) -> None:
         """See `Ownership`."""
         replaced = self._replaced()
+        if replaced is not None and self._is_over:
+            raise node_closed()  # the last one who leaves a database removes its log
         if replaced is not None:
             raise Unavailable(
                 "host.folder_replaced", "{file} was removed or replaced under this node", file=replaced,

@@ -59,6 +59,14 @@ def not_owner(sessions: Iterable[SessionInfo], lapsed: UUID | None) -> Unavailab
     )  # fmt: skip
 
 
+def node_closed() -> Unavailable:
+    """The error of whoever calls a handle after the block of its node has ended."""
+    return Unavailable(
+        "host.node_closed", "the node is closed",
+        hint="Call its handles inside `async with cellule.open(...)`, or open it again.",
+    )  # fmt: skip
+
+
 class Claim(Protocol):
     """One time of owning."""
 

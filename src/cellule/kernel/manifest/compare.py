@@ -51,13 +51,14 @@ class ManifestChange:
         """Whether there is no difference that matters to cells."""
         return not self.changes
 
-    def check_compatible(self) -> None:
-        """Raise `Rejected` with all reasons, if a change is not compatible."""
+    def check_compatible(self, world: str) -> None:
+        """Raise `Rejected` with all reasons, if a change is not compatible with the cells of a world."""
         reasons = [str(change) for change in self.changes if not change.compatible]
         if reasons:
             raise Rejected(
-                "manifest.incompatible", "the new manifest does not fit the world's cells: {reasons}",
-                reasons="; ".join(reasons), changes=self.changes, removed=self.removed,
+                "manifest.incompatible", "the new manifest does not fit cells of world {world}: {reasons}",
+                world=world, reasons="; ".join(reasons), changes=self.changes, removed=self.removed,
+                hint="Was the file that declares it imported?" if self.removed else "",
             )  # fmt: skip
 
 

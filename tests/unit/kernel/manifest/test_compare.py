@@ -34,7 +34,7 @@ def test_a_manifest_does_not_differ_from_itself(compared):
     change = compared(lambda document: None)
     assert change.identical
     assert change.compatible
-    change.check_compatible()
+    change.check_compatible("w")
 
 
 def test_an_optional_field_is_compatible_wherever_the_schema_is_used(compared):
@@ -54,7 +54,7 @@ def test_another_change_of_a_schema_under_its_name_is_not(compared):
     change = compared(require)
     assert whats(change) == [("required field added", False)]
     with pytest.raises(Rejected) as caught:
-        change.check_compatible()
+        change.check_compatible("w")
     assert caught.value.code == "manifest.incompatible"
     assert "field `note` was added as required" in str(caught.value)
 
