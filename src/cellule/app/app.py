@@ -209,11 +209,9 @@ class App:
         function stays the same. `erasable=True` seals what its cells write, so that `erase` can destroy it.
         """
         listed = check_listed("@app.reducer", effects)
-        if isinstance(emits, type):
-            raise bad_option("@app.reducer", "emits", emits, f"a list: emits=[{emits.__name__}]")
         options = checked_options("@app.reducer", {
             "failure": failure, "upgrade": upgrade, "retention": retention, "grants": grants, "keyed": keyed,
-            "open_max": open_max, "cell_mode": cell_mode, "erasable": erasable,
+            "open_max": open_max, "cell_mode": cell_mode, "erasable": erasable, "emits": emits,
         })  # fmt: skip
 
         def declare(given: F) -> F:

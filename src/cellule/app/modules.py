@@ -139,6 +139,9 @@ def checked_options(where: str, given: Mapping[str, object]) -> ModuleOptions:
     if open_max is not None and (type(open_max) is not int or open_max < 1):
         raise bad_option(where, "open_max", open_max, "a number above zero")
     check_erasable(where, options.get("erasable", False), cell_mode=options.get("cell_mode", True))
+    emits = given.get("emits", ())
+    if isinstance(emits, type):
+        raise bad_option(where, "emits", emits, f"a list: emits=[{emits.__name__}]")
     grants: Any = given.get("grants", ())
     made = ModuleOptions(**options, retention=retention, cap_slots=check_grants(grants))
     _check_cell_mode(made, where, keyed=given.get("keyed", True) is not False)

@@ -172,5 +172,5 @@ def _shown(data: dict[str, Any]) -> list[Any]:
             for each in data["dead_letters"]
         ]
         shown.append(table([name.upper() for name in fields], rows, title="dead letters"))
-        shown.append("ask again for an effect: cellule effect retry HEIGHT")
+        shown.append("let one happen again, or go: cellule letter redrive|dismiss HEIGHT")
     return shown or ["nothing is stuck"]

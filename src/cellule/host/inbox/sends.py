@@ -128,6 +128,12 @@ def release_batch(batch: BatchResult, sents: list[Sent]) -> None:
             sent.wake()
 
 
+_AFTER = {
+    HALTED: "The cell keeps the event and waits: fix the code and resume the cell, or drop the event.",
+    SKIPPED: "The event is a dead letter: redrive or dismiss it.",
+}
+
+
 def check_steps(height: int, steps: Iterable[Stepped]) -> None:
     """Raise what the steps of the event at `height` say: a refusal, failure, conflict or parked message."""
     for step in steps:
@@ -152,6 +158,7 @@ def check_steps(height: int, steps: Iterable[Stepped]) -> None:
             raise StepFailed(
                 step.code, "the step of {module}/{key} at height {height} failed: {text}",
                 module=step.module, key=readable(step.key), height=step.height, text=step.text,
+                hint=_AFTER[step.status],
             )  # fmt: skip
         if step.status == PARKED:
             raise parked(height, step.module, step.key, step.text)

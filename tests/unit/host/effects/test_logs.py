@@ -36,7 +36,7 @@ async def test_a_failed_attempt_is_told_with_its_place_and_what_follows(opened, 
         assert "pay.py:" in settled.receipt.text
     failed = [line for line in heard() if "SystemExit" in line]
     assert len(failed) == 3
-    assert failed[0].startswith("attempt 1 of pay.charge for pay/order b")
+    assert failed[0].startswith("attempt 1 of pay.charge for pay/order/")
     assert "tried again in " in failed[0]
     assert "given up, and kept as a dead letter" in failed[2]
     assert "Traceback (most recent call last)" in failed[0]
