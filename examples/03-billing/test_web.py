@@ -59,6 +59,24 @@ def test_a_large_refund_is_decided_by_a_person(client: TestClient) -> None:
     assert client.get("/refunds").json() == []
 
 
+def test_what_cannot_be_meant_is_told_as_such(client: TestClient) -> None:
+    new, key = {"card": "good", "cents": 900}, {"Idempotency-Key": "k1"}
+    client.put("/customers/ada", json=new, headers=key)
+    wrong = [
+        client.put("/customers/ada", json={**new, "cents": 901}, headers=key),
+        client.put("/customers/bob", json={**new, "cents": 10**30}),
+        client.put(f"/customers/{'b' * 600}", json=new),
+        client.post("/refunds/none", json={"approve": True, "who": "grace", "why": "fair"}),
+        client.post("/refunds/none", json={"approve": True, "who": "", "why": ""}),
+    ]
+    assert [each.status_code for each in wrong] == [400] * len(wrong)
+    assert [each.json()["code"] for each in wrong[:3]] == [
+        "kernel.id_reused",
+        "schema.mismatch",
+        "routing.key_too_long",
+    ]
+
+
 def test_nobody_knows_a_stranger(client: TestClient) -> None:
     assert client.get("/customers/eve").status_code == 404
     assert client.delete("/customers/eve").json()["code"] == "unknown"

@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 import cellule
-from cellule import Refused, Unavailable, WorldHandle
+from cellule import CelluleError, Parked, Refused, Rejected, Unavailable, VersionConflict, WorldHandle
 
 routes = APIRouter()
 
@@ -107,14 +107,21 @@ async def decide_refund(world: World, refund: str, decision: Decision) -> Respon
     return Response(status_code=204)
 
 
-def refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return JSONResponse({"code": error.code, "reason": error.reason}, status_code=409)
+STATUS: dict[type[Exception], int] = {
+    Refused: 409,  # by the reducer
+    VersionConflict: 412,
+    Rejected: 400,  # the request cannot be meant: its key stands for another one, a value does not fit
+    Parked: 202,  # kept, and applied later
+    Unavailable: 503,  # the same request with the same key is safe
+}
 
 
-def unavailable(_request: Request, error: Exception) -> Response:
-    """Whether it was done is not known, or it was not: the same request with the same key is safe."""
-    return JSONResponse({"code": "unavailable", "reason": str(error)}, 503, {"Retry-After": "1"})
+def told(_request: Request, error: Exception) -> Response:
+    """What a client gets to know of an error; any other is ours: 500, and it is in the log."""
+    assert isinstance(error, CelluleError)
+    status = next(status for kind, status in STATUS.items() if isinstance(error, kind))
+    reason = error.reason if isinstance(error, Refused) else str(error)
+    return JSONResponse({"code": error.code, "reason": reason}, status)
 
 
 def create_api(data: str) -> FastAPI:
@@ -127,8 +134,8 @@ def create_api(data: str) -> FastAPI:
             yield
 
     api = FastAPI(title="Billing", lifespan=node_open)
-    api.add_exception_handler(Refused, refused)
-    api.add_exception_handler(Unavailable, unavailable)
+    for kind in STATUS:
+        api.add_exception_handler(kind, told)
     api.include_router(routes)
     return api
 
