@@ -23,6 +23,7 @@ from typing import Annotated, Self
 
 import typer
 
+from cellule.assembly import Options
 from cellule.assembly import open as open_node
 from cellule.cli.app_file import load_app
 from cellule.cli.dev import APP_FILE
@@ -73,7 +74,8 @@ async def _serve(session: Session, place: str | None, ready: _Ready) -> None:
     app = None if place is None else load_app(place)
     if app is None:
         _log.warning("no app was named: the worlds run their stored code, with Cellule's own adapters only")
-    async with open_node(session.data, app, objects=session.objects) as node:
+    options = Options(create=app is not None)  # without an app an empty store has nothing to run
+    async with open_node(session.data, app, objects=session.objects, options=options) as node:
         while True:
             if not node.is_owner:
                 await _stand_by(session, node, ready)

@@ -99,6 +99,13 @@ def test_without_an_app_the_stored_code_runs(shop: Cellule, tmp_path: Path) -> N
         node.close()
 
 
+def test_without_an_app_and_without_a_store_nothing_is_made(empty: Cellule) -> None:
+    """Started in a wrong folder, it made an empty store and waited there for ever."""
+    refused = empty("--json", "run", code=1)
+    assert json.loads(refused.err.splitlines()[-1])["error"]["code"] == "store.no_data"
+    assert not empty.data.exists()
+
+
 def test_an_app_that_worlds_cannot_take_ends_the_command_with_the_difference(
     shop: Cellule, tmp_path: Path
 ) -> None:
