@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from cellule.errors import Parked, Refused, StepFailed, VersionConflict
+from cellule.errors import Parked, Refused
+from cellule.host.inbox.sends import check_steps, parked
 from cellule.host.ingress.waits import check_condition
+from cellule.kernel.items import Stepped
 from cellule.kernel.journal.codes import CONFLICT, DELETED, DROPPED, HALTED, OK, PARKED, REFUSED, SKIPPED
 from cellule.testing.journal_view import StepRow
 
@@ -168,19 +170,23 @@ class Sent:
 
     def check(self) -> Sent:
         """Return this if it was applied; otherwise raise what a node's `send` raises."""
-        for step in self._newest():
-            if step.status == REFUSED:
-                raise self._chronicle.refusal(step)
-            if step.status not in (OK, DELETED):
-                kind = {CONFLICT: VersionConflict, PARKED: Parked}.get(step.status, StepFailed)
-                raise kind(step.code, "{cell}: {text}", cell=self._chronicle.shown(step.cell), text=step.text)
+        check_steps(self.height, [_stepped(self.height, row) for row in self._newest()])
         if self.status == "waiting":
+            for cell in sorted(self._chronicle.journal.event(self.height).targets):
+                for reason in self._chronicle.reasons(cell):
+                    raise parked(self.height, *cell, str(reason))
             raise Parked("testing.waiting", "{sent} has not been handled by all its cells.", sent=self)
         return self
 
     def _newest(self) -> list[StepRow]:
         """The newest step of each cell the event went to."""
         return list({step.cell: step for step in self._chronicle.journal.steps_of(self.height)}.values())
+
+
+def _stepped(height: int, row: StepRow) -> Stepped:
+    base, key = row.cell
+    told = (row.status, row.version, row.height, row.reply, row.code, row.text, row.born)
+    return Stepped(height, base, key, *told)
 
 
 class Cell(Generic[S]):

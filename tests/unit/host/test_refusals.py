@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cellule import Refused, StepFailed
+from cellule import CelluleError, Refused, StepFailed
 from cellule.host.read.causes import causes_of, effects_of
 from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.journal.codes import REFUSED
+from cellule.testing import World
 from tests.support.nodes import load_app
 from tests.support.virtual_tests import in_virtual_time
 
@@ -45,6 +46,24 @@ async def test_a_refusal_that_is_raised_is_the_same_and_anything_else_stays_a_fa
         with pytest.raises(StepFailed, match=r"nobody meant this .*fix the code and resume"):
             await world.send(TILL.Break("a"))
         assert (await world.cell(TILL.till, "a").view()).status == "halted"
+
+
+@in_virtual_time
+async def test_a_world_in_a_test_raises_the_words_of_a_node(opened):
+    """It had words of its own, so a test could match what no sender ever reads."""
+    alike = World(TILL.app)
+    wrong = [
+        (TILL.Take("a", 9), {}), (TILL.Put("b", 1), {"expected_version": 7}),
+        (TILL.Break("a"), {}), (TILL.Put("a", 1), {}),
+    ]  # fmt: skip
+    async with opened(app=TILL.app) as node:
+        world = await node.world("w")
+        for event, options in wrong:
+            with pytest.raises(CelluleError) as here:
+                await world.send(event, **options)
+            with pytest.raises(type(here.value)) as there:
+                alike.send(event, **options)
+            assert (there.value.code, str(there.value)) == (here.value.code, str(here.value))
 
 
 @in_virtual_time
