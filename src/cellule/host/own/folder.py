@@ -156,10 +156,8 @@ class FolderOwnership:
     async def contending(self, changed: Callable[[], None]) -> AsyncIterator[None]:
         """See `Ownership`."""
         if not self.contends:
-            try:
-                yield
-            finally:
-                self._is_over = True
+            yield
+            self._is_over = True
             return
         self._try()
         looking = asyncio.create_task(self._keep_looking(changed), name="folder lock")
@@ -169,8 +167,7 @@ class FolderOwnership:
             looking.cancel()
             with suppress(asyncio.CancelledError):
                 await looking
-            self.claim = None
-            self._is_over = True
+            self.claim, self._is_over = None, True
             if self._lock.is_in_place():
                 self._lock.release()
             else:
@@ -178,8 +175,7 @@ class FolderOwnership:
 
     def check_store(self) -> None:
         """See `Ownership`."""
-        replaced = self._replaced()
-        if replaced is not None and self._is_over:
+        if (replaced := self._replaced()) is not None and self._is_over:
             raise node_closed()  # the last one who leaves a database removes its log
         if replaced is not None:
             raise Unavailable(
