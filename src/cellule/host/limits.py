@@ -45,6 +45,9 @@ WHO_CHARS_MAX = 500  # of who does something; of the name of a schedule
 WHY_CHARS_MAX = 10_000  # of the reason that is journaled with it
 ARGUMENT_CHARS_MAX = 100_000  # of a text that is given to a call
 CONTROL_BYTES_MAX = 100_000  # of one argument of an operator's verb
+INBOX_CONTROL_BYTES_MAX = (
+    89_000  # of a verb with who, why and arguments, as another process than the owner puts it
+)
 SHOWN_MAX = 80  # characters of an argument that a refusal shows
 
 # Snapshots

@@ -95,3 +95,15 @@ async def test_enzymes_that_fail_for_many_signals_fill_no_frame(opened):
         assert await world.heartbeat.agenda() == []
         views = await world.heartbeat.beats(limit=100)
         assert sum(len(view.agenda) for view in views) >= 4_500
+
+
+@in_virtual_time
+async def test_a_verb_that_the_inbox_cannot_take_is_refused_in_our_words(opened):
+    async with opened(app=BULKY.app) as node, opened(app=BULKY.app, owner=False) as guest:
+        mine, theirs = await node.world("w"), await guest.world("w")
+        await mine.heartbeat.write("/a", "x" * 95_000)
+        with pytest.raises(Rejected) as caught:
+            await theirs.heartbeat.write("/a", "y" * 95_000)
+        assert caught.value.code == "host.control_size"
+        await theirs.heartbeat.write("/a", "y" * 80_000)
+        assert await mine.heartbeat.read("/a") == "y" * 80_000

@@ -343,3 +343,30 @@ def test_bytes_that_are_no_value_fail_the_step_whoever_wrote_them(make_world, sh
     for frame in world.frames:
         for _, record in decode_frame(frame).of(EmittedRecord):
             decode(open_envelope(record.value).data)
+
+
+class _Odd(BaseException):
+    """What is no `Exception`."""
+
+
+class _Failing(ProgramKinds):
+    """Programs whose code raises this when it is loaded."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def check(self, code: Any, what: str) -> None:
+        """Any code will do."""
+
+    def program(self, manifest: Any, module: Any, nodes: Any) -> Any:
+        yield from ()
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [_Odd("no"), SystemExit(3), ValueError("no")])
+def test_whatever_loading_code_raises_parks_its_cells_alone(make_world, error):
+    """What is no `Exception` ended the beat, its world and the node."""
+    world = make_world(document({}), _Failing(error))
+    step = placed(world)
+    assert (step.status, step.code) == (PARKED, "kernel.code_unavailable")
+    assert type(error).__name__ in step.text

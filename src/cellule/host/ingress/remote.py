@@ -15,6 +15,7 @@ from cellule.host.inbox.item_rows import control_row, event_row, signal_row
 from cellule.host.inbox.requests import Request
 from cellule.host.inbox.sends import Wait
 from cellule.host.journal import Head
+from cellule.host.limits import INBOX_CONTROL_BYTES_MAX
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.host.read.reader import Reader
@@ -24,6 +25,7 @@ from cellule.kernel.manifest.model import Manifest
 from cellule.kernel.manifest.routes import Router
 from cellule.sources import uuid7
 from cellule.store import keys
+from cellule.values.cbor import encode
 from cellule.values.cid import Cid
 from cellule.values.link import Link
 
@@ -60,7 +62,15 @@ class Remote:
                 )  # fmt: skip
         if item.id is None:
             item.id = self._fresh_id()
-        height, row = await self._put(control_row(item), self._fresh_id().bytes)
+        row_of_item = control_row(item)
+        size = len(encode(row_of_item))
+        if size > INBOX_CONTROL_BYTES_MAX:
+            raise Rejected(
+                "host.control_size", "{verb} has {size} bytes with its reason; from here at most {most}",
+                verb=item.verb, size=size, most=INBOX_CONTROL_BYTES_MAX,
+                hint="Shorten it, do it in parts, or do it in the process that owns the world.",
+            )  # fmt: skip
+        height, row = await self._put(row_of_item, self._fresh_id().bytes)
         return await self._reader.await_control(item.id, height, row)
 
     async def signal(self, item: SignalItem) -> tuple[int, bool]:

@@ -212,7 +212,7 @@ def _loaded(loading: Generator[Need, None, T]) -> Generator[Need, None, T]:
         return (yield from loading)
     except Rejected as error:
         raise CodeUnavailable(str(error)) from error
-    except CelluleError:
+    except (CelluleError, GeneratorExit):  # the latter: the beat itself is given up
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise CodeUnavailable(fault_of(error).text) from error
