@@ -108,3 +108,41 @@ def test_a_message_that_many_have_acknowledged_goes_in_parts():
     assert (names(world), names(world, "msgs/m/acks"), failed(world)) == ([], [], [])
     parts = [len(beat.agenda) for beat in world.heartbeat.beats() if beat.agenda]
     assert len(parts) > 3
+
+
+@pytest.mark.parametrize("size", [399_000, 500_000, 998_500])
+def test_a_message_that_no_turn_could_take_is_refused_and_stops_nobody(size):
+    """A turn writes more than was handed in: 999,000 bytes failed it, and every later one."""
+    world = mailbox()
+    world.heartbeat.write(f"{RUNTIME}/intake/{FIRST}-1", {**MESSAGE, "body": "x" * size, "request": "r1"})
+    post(world, "short")
+    assert "short" in bodies(world)
+    assert names(world, "meta/runtime/intake") == []
+    outcome = world.heartbeat.read(f"{RUNTIME}/outcomes/{FIRST}-1")
+    assert outcome["ok"] is (size < 400_000)
+    assert outcome.get("code", "mailbox.size") == "mailbox.size"
+    assert failed(world) == []
+
+
+def test_whoever_posts_too_much_is_told_at_once():
+    world = mailbox()
+    post(world, "x" * 500_000)
+    [text] = failed(world)
+    assert "400000" in text
+    assert names(world, "meta/runtime/intake") == []
+
+
+def test_long_messages_and_many_that_are_due_share_their_turns():
+    """Neither waits for ever for the other."""
+    world = mailbox()
+    for number in range(300):
+        world.heartbeat.signal("/mailbox/post", BOX, payload={"body": number, "ttl": {"beats": 12}})
+    world.settle()
+    last = world.heartbeat.beats()[-1].beat + 14
+    for letter in "abc":
+        post(world, letter * 390_000, ttl={"unix_ns": 1 << 50})
+    beat_until(world, last)
+    post(world, "short")
+    world.settle()
+    assert {str(each)[:5] for each in bodies(world)} == {"aaaaa", "bbbbb", "ccccc", "short"}
+    assert failed(world) == []

@@ -26,6 +26,10 @@ class Changes:
         """Tell whether the turn takes more."""
         return self.size < TURN_BYTES_MAX
 
+    def has_room_for(self, value: Any) -> bool:
+        """Tell whether the turn takes a change to such a value; one that has changed nothing takes any."""
+        return not self.size or self.size + len(encode(value)) <= TURN_BYTES_MAX
+
     def read(self, path: str) -> Any:
         """The value of a node as it will be."""
         return self._changed[path] if path in self._changed else self._tree.read(path)

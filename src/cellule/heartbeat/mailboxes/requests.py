@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cellule.errors import Rejected
 from cellule.heartbeat.mailboxes import layout
 from cellule.heartbeat.mailboxes.layout import check_name, entry_name, mailbox_of, runtime, ttl_of
 from cellule.heartbeat.mailboxes.tree import Tree
+from cellule.values.cbor import encode
 
+MESSAGE_BYTES_MAX: Final = 400_000
+"""Bytes of a message, as it is handed in."""
 TURN_SIGNAL: Final = "/mailbox/turn"
 POST_SIGNAL: Final = "/mailbox/post"
 ACK_SIGNAL: Final = "/mailbox/ack"
@@ -36,7 +40,18 @@ def post(
         entry["ttl"] = dict(ttl)
     if sender is not None:
         entry["sender"] = check_name(sender, "sender")
+    check_size(entry)
     _hand_in(tree, mailbox, entry, request)
+
+
+def check_size(entry: Mapping[str, Any]) -> None:
+    """Refuse a message that no turn could take in: it would stop its mailbox for good."""
+    size = len(encode(dict(entry)))
+    if size > MESSAGE_BYTES_MAX:
+        raise Rejected(
+            "mailbox.size", "the message has {size} bytes; at most {most}", size=size, most=MESSAGE_BYTES_MAX,
+            hint="Put what is long into a node of the tree or a blob, and post where it is.",
+        )  # fmt: skip
 
 
 def acknowledge(

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cellule.errors import CelluleError, Rejected
 from cellule.heartbeat.mailboxes import expiry, layout, message_ids, ttl
-from cellule.heartbeat.mailboxes.changes import CHANGE_BYTES, TURN_BYTES_MAX, Changes
+from cellule.heartbeat.mailboxes.changes import CHANGE_BYTES, Changes
 from cellule.heartbeat.mailboxes.layout import (
     Mailbox,
     Message,
@@ -23,7 +23,7 @@ from cellule.heartbeat.mailboxes.layout import (
     runtime,
 )
 from cellule.heartbeat.mailboxes.message_ids import Selected, Taken
-from cellule.heartbeat.mailboxes.requests import TURN_SIGNAL
+from cellule.heartbeat.mailboxes.requests import TURN_SIGNAL, check_size
 from cellule.heartbeat.mailboxes.tree import Tree
 from cellule.heartbeat.mailboxes.ttl import Ttl, TtlContext, TtlSettings, TtlSpec
 from cellule.values.cbor import encode
@@ -65,7 +65,7 @@ class Turn:
         taken = 0
         for name in names[:TURN_REQUESTS_MAX]:
             entry = self._tree.read(f"{intake}/{name}")
-            if taken and self._changes.size + len(encode(entry)) > TURN_BYTES_MAX:
+            if not self._changes.has_room_for(entry):
                 break
             taken += 1
             self._changes.set(f"{intake}/{name}", None)
@@ -82,6 +82,7 @@ class Turn:
 
     def _handled(self, entry: Any) -> dict[str, Any]:
         try:
+            check_size(entry)
             return self._post(entry) if entry["do"] == "post" else self._acknowledge(entry)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise Rejected(
@@ -239,7 +240,7 @@ class Turn:
     def _end(self, name: str, *, is_projected: bool) -> bool:
         """A deadline of a message has come: it goes, unless that was only the time to look at it again.
 
-        False where its acknowledgements have to go first, which takes further turns.
+        False where that is too much for this turn, or its acknowledgements have to go first.
         """
         path = layout.message(self._path, name)
         data = self._changes.read(path)
@@ -250,6 +251,8 @@ class Turn:
             self._changes.set(path, None)
             return True
         if is_projected and message.projected and (message.wall_deadline or 0) > self._tree.now_ns:
+            if not self._changes.has_room_for(data):
+                return False
             spec = TtlSpec(0, (message.wall_deadline or 0) - message.issued_ns)  # no other says beats now
             self._keep(message, self._resolve(spec, message.issued_beat, message.issued_ns))
             return True
