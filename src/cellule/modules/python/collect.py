@@ -252,7 +252,8 @@ def _missing(name: str, imported: Imported, where: str) -> NoReturn:
     raise Rejected(
         "modules.import_missing", "{where}:{line} imports {name}, which is neither of the app nor installed.",
         where=where, line=imported.line, name=name,
-        hint="Move the file into the app's package or folder, or install it as a distribution.",
+        hint="Install it, or move the file into the app's package or folder. If no step runs this line, put "
+        "it into `try:` with `except ImportError:`.",
     )  # fmt: skip
 
 

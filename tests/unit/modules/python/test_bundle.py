@@ -103,6 +103,24 @@ except ImportError:
     assert list(found.plan.files) == ["app.py"]
 
 
+DRAWN = """
+class Total:
+    def draw(self):
+        {0}import not_there{1}
+def used(): return Total
+"""
+
+
+def test_a_method_of_a_class_in_use_may_import_what_is_missing_if_it_says_so(import_app):
+    plain = PLAIN.replace("state or 0", "state or used()")
+    with pytest.raises(
+        Rejected, match=r"app.py:4 imports not_there.*put it into `try:` with `except ImportError:`"
+    ):
+        bundle(import_app({"app.py": DRAWN.format("", "") + plain}, "app").count)
+    optional = DRAWN.format("try:\n            ", "\n        except ImportError:\n            pass")
+    assert bundle(import_app({"tried.py": optional + plain}, "tried").count).plan.requires == {}
+
+
 UNREACHED = {
     "a function": "def report():\n    import not_there\n",
     "a method": "class Report:\n    def make(self):\n        import not_there\n",
