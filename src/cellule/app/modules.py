@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from cellule.app.declarations import DeclaredReducer, apps_of, bad_option
+from cellule.app.declarations import DeclaredReducer, apps_of, bad_option, duration_ns
 from cellule.app.effects_config import check_grants
 from cellule.app.keys import KeyOwner, Paths, check_entry_keys, check_paths, key_paths
 from cellule.errors import Rejected
@@ -135,6 +135,9 @@ def checked_options(where: str, given: Mapping[str, object]) -> ModuleOptions:
     if not isinstance(retention, Retention):
         form = "Retention(ttl=timedelta(...), idle=timedelta(...))"
         raise bad_option(where, "retention", retention, form)
+    for name, span in (("ttl", retention.ttl), ("idle", retention.idle)):
+        if span is not None:
+            duration_ns("Retention", name, span)
     open_max = options.get("open_max")
     if open_max is not None and (type(open_max) is not int or open_max < 1):
         raise bad_option(where, "open_max", open_max, "a number above zero")

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
-from cellule import App, EnzymeContext, Rejected, Step
+from cellule import App, EnzymeContext, Rejected, Retention, Step
 from cellule.app import StepFailed, WorldStarted
 
 
@@ -373,6 +373,12 @@ MISTAKES: dict[str, tuple[Callable[[App], Any], str, str, str]] = {
         "app.option",
         "matc='prefix'",
         "match",
+    ),
+    "a retention in seconds": (
+        lambda app: app.reducer(retention=Retention(ttl=5))(order),
+        "app.option",
+        "ttl=5",
+        "timedelta",
     ),
     "one event in place of a list": (
         lambda app: app.reducer(emits=Paid)(order),
