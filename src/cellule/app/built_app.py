@@ -159,9 +159,9 @@ class Built:
         if isinstance(event, type):
             what, hint = f"the class {shown_type(event)}", f"Give an object: {event.__name__}(...)."
         elif isinstance(event, dict | str):
-            what, hint = shown_value(event), "Make it with event_from_json(name, data)."
+            what, hint = shown_value(event), "Send an object, or a pair: (name, data)."
         else:
-            what, kind = f"a {shown_type(type(event))}", type(event)
+            what, kind = f"an object of {shown_type(type(event))}", type(event)
             close = near(kind.__name__, [each.__name__ for each in self.forms.events])
             hint = close or f"Put @app.event above {kind.__name__}, on the app of {self.namespace}."
         return Rejected(

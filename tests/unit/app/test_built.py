@@ -111,8 +111,8 @@ def test_an_object_that_does_not_fit_its_class_is_refused_with_the_field(built):
     ("given", "what", "hint"),
     [
         (Placed, "the class Placed", "Placed(...)"),
-        ({"order_id": "o1"}, "order_id", "event_from_json"),
-        (Order(1, NOON), "a Order", "@app.event"),
+        ({"order_id": "o1"}, "order_id", "a pair: (name, data)"),
+        (Order(1, NOON), "an object of Order", "@app.event"),
         (7, "int", "@app.event"),
     ],
 )
