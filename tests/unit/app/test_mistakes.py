@@ -12,6 +12,7 @@ import pytest
 
 from cellule import App, EnzymeContext, Rejected, Retention, Step
 from cellule.app import StepFailed, WorldStarted
+from cellule.values.schema import derive
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -502,6 +503,8 @@ def test_a_pydantic_model_is_refused_as_such():
     model = pydantic.create_model("Placed", order_id=(str, ...))
     with pytest.raises(Rejected, match=r"it is a Pydantic model.*msgspec\.Struct"):
         App("shop").event(key="order_id")(model)
+    with pytest.raises(Rejected, match=r"cannot be stored: it is a Pydantic model\. Use a msgspec\.Struct"):
+        derive(model | None, namespace="shop")
 
 
 def test_what_looks_like_a_pydantic_model_is_refused_as_such():

@@ -74,7 +74,8 @@ def scalar_shape(annotation: Any, where: str) -> Shape:  # noqa: RET503 - unsupp
     hint = _HINTS.get(annotation, _RECORD_HINT)
     if isinstance(annotation, type) and issubclass(annotation, PurePath):
         hint = "Use str."
-    unsupported(where, shown_type(annotation), "it has no schema", hint)
+    problem = "it is a Pydantic model" if hasattr(annotation, "__pydantic_fields__") else "it has no schema"
+    unsupported(where, shown_type(annotation), problem, hint)
 
 
 def enum_shape(python: type[enum.Enum], where: str) -> Shape:
