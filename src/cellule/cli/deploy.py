@@ -149,7 +149,7 @@ def _shadow_lines(shadow: dict[str, Any]) -> list[str]:
     head = f"shadow: {counted(shadow['steps'], 'step')} of {heights} ran again"
     if shadow["same"]:
         return [f"{head}, all with the same outcome"]
-    lines = [f"{head}; {counted(shadow['cells'], 'cell')} differ"]
+    lines = [f"{head}; cells that differ: {shadow['cells']}"]
     lines += [f"  {module}: {counted(count, 'cell')}" for module, count in sorted(shadow["modules"].items())]
     lines += [f"  {what}: {count}" for what, count in sorted(shadow["differences"].items())]
     lines += [f"  refused, {code}: {count}" for code, count in sorted(shadow["refused"].items())]
