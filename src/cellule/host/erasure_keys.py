@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from cellule.errors import Gone
-from cellule.kernel.key_ring import KeyRing, KeyRow, parse_row, read_sealed
+from cellule.errors import Corrupted, Gone
+from cellule.kernel.key_ring import NO_ROW, KeyRing, KeyRow, parse_row, read_sealed
 from cellule.kernel.need import Need
 from cellule.kernel.state.log_state import joined, one
 from cellule.store import keys
@@ -58,6 +58,18 @@ class ErasureKeys:
             return read_sealed(sealed, {**await self.rows(sealed.key_ids), **(made or {})})
         except Gone:
             return data
+
+    async def check_erased(self, world: UUID, data: bytes) -> None:
+        """Prove that what nobody can read was erased, and did not lose the row of a key of this world."""
+        sealed = parts_of(data)
+        own = [each for each in sealed.key_ids if each.startswith(world.bytes)] if sealed is not None else []
+        for each, row in (await self.rows(own)).items():
+            if row == NO_ROW and self._opens:
+                raise Corrupted(
+                    "host.key_missing", "world {world}: the row of erasure key {id} is missing",
+                    world=world, id=each,
+                    hint="Nobody erased it. Restore the row from a backup: what it sealed cannot be read.",
+                )  # fmt: skip
 
     async def opened_text(self, text: str) -> str:
         """The same for a text; where nobody can read it, it says so."""

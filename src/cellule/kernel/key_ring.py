@@ -69,6 +69,9 @@ class KeyRow:
         return encode({"away": True} if self.away else {"erased": True})
 
 
+NO_ROW: Final = KeyRow()
+
+
 def parse_row(data: bytes | None) -> KeyRow:
     """The row that these bytes say; one that is not there says nothing yet."""
     if data is None:

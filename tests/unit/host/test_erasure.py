@@ -264,6 +264,40 @@ async def test_a_key_that_is_lost_is_damage_and_one_that_was_erased_or_never_cam
         with pytest.raises(Corrupted) as caught:
             await proven()
         assert caught.value.code == "host.key_missing"
-        assert (await world.cell(PEOPLE.person, "p").state()) is ERASED
+        cell = world.cell(PEOPLE.person, "p")
+        with pytest.raises(Corrupted, match="Nobody erased it"):
+            await cell.state()
+        assert "Nobody erased it" in (await cell.history())[0].error
+        listed = {each.key: each for each in (await world.cells(PEOPLE.person)).cells}
+        assert "Nobody erased it" in listed["p"].error
         await node.node.engine.commit(Batch(set={row: kept}))
         await proven()
+
+
+@pytest.mark.parametrize("what", ["", "long"])
+@in_virtual_time
+async def test_no_new_key_is_made_in_the_place_of_one_that_is_lost(opened, what):
+    """The next event made one: then all that the lost key sealed was taken for erased, also by `check`."""
+    async with opened(app=PEOPLE.app) as node:
+        world, info = await node.world("w"), await info_of(node)
+        for name in "pq":
+            await say(world, name, "1", what)
+        row = keys.erasure_key(info.universe, key_id(info.id.bytes, "people/person", b"p"))
+        [kept] = await node.node.engine.read([row])
+    await MemoryEngine(opened.disk).commit(Batch(clear=[row]))
+    async with opened(app=PEOPLE.app) as node:
+        world = await node.world("w")
+        for _ in range(2):
+            with pytest.raises(Rejected, match="nobody destroyed it") as caught:
+                await say(world, "p", "2")
+            assert caught.value.code == "kernel.key_missing"
+        assert await node.node.engine.read([row]) == [None]
+        await say(world, "q", "2")
+        assert (await world.cell(PEOPLE.person, "q").state()).count == 2
+        await say(world, "new", "1")
+        await node.node.engine.commit(Batch(set={row: kept}))
+    async with opened(app=PEOPLE.app) as node:
+        world = await node.world("w")
+        await say(world, "p", "2")
+        assert (await world.cell(PEOPLE.person, "p").state()).count == 2
+        await check_world(node.node.loader, info, node.node.cas(info.universe))

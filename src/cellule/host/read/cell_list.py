@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from cellule.errors import CelluleError, Rejected, StepFailed
+from cellule.errors import CelluleError, Corrupted, Rejected, StepFailed
 from cellule.host.cas_fetch import drive
 from cellule.host.codecs import WorldCodecs
 from cellule.host.erasure_keys import ErasureKeys
@@ -179,10 +179,10 @@ async def _take(
                 found.cells.append((key, entry, None, ""))
             return
         if is_sealed(data) and chosen is None:
-            found.cells.append((key, entry, types.erased, ""))
+            found.cells.append((key, entry, await reader.erased(data, types), ""))
             return
         manifest, data = await reader.newest_state(base, entry.era, data, types)
-    except (StepFailed, Rejected) as error:
+    except (StepFailed, Rejected, Corrupted) as error:
         # A list shows what it cannot read; a filter leaves it out, and says so.
         if chosen is not None:
             found.skip(types, base, key, error)

@@ -20,7 +20,7 @@ from cellule.host.own.directory import WorldInfo, baseline_of, read_head, world_
 from cellule.host.run.loader import Loader
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ManifestRecord
-from cellule.kernel.key_ring import KeyRow
+from cellule.kernel.key_ring import NO_ROW
 from cellule.kernel.need import Nodes
 from cellule.kernel.prove.check import Position, check_frames, check_snapshot, needed_links, reachable
 from cellule.store import keys
@@ -97,7 +97,7 @@ class _Keys:
     async def end(self) -> None:
         """Prove those that were noted."""
         for each, row in (await self._keys.rows(self._ids)).items():
-            if row == KeyRow():
+            if row == NO_ROW:
                 raise Corrupted(
                     "host.key_missing", "world {world}: the row of erasure key {id} is missing",
                     world=self._info.name, id=each,

@@ -164,8 +164,11 @@ class HistoryReader:
         if step.state is not None and step.status == OK:
             try:
                 data = await self._reader.bytes_of(step.state)
-                state = self._types.erased if is_sealed(data) else await self._state(step, data)
-            except (StepFailed, Rejected) as unreadable:
+                if is_sealed(data):
+                    state = await self._reader.erased(data, self._types)
+                else:
+                    state = await self._state(step, data)
+            except (StepFailed, Rejected, Corrupted) as unreadable:
                 error = str(unreadable)
         ann = await self._note(step)
         message = (await self._reader.journal.frame(step.cause, head)).at(step.cause)

@@ -140,7 +140,14 @@ class Reader:
         data = await self.state_bytes(entry)
         if data is None:
             return None
-        return types.erased if is_sealed(data) else await self.state(base, entry.era, data, types)
+        if is_sealed(data):
+            return await self.erased(data, types)
+        return await self.state(base, entry.era, data, types)
+
+    async def erased(self, data: bytes, types: WorldCodecs) -> Any:
+        """What stands for a sealed value that nobody can read; `Corrupted` where its key was lost."""
+        await self.keys.check_erased(self._info.id, data)
+        return types.erased
 
     async def state_bytes(self, entry: Entry) -> bytes | None:
         """The state of an entry as it was written; of a log, all of it. One that is erased stays sealed."""

@@ -22,7 +22,7 @@ from cellule.errors import Rejected
 from cellule.kernel.decide.eras import Eras
 from cellule.kernel.decide.steps import Result
 from cellule.kernel.items import EventItem
-from cellule.kernel.key_ring import UNREADABLE, key_id
+from cellule.kernel.key_ring import KEY_MISSING, NO_ROW, UNREADABLE, key_id
 from cellule.kernel.limits import SEAL_KEYS_MAX
 from cellule.kernel.lineage import Lineage
 from cellule.kernel.need import Need
@@ -30,7 +30,7 @@ from cellule.kernel.state.cells import Slot
 from cellule.kernel.state.dedupe import dedupe_key
 from cellule.kernel.state.ledger import Ledger, Target
 from cellule.values.cbor import encode
-from cellule.values.sealed_value import KeyReference, text_of
+from cellule.values.sealed_value import KeyReference, key_ids_within, text_of
 
 Keys = tuple[KeyReference, ...]
 
@@ -91,6 +91,22 @@ class Sealer:
                 keys.append(KeyReference(each, row.mark))
         return tuple(sorted(keys))
 
+    def _check_keys(self, cells: list[Target]) -> Generator[Need, None, None]:
+        """Refuse what would make a new key in the place of one that a cell's state is sealed under."""
+        ids = {self.ids_of(*each): each for each in cells if self.is_erasable(each[0])}
+        rows = yield from self._ring.find(ids)
+        lost = {each: cell for each, cell in ids.items() if rows.get(each) == NO_ROW}
+        yield from self._ledger.slots(lost.values())
+        for each, (base, key) in lost.items():
+            slot = self._ledger.cells(base).slot(key)
+            if slot.entry is None or slot.entry.state is None:
+                continue
+            if each in key_ids_within((yield from self._ledger.state_bytes(slot))):
+                raise Rejected(
+                    KEY_MISSING, "the key of cell {module} is missing, and nobody destroyed it", module=base,
+                    hint="Rows are hidden by damage. Keep a copy, run `cellule check`, restore a backup.",
+                )  # fmt: skip
+
     def ids_of(self, base: str, key: bytes) -> bytes:
         """The id of the key that this world makes for a cell."""
         return key_id(self._lineage.world.bytes, base, key)
@@ -139,8 +155,10 @@ class Sealer:
 
         With an id that is remembered, equal events stay equal.
         """
+        cells = [(slot.cells.base, slot.key) for slot in slots]
         try:
-            keys = yield from self.keys_of([(slot.cells.base, slot.key) for slot in slots])
+            yield from self._check_keys(cells)
+            keys = yield from self.keys_of(cells)
         except Rejected as error:
             return item, error
         if not keys:
