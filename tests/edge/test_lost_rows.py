@@ -92,7 +92,40 @@ async def test_check_knows_what_must_exist(made, hidden):
         assert await asyncio.to_thread(checked, folder) == (0, [])
     change(folder, rows[hidden])
     code, problems = await asyncio.to_thread(checked, folder)
-    assert (code, len(problems)) == (Exit.DAMAGED, 1)
+    assert (code, len(problems)) == (Exit.DAMAGED, 2 if hidden.startswith("ref") else 1)
+
+
+@pytest.mark.parametrize("row", [keys.ref, keys.ref_named])
+async def test_a_row_of_a_further_name_that_is_hidden_is_found(made, row):
+    """`check` and the list of refs said nothing of a name that was not the world's own."""
+    folder, info, _ = made
+    async with open_node(folder, TALLY.app) as node:
+        await node.create_ref("more", "lost")
+    change(folder, row(info.universe, "more"))
+    assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, ["host.list_short"])
+    async with open_node(folder, TALLY.app) as node:
+        with pytest.raises(Corrupted):
+            await node.refs()
+        await (await node.world("lost")).send(TALLY.Add("a", 1))
+
+
+async def test_the_first_snapshot_is_missed_also_behind_later_ones(made):
+    folder, _, rows = made
+    async with open_node(folder, TALLY.app) as node:
+        await (await node.world("lost")).snapshot()
+    change(folder, rows["first snapshot"])
+    assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, ["host.world_rows"])
+
+
+async def test_a_universe_whose_lists_are_damaged_hides_no_other_from_check(made):
+    folder, _, rows = made
+    async with open_node(folder, TALLY.app) as node:
+        await node.create_universe("second")
+        await node.create_world("third", universe="second")
+        far = (await node.world("third", universe="second")).info
+    change(folder, rows["count"])
+    change(folder, keys.world_epoch(far.universe, far.id))
+    assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, ["host.list_short", "host.world_rows"])
 
 
 async def frames_of(node, name):

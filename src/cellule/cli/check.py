@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import typer
@@ -11,7 +12,8 @@ from cellule.cli.errors import Exit, message_of
 from cellule.cli.output import counted
 from cellule.cli.session import Session, in_session
 from cellule.errors import Corrupted
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.directory import UniverseInfo, WorldInfo
+from cellule.host.own.refs import list_refs
 from cellule.host.read.check import check_world
 from cellule.host.service import Cellule
 from cellule.store.engines.sqlite import CheckReport
@@ -59,17 +61,39 @@ async def _rows(session: Session, progress: Progress) -> CheckReport:
 async def _worlds(session: Session, node: Cellule) -> list[dict[str, Any]]:
     """Prove the lists of universes and worlds, and every world; a list that lacks rows is a problem, too."""
     found: list[dict[str, Any]] = []
-    universe = "*"
     try:
         for each in await node.universes():
-            universe = each.name
-            await node.node.directory.find_universe(universe)
-            for info in await node.node.directory.worlds(each.id):
-                found.append(await _world(session, node, info, universe))  # noqa: PERF401 - awaits
+            found += await _universe(session, node, each)
     except Corrupted as error:
-        problem = {"code": error.code, "text": message_of(error)}
-        found.append({"world": "*", "universe": universe, "problem": problem})
+        found.append(_damaged("*", error))
     return found
+
+
+async def _universe(session: Session, node: Cellule, info: UniverseInfo) -> list[dict[str, Any]]:
+    """Prove a universe: what is wrong with its lists, or with one of its worlds, hides nothing of others."""
+    found: list[dict[str, Any]] = []
+    directory = node.node.directory
+    lists: list[Awaitable[object]] = [
+        directory.find_universe(info.name),
+        list_refs(node.node.engine, info.id),
+    ]
+    for proven in lists:
+        try:
+            await proven
+        except Corrupted as error:
+            found.append(_damaged(info.name, error))
+    try:
+        worlds = await directory.worlds(info.id)
+    except Corrupted as error:
+        return [*found, _damaged(info.name, error)]
+    for each in worlds:
+        found.append(await _world(session, node, each, info.name))  # noqa: PERF401 - awaits
+    return found
+
+
+def _damaged(universe: str, error: Corrupted) -> dict[str, Any]:
+    problem = {"code": error.code, "text": message_of(error)}
+    return {"world": "*", "universe": universe, "problem": problem}
 
 
 async def _world(session: Session, node: Cellule, info: WorldInfo, universe: str) -> dict[str, Any]:

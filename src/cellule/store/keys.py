@@ -139,9 +139,9 @@ def ref_name(key: bytes) -> str:
     return name
 
 
-def ref_range(universe: UUID) -> Range:
-    """All refs of a universe, by name."""
-    return prefix_range(universe_prefix(universe) + pack("refs"))
+def ref_range(universe: UUID, rows: str = "refs") -> Range:
+    """All refs of a universe, by name; or of `named`, their second rows."""
+    return prefix_range(universe_prefix(universe) + pack(rows))
 
 
 def erasure_key(universe: UUID, key_id: bytes) -> bytes:

@@ -59,6 +59,7 @@ SENDING = {
     "a timeout that is true": ({"timeout": True}, "host.timeout", "timeout"),
     "a timeout without end": ({"timeout": float("inf")}, "host.timeout", "timeout"),
     "a timeout that is no number": ({"timeout": float("nan")}, "host.timeout", "timeout"),
+    "a reply that is no class": ({"reply": 5}, "host.argument", "`reply`"),
     "a wait that is a number": ({"wait": 5}, "host.wait", "wait"),
 }  # fmt: skip
 STEERING = {
@@ -137,7 +138,7 @@ async def test_a_wrong_argument_fails_nobody_else(node, tally):
 async def test_send_nowait_checks_the_same(node, tally):
     world = await node.world("w")
     for more, code, named in SENDING.values():
-        if not {"wait", "timeout"} & set(more):
+        if not {"wait", "timeout", "reply"} & set(more):
             await check_refused(
                 node, world, lambda more=more: world.send_nowait(tally.Add("a", 1), **more), code, named
             )
@@ -180,7 +181,7 @@ async def test_other_calls_that_operate_check_their_arguments_too(opened, tally,
             (lambda: world.inject_receipt(1, "failed", code=5, **done), "host.argument", "`code`"),
             (lambda: world.inject_receipt(1, "failed", text=LONE, **done), "host.argument", "`text`"),
             (lambda: world.approve("nonsense", **done), "host.effect_id", "nonsense"),
-            (lambda: world.approve(True, **done), "host.effect_id", "True"),
+            (lambda: world.approve(True, **done), "host.argument", "`intent`"),
             (lambda: world.wait_applied(5), "host.argument", "`id`"),
             (lambda: world.find_event(LONE), "host.argument", "`id`"),
         )

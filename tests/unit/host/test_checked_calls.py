@@ -35,7 +35,7 @@ from tests.support.virtual_tests import in_virtual_time
 HANDLES = (Cellule, WorldHandle, CellHandle, Heartbeat, MailboxHandle, Operations, Operator, WorldStorage)
 # What has rules of its own, with codes of their own: `test_arguments.py`.
 APART = {"send", "send_nowait", "send_many", "control"}
-APART_NAMES = {"self", "timeout", "intent", "module", "condition", "where", "script", "history"}
+APART_NAMES = {"self", "timeout", "module", "condition", "where", "script", "history"}
 FREE = {  # what may be anything, or is read by the codecs of the world
     "key", "keys", "start", "end", "value", "default", "payload", "body", "options", "events",
 }  # fmt: skip

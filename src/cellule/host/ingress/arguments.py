@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Final, NamedTuple, NoReturn, get_args
+from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
 from uuid import UUID
 
 from cellule.errors import CelluleError, Rejected
@@ -186,9 +186,14 @@ def refuse_argument(name: str, value: Any, wanted: str, found: str = "") -> NoRe
 def check_wait(wait: object) -> None:
     """Refuse to wait for what there is not."""
     if wait not in ("durable", "applied", "reply"):
-        raise Rejected(
-            "host.wait", "wait is {wait!r}; it is durable, applied or reply", wait=wait
-        )  # fmt: skip
+        raise Rejected("host.wait", "wait is {wait}; it is durable, applied or reply", wait=shown(wait))
+
+
+def check_reply_class(reply: object) -> Literal["reply"]:
+    """Refuse what cannot be the class of a reply, before the event is applied; then it is waited for."""
+    if not isinstance(reply, type):
+        refuse_argument("reply", reply, "the class of the reply")
+    return "reply"
 
 
 def event_key(types: WorldCodecs, schema: str, key: Any) -> bytes:

@@ -27,7 +27,7 @@ C = TypeVar("C", bound=type)
 REFUSED: Final = object()
 NOTHING: Final = "nothing"
 # Parameters with errors of their own.
-ELSEWHERE: Final = frozenset({"condition", "history", "intent", "script", "timeout", "where"})
+ELSEWHERE: Final = frozenset({"condition", "history", "script", "timeout", "where"})
 NUMBER_MAX: Final = (1 << 63) - 1
 
 

@@ -131,7 +131,7 @@ class WorldHandle:
         what the world may have forgotten by now is refused as `TooOld`, and not applied twice.
         """
         edge.check_wait(wait)
-        needed: Wait = wait if reply is None else "reply"
+        needed: Wait = wait if reply is None else edge.check_reply_class(reply)
         if timeout is None and self._node.is_owner:
             sent = self._sent(event, id, key, expected_version, correlation, issued)
             applied = await self._send(sent, id, needed)

@@ -9,10 +9,13 @@ its id, and is not moved with the ref.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from cellule.errors import Conflict, Rejected
+from cellule.errors import Conflict, Corrupted, Rejected
+from cellule.host.limits import ATTEMPTS_MAX
+from cellule.host.own.counted_rows import HIDDEN
 from cellule.host.own.directory import Directory, UniverseInfo, WorldInfo, id_of, world_gone
 from cellule.host.store_retry import settle
 from cellule.store import keys
@@ -29,16 +32,30 @@ class Ref(NamedTuple):
 
 
 async def list_refs(engine: Engine, universe: UUID) -> list[Ref]:
-    """The refs of a universe, by name."""
-    found: list[Ref] = []
-    begin, end = keys.ref_range(universe)
+    """The refs of a universe, by name; `Corrupted` where they and their second rows are not as many."""
+    rows: dict[bytes, bytes] = {}
+    second: dict[bytes, bytes] = {}
+    for _ in range(ATTEMPTS_MAX):
+        rows = await _rows(engine, keys.ref_range(universe))
+        second = await _rows(engine, keys.ref_range(universe, "named"))
+        if len(rows) >= REFS_MAX or sorted(rows.values()) == sorted(second.values()):
+            return [Ref(keys.ref_name(key), UUID(bytes=value)) for key, value in rows.items()]
+    raise Corrupted(
+        "host.list_short", "{found} refs are listed, and {count} have a second row", found=len(rows),
+        count=len(second), hint=HIDDEN,
+    )  # fmt: skip
+
+
+async def _rows(engine: Engine, bounds: tuple[bytes, bytes]) -> dict[bytes, bytes]:
+    begin, end = bounds
+    found: dict[bytes, bytes] = {}
     while len(found) < REFS_MAX:
         page = await engine.scan(begin, end, limit=SCAN_LIMIT_MAX)
-        found += [Ref(keys.ref_name(key), UUID(bytes=value)) for key, value in page.items]
+        found.update(page.items)
         if not page.more:
             break
         begin = page.items[-1][0] + b"\0"
-    return found[:REFS_MAX]
+    return dict(islice(found.items(), REFS_MAX))
 
 
 async def create_ref(

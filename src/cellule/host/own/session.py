@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from cellule.errors import Corrupted
-from cellule.host.limits import SESSION_MARGIN, SESSIONS_MAX
+from cellule.errors import CelluleError
+from cellule.host.limits import SESSION_MARGIN, SESSION_TTL_S_MAX, SESSIONS_MAX
 from cellule.host.own.ownership import SessionInfo
 from cellule.host.store_retry import settle
 from cellule.sources import Clock, Entropy, uuid7
@@ -29,6 +29,8 @@ from cellule.store.engine import Batch, Engine
 from cellule.values.cbor import decode, encode
 
 ROLES = ("worker",)
+UNREADABLE: Final = "a machine that this version cannot read of"
+TTL_MS_MAX: Final = int(SESSION_TTL_S_MAX * 1_000)
 
 
 class Session:
@@ -131,7 +133,7 @@ class Sessions:
             node = keys.session_node(key)
             before = self._seen.get(node)
             is_same = before is not None and before.row == row
-            found[node] = before if before and is_same else Seen(node, row, now_ns, fields_of(node, row))
+            found[node] = before if before and is_same else Seen(node, row, now_ns, fields_of(row))
         self._seen = found
         return list(found.values())
 
@@ -141,17 +143,18 @@ class Sessions:
         return await settle(self._engine, Batch(expect={key: seen.row}, clear=[key]), key, None)
 
 
-def fields_of(node: UUID, row: bytes) -> dict[str, Any]:
-    """Read a session row."""
+def fields_of(row: bytes) -> dict[str, Any]:
+    """Read a session row; of one that says nothing we understand only its silence counts.
+
+    It was written by another version, or damaged: its node lives as long as the row changes, and is given the
+    longest time that a session may have.
+    """
     try:
         fields: Any = decode(row)
-        known = all(isinstance(fields[name], int) for name in ("count", "pid", "since_ns", "ttl_ms"))
-        if not known or not isinstance(fields["address"], str):
-            raise ValueError(fields)
-    except (ValueError, TypeError, KeyError) as error:
-        raise Corrupted(
-            "host.session_row", "the session row of node {node} cannot be read", node=node,
-            hint="It was written by another version, or damaged.",
-        ) from error  # fmt: skip
-    found: dict[str, Any] = fields
-    return found
+        known = all(type(fields[name]) is int for name in ("count", "pid", "since_ns", "ttl_ms"))
+        if known and isinstance(fields["address"], str) and 0 < fields["ttl_ms"] <= TTL_MS_MAX:
+            found: dict[str, Any] = fields
+            return found
+    except (CelluleError, TypeError, KeyError):
+        pass
+    return {"address": UNREADABLE, "count": 0, "pid": 0, "since_ns": 0, "ttl_ms": TTL_MS_MAX}

@@ -50,7 +50,7 @@ async def check_world(
     await _check_rows(loader, info)
     journal = await _check_journal(loader, info, cas, progress)
     snapshots = await _snapshots(loader, info)
-    await _check_baseline(loader, info, snapshots)
+    await _check_baseline(loader, info, snapshots, journal.oldest)
     counts: dict[str, int] = {}
     for _, cid in snapshots:
         counts = await drive(check_snapshot(cid, nodes), nodes, cas)
@@ -74,6 +74,7 @@ class _JournalContents:
 
     frames: int = 0
     height: int = 0
+    oldest: int = 0
     needed: set[Cid] = field(default_factory=set)
     manifests: set[Cid] = field(default_factory=set)
     linked: set[Cid] = field(default_factory=set)
@@ -122,7 +123,7 @@ async def _check_journal(
     head = await read_head(loader.engine, info)
     frames = Journal(loader.engine, cas, info.lineage)
     oldest = await frames.oldest()
-    journal = _JournalContents(height=head.height)
+    journal = _JournalContents(height=head.height, oldest=oldest)
     found_keys = _Keys(loader, info)
     position = Position(info.lineage.fork_height, None if info.origin is None else info.origin.frame)
     async for last, data in frames.frames(oldest, head.height):
@@ -170,11 +171,16 @@ async def _check_rows(loader: Loader, info: WorldInfo) -> None:
         raise world_rows(info.name, "the row of its owner")
 
 
-async def _check_baseline(loader: Loader, info: WorldInfo, snapshots: list[tuple[int, Cid]]) -> None:
-    """Prove that the baseline is one of the kept snapshots."""
+async def _check_baseline(
+    loader: Loader, info: WorldInfo, snapshots: list[tuple[int, Cid]], oldest: int
+) -> None:
+    """Prove that the baseline is one of the kept snapshots, and that all history has one to begin with."""
     [stored] = await loader.engine.read([keys.world_baseline(info.universe, info.id)])
     if stored is None or baseline_of(stored) not in snapshots:
         raise world_rows(info.name, "the snapshot that its baseline names")
+    first = info.lineage.fork_height
+    if oldest == first + 1 and first not in {height for height, _ in snapshots}:
+        raise world_rows(info.name, "its first snapshot")
 
 
 async def _snapshots(loader: Loader, info: WorldInfo) -> list[tuple[int, Cid]]:

@@ -44,7 +44,8 @@ class Quotas:
             if most is not None and not (type(most) is int and 0 <= most <= QUOTA_MAX):
                 raise Rejected(
                     "host.quota_value", "the quota {quota} is {value}; it is a whole number, 0 to {most}",
-                    quota=name, value=most, most=QUOTA_MAX,
+                    quota=name, most=QUOTA_MAX,
+                    value=most if isinstance(most, int) else f"a {type(most).__name__}",
                 )  # fmt: skip
 
     def row(self, usage: Usage | None = None) -> bytes:

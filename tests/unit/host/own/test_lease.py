@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from cellule.errors import Fenced, OutcomeUnknown, Rejected, Unavailable
-from cellule.host.limits import SESSION_MARGIN
+from cellule.host.limits import SESSION_MARGIN, SESSION_TTL_S_MAX
 from cellule.host.node import Node
 from cellule.host.own.lease import Lease
 from cellule.host.own.session import Sessions
 from cellule.store import keys
+from cellule.store.engine import Batch
 from cellule.store.engines.memory import MemoryEngine
 from cellule.testing import FaultyEngine, VirtualClock
 from cellule.testing.entropy import SeededEntropy
 from cellule.testing.faults import CALM
+from cellule.values.cbor import encode
 from tests.support.nodes import load_app
 from tests.support.virtual_tests import in_virtual_time
 
@@ -263,6 +266,33 @@ async def test_the_session_of_a_dead_guest_is_cleared(opened):
         assert len(await one.sessions()) == 2
         await asyncio.sleep(2 * TTL_S)
         assert [each.owns for each in await one.sessions()] == [True]
+
+
+ODD_SESSIONS = {
+    "no value": b"\xff", "a list": encode([]), "of another version": encode({"count": 5, "until": 9}),
+    "an endless one": encode(
+        {"address": "a", "count": 0, "pid": 1, "roles": [], "since_ns": 0, "ttl_ms": 1 << 62}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ODD_SESSIONS)
+@in_virtual_time
+async def test_a_session_that_cannot_be_read_keeps_nobody_from_working(opened, kind):
+    """Every node ended its own session for good when it saw one, and none could own the store."""
+    odd = keys.session(UUID(int=7))
+    await MemoryEngine(opened.disk).commit(Batch(set={odd: ODD_SESSIONS[kind]}))
+    async with nodes(opened, "one", "two") as [(engine, one), (_, two)]:
+        assert (one.is_owner, two.is_owner) == (True, False)
+        await (await one.world("w")).send(TALLY.Add("a", 1))
+        assert len(await two.sessions()) == 3
+        engine.freeze()
+        await two.wait_owner()
+        engine.heal()
+        await (await two.world("w")).send(TALLY.Add("a", 1))
+        assert [each for each in await two.sessions() if each.node == UUID(int=7)]
+        await asyncio.sleep(SESSION_TTL_S_MAX)
+        assert not [each for each in await two.sessions() if each.node == UUID(int=7)]
 
 
 @in_virtual_time
