@@ -10,6 +10,7 @@ that sleep cost nothing. A damaged row is told by the name of its world, and hol
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -84,10 +85,9 @@ class Waker:
         while True:
             try:
                 page, damaged = await sound_scan(self._engine, begin, end, limit=SCAN_LIMIT_MAX)
-                for row, ready in page.items:
-                    await self._rouse(row, ready)
                 for row, error in damaged.items():
                     await self._tell(row, error)
+                await self._rouse_all(dict(page.items))
                 await self._engine.watch(key, seen)
                 [seen] = await self._engine.read([key])
             except Unavailable:
@@ -105,9 +105,8 @@ class Waker:
         while True:
             pause_s = LOOK_S
             try:
-                for row in [*await self._due(), *await self._left()]:
-                    if not self._node.is_loaded(_ids(row)[1]):
-                        await self._rouse(row)
+                rows = [*await self._due(), *await self._left()]
+                await self._rouse_all(dict.fromkeys(each for each in rows if not self._is_loaded(each)))
             except Unavailable:
                 pass
             except Corrupted as error:
@@ -159,6 +158,20 @@ class Waker:
         except Corrupted:
             info = None
         self._node.report(info or WorldInfo(world, universe, str(world), 0), error)
+
+    def _is_loaded(self, row: bytes) -> bool:
+        return self._node.is_loaded(_ids(row)[1])
+
+    async def _rouse_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Rouse the worlds of these rows; one that cannot be reached now holds back no other."""
+        failed: Unavailable | None = None
+        for row, ready in rows.items():
+            try:
+                await self._rouse(row, ready)
+            except Unavailable as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     async def _rouse(self, row: bytes, ready: bytes | None = None) -> None:
         """Load the world a row names, and tell it what its `ready` row holds; one of a deleted world goes."""

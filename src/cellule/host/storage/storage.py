@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -194,12 +196,21 @@ class Storage:
 
     async def _measure_regularly(self) -> None:
         while True:
-            try:
-                for universe in await self._directory.universes():
-                    await self._measure(universe)
-            except CelluleError as error:
-                _log.warning("quotas are not measured for now; it is tried again: %s", error)
+            await self._each_universe("quotas are not measured", self._measure)
             await asyncio.sleep(QUOTA_LOOK_S)
+
+    async def _each_universe(self, trouble: str, work: Callable[[UniverseInfo], Awaitable[None]]) -> None:
+        """Do something for every universe; one where it fails holds back no other."""
+        try:
+            universes = await self._directory.universes()
+        except CelluleError as error:
+            _log.warning("%s for now; it is tried again: %s", trouble, error)
+            return
+        for universe in universes:
+            try:
+                await work(universe)
+            except CelluleError as error:
+                _log.warning("universe %s: %s for now; it is tried again: %s", universe.name, trouble, error)
 
     async def _measure(self, universe: UniverseInfo) -> None:
         quotas = await read_quotas(self._engine, universe.id)
@@ -263,13 +274,9 @@ class Storage:
         """Collect in each universe whenever its last collection began so long ago; None: never."""
         while every_s is not None:
             await asyncio.sleep(min(every_s, COLLECT_LOOK_S))
-            try:
-                for universe in await self._directory.universes():
-                    await self._collect_due(universe, every_s)
-            except CelluleError as error:
-                _log.warning("no garbage is collected for now; it is tried again: %s", error)
+            await self._each_universe("no garbage is collected", partial(self._collect_due, every_s))
 
-    async def _collect_due(self, universe: UniverseInfo, every_s: float) -> None:
+    async def _collect_due(self, every_s: float, universe: UniverseInfo) -> None:
         state = await self.state(universe.id)
         now_ns = self._clock.now_ns()
         is_over = state is None or state.phase == DONE

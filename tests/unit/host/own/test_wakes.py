@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from cellule.errors import Corrupted, Gone
+from cellule.errors import Corrupted, Gone, Unavailable
 from cellule.host.inbox.inbox import enqueue
+from cellule.host.own.directory import read_head
 from cellule.host.own.ready_row import is_shared, unshared
 from cellule.store import keys
 from cellule.store.engine import Batch, counter_value
@@ -69,6 +70,34 @@ async def test_a_world_that_left_memory_is_woken_by_its_timer(opened):
         assert not node.node.is_loaded(world.id)
         await asyncio.sleep(60)
         assert (await world.cell(ALARMS.alarm, "a").state()).fired == 1
+
+
+@in_virtual_time
+async def test_a_world_that_cannot_be_reached_holds_back_no_timer_of_another(opened, monkeypatch):
+    """Due worlds are roused in turn: the first that could not be opened kept all others asleep."""
+    clock, tried = VirtualClock(), []
+    async with opened(app=ALARMS.app, clock=clock, idle_s=1) as node:
+        names = [f"w{number}" for number in range(6)]
+        for name in names:
+            await (await node.world(name)).send(ALARMS.Set("a", 1, 1))
+        infos = sorted((await node.worlds()), key=lambda each: keys.shard_of(each.id))
+        hosted = node.node.hosted
+        first = infos[0].id
+
+        async def reached(info, *more):
+            if info.id == first:
+                tried.append(info.name)
+                raise Unavailable("objects.unavailable", "its objects cannot be reached")
+            return await hosted(info, *more)
+
+        monkeypatch.setattr(type(node.node), "hosted", lambda _, *given: reached(*given))
+        engine = node.node.engine
+        before = [(await read_head(engine, info)).height for info in infos]
+        await asyncio.sleep(120)
+        after = [(await read_head(engine, info)).height for info in infos]
+        monkeypatch.undo()
+        assert len(tried) > 10  # it is tried on
+        assert [new > old for old, new in zip(before, after, strict=True)] == [False, *[True] * 5]
 
 
 @in_virtual_time

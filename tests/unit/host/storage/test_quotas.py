@@ -10,6 +10,7 @@ from cellule.errors import Rejected
 from cellule.host.limits import QUOTA_COUNTED_S, QUOTA_LOOK_S
 from cellule.host.storage.quotas import Quotas
 from cellule.store import keys
+from cellule.store.engine import Batch
 from cellule.testing.entropy import SeededEntropy
 from tests.support.virtual_tests import in_virtual_time
 
@@ -89,6 +90,26 @@ async def test_quotas_that_another_process_sets_are_heeded_within_seconds(opened
         assert await node.quotas() == Quotas(cells=0)
         await asyncio.sleep(QUOTA_LOOK_S + 1)
         await refused(world.send(tally.Add("a", 1)), "cells")
+
+
+@in_virtual_time
+async def test_a_universe_whose_quotas_cannot_be_read_leaves_those_of_others_in_force(opened, tally):
+    """The owner measured no universe behind the first that was damaged, and let everything through."""
+    async with opened() as node:
+        for name in ("a", "b"):
+            await node.create_universe(name)
+            await node.create_world("w", universe=name)
+        await node.set_quotas(Quotas(cells=1), universe="b")
+        await (await node.world("w", universe="b")).send(tally.Add("a", 1))
+        await (await node.world("w", universe="b")).snapshot()
+        first = (await node.node.universe("a")).id
+        await node.node.engine.commit(Batch(set={keys.universe_quotas(first): b"odd"}))
+    async with opened() as node:
+        world = await node.world("w", universe="b")
+        await asyncio.sleep(2 * QUOTA_LOOK_S)
+        with pytest.raises(Rejected) as caught:
+            await world.send(tally.Add("b", 1))
+        assert caught.value.code == "host.quota"
 
 
 @in_virtual_time
