@@ -107,7 +107,7 @@ async def test_what_is_no_effect_is_refused_by_name(opened):
         for name, code in (
             ("nonsense", "host.effect_id"),
             (b"short", "host.effect_id"),
-            (True, "host.effect_id"),
+            (True, "host.argument"),
             (1, "host.not_an_effect"),
             (10**9, "host.height"),
             (str(cid_of(b"elsewhere")), "host.no_effect"),
