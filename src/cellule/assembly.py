@@ -27,6 +27,7 @@ from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
 from cellule.effects.secrets.redactor import redacted_logs
 from cellule.errors import Rejected
+from cellule.host.ingress.checked_calls import check_fields
 from cellule.host.limits import (
     BEAT_INTERVAL_S,
     COLLECT_INTERVAL_S,
@@ -93,6 +94,10 @@ class Options:
     adapters: Sequence[Adapter] = ()  # beside the app's and those that come with Cellule; the last one counts
     secrets: Secrets | None = None  # where references are resolved; None: environment, files, vault
     tune_process: bool = True  # thread switching and garbage collection for a process that is mostly a node
+
+    def __post_init__(self) -> None:
+        for each in (self, self.budget, self.store):
+            check_fields(each)
 
 
 def open(

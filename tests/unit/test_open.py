@@ -9,6 +9,9 @@ import pytest
 
 import cellule
 from cellule import App, Rejected
+from cellule.assembly import Options
+from cellule.kernel.state.module_cells import Budget
+from cellule.store.store import StoreOptions
 
 
 def test_a_way_to_deploy_that_does_not_exist_is_refused_with_those_that_do(tmp_path):
@@ -55,4 +58,33 @@ def test_beats_that_count_without_a_pause_are_refused(seconds):
 
     with pytest.raises(cellule.Rejected) as refused:
         asyncio.run(main())
-    assert refused.value.code == "host.option"
+    assert refused.value.code == ("host.argument" if seconds else "host.option")
+
+
+WRONG = {
+    "worlds_max": (None, "5", True, -1), "idle_s": (None, "x", float("nan"), -1), "own": (None, 1),
+    "tail_s": (float("inf"), None), "snapshot_bytes": (None, 1.5), "stall_s": (float("inf"),),
+    "collect_s": ("x", -5), "scratch": ("x", 5), "store": (None, {}), "budget": (5,),
+    "secrets": (5,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_option_is_refused_by_name_where_it_is_given(name):
+    """`tail_s=inf` ended a node at its first snapshot, `idle_s=None` after a second."""
+    for wrong in WRONG[name]:
+        with pytest.raises(Rejected) as caught:
+            Options(**{name: wrong})
+        assert (caught.value.code, caught.value.fields["name"]) == ("host.argument", name)
+
+
+def test_options_inside_options_are_checked_too():
+    wrong = {
+        "pool_max": {"store": StoreOptions(pool_max="5")},
+        "timeout_ms": {"store": StoreOptions(timeout_ms=-1)},
+        "hot_cells_max": {"budget": Budget(hot_cells_max=None)},
+    }
+    for name, given in wrong.items():
+        with pytest.raises(Rejected) as caught:
+            Options(**given)
+        assert caught.value.fields["name"] == name

@@ -105,6 +105,17 @@ class _Rules:
         return placed, {name: _accepted(name, value, rules) for name, value in named.items()}
 
 
+def check_fields(options: object) -> None:
+    """Hold the fields of an options object against their types; their numbers are not negative."""
+    for name, annotation in get_type_hints(type(options)).items():
+        rule, value = rule_of(annotation), getattr(options, name)
+        if rule is None:
+            continue
+        found = _accepted(name, value, {name: rule})
+        if isinstance(found, int | float) and found < 0:
+            refuse_argument(name, value, f"{rule.wanted}, from 0 on")
+
+
 def _accepted(name: str, value: Any, rules: Mapping[str, Rule]) -> Any:
     rule = rules.get(name)
     if rule is None or (value is None and rule.wanted.endswith(NOTHING)):

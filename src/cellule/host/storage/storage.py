@@ -267,8 +267,10 @@ class Storage:
                 _, info = self._due.popitem()
                 try:
                     await self.compact(info)
-                except (CelluleError, Conflict) as error:
+                except CelluleError as error:
                     _log.warning("world %s was not compacted, and is again later: %s", info.name, error)
+                except Exception:  # noqa: BLE001 - a defect in one world leaves the others alone
+                    _log.exception("world %s was not compacted: this is a defect of Cellule", info.name)
 
     async def _collect_regularly(self, every_s: float | None) -> None:
         """Collect in each universe whenever its last collection began so long ago; None: never."""
