@@ -59,7 +59,7 @@ def check_actions(ledger: Ledger, who: Author, actions: object) -> Generator[Nee
         raise StepFault("heartbeat.actions", f"a run does at most {RUN_ACTIONS_MAX} things, not {count}")
     try:
         data = encode([dict(each) for each in actions])
-        asked, size, places = [], len(data), set[str]()
+        asked, size, places, costs = [], len(data), set[str](), operations.Costs(ledger)
         for action in actions:
             check_one = _CHECKS.get(action.get("do"))
             if check_one is None:
@@ -68,6 +68,8 @@ def check_actions(ledger: Ledger, who: Author, actions: object) -> Generator[Nee
             size += _record_bytes(action, places)
             if action["do"] == "delete":
                 size += yield from tree.check_delete(ledger, parse_path(action["path"]))
+            if action["do"] == "op" and size <= OUTPUT_BYTES_MAX:
+                size += yield from costs.of(action["op"])
             if action["do"] == "effect":
                 asked.append(_request(action))
     except CelluleError as error:

@@ -48,6 +48,45 @@ def act(context: BeatContext, cause: int, action: Mapping[str, Any]) -> Generato
     return rules.id_of(key)
 
 
+class Costs:
+    """What the actions of one run on operations take in its frame: each writes all of its operation anew."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[Any, Operation | None] = {}
+        self._started: list[Operation] = []  # which the run has not named yet
+
+    def of(self, action: Mapping[str, Any]) -> Generator[Need, None, int]:
+        """The bytes of one action, which was checked; none where it cannot be done."""
+        beat, name = self._ledger.beat, action.get("operation")
+        if action["do"] == "start":
+            begun = rules.start(actions.envelope_of(action, beat, None))
+            assert begun is not None
+            self._started.append(begun)
+            return len(rules.encode(begun))
+        if name not in self._known:
+            key = rules.key_of(name.removeprefix(f"{OPS_PATH}/")) if isinstance(name, str) else None
+            found = None if key is None else (yield from find(self._ledger, key))
+            self._known[name] = found or (self._started.pop(0) if self._started else None)
+        changed = self._changed(self._known[name], action, beat)
+        if changed is None:
+            return 0
+        self._known[name] = changed
+        return len(rules.encode(changed))
+
+    def _changed(self, known: Operation | None, action: Mapping[str, Any], beat: int) -> Operation | None:
+        match action["do"]:
+            case _ if known is None:
+                return None
+            case "state":
+                return rules.state_set(known, *actions.state_of(action), beat)
+            case "await":
+                want, ttl, cont = actions.await_of(action)
+                return rules.wait(known, want, ttl, cont, None, beat)
+            case _:
+                return rules.close(known, *actions.close_of(action), beat)
+
+
 def perform(
     context: BeatContext, item: ControlItem, recorded: Callable[[dict[str, Any]], Admitted]
 ) -> Generator[Need, None, Admitted]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
+from cellule.kernel.items import ControlItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.heartbeat_records import AgendaRecord
+from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.state.heartbeat_rows import unpack_impulse
 from tests.support.enzyme_world import EnzymeWorld
 
@@ -147,4 +149,45 @@ def test_an_entry_that_is_too_long_to_stand_among_others_is_refused():
     assert world.tick().outcomes[0].error.code == "heartbeat.enzyme"
     world.register("x", before=["n" * 190 for _ in range(100)])
     world.tick()
+    world.assert_replays()
+
+
+def told(operation, count):
+    """A run that tells so often how far an operation is."""
+    return [
+        {"do": "op", "op": {"do": "state", "operation": operation, "state": "ist:at", "code": number}}
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("count", "code"), [(200, 0), (3_000, -2)])
+def test_a_run_is_charged_for_each_time_that_it_writes_an_operation(count, code):
+    """3,000 states of an operation of 3 kB made a frame of 9 MB, and its world was paused for good."""
+    world = EnzymeWorld({"x": lambda call, tree: (0, told(operation, count))})
+    world.register("x")
+    wanted = {"verb": "copy", "target": "/t", "mode": "opm:states"}
+    world.items.append(ControlItem("op.start", "ada", "because", wanted))
+    world.tick()
+    [start] = [each for each in world.records(ControlRecord) if each.verb == "op.start"]
+    operation = start.arguments["operation"]
+    for number in range(60):
+        world.do("op.state", operation=operation, state=f"ist:{number}")
+    world.do("op.state", operation=operation, state="ist:at")
+    world.tick()
+    world.signal("/s")
+    world.tick()
+    world.tick()
+    assert [line[1] for line in world.agenda()] == [code]
+    assert len(world.frames[-1]) < 1_200_000
+    world.assert_replays()
+
+
+def test_an_operation_that_a_run_starts_is_charged_too():
+    first = {"do": "op", "op": {"do": "start", "verb": "v", "target": "/t", "mode": "opm:states"}}
+    world = EnzymeWorld({"x": lambda call, tree: (0, [first, *told(f"{call.beat}-{call.operation}", 40)])})
+    world.register("x")
+    world.signal("/s")
+    world.tick()
+    world.tick()
+    assert [line[1] for line in world.agenda()] == [0]
     world.assert_replays()
