@@ -64,7 +64,11 @@ class FrameWriter:
     def add(self, record: Record) -> int:
         """Add a record, and return its height."""
         row = write_row(record, self.name)
-        self.size += RECORD_BYTES + sum([held_bytes(each) for each in row if type(each) in _HOLDS])
+        size = RECORD_BYTES
+        for each in row:
+            if each.__class__ in _HOLDS:
+                size += held_bytes(each)
+        self.size += size
         self.records.append(row)
         return self.first + len(self.records) - 1
 
@@ -109,15 +113,27 @@ class FrameWriter:
 
 def held_bytes(value: Any) -> int:
     """About how many bytes a part of a row takes; what is plain is counted alike where no row is made."""
-    kind = type(value)
+    kind = value.__class__
+    if kind is list:
+        if len(value) == 1:
+            only = value[0]
+            return len(only) if only.__class__ is bytes else held_bytes(only)
+        return sum(map(held_bytes, value)) + len(value)
     if kind is bytes:
         return len(value)
+    if kind is dict:
+        size = 0
+        for name, each in value.items():
+            size += len(name) + 1 + held_bytes(each)
+        return size
     if kind is str:
         return len(value) if value.isascii() else len(value.encode())
-    if kind is Link:
-        return LINK_BYTES
+    if kind is int:
+        return 9 if value >> 32 else 5
+    return LINK_BYTES if kind is Link else _of_others(value)
+
+
+def _of_others(value: Any) -> int:
     if isinstance(value, Mapping):
-        return sum(len(name) + 1 + held_bytes(each) for name, each in value.items())
-    if isinstance(value, list | tuple):
-        return sum(map(held_bytes, value)) + (len(value) if len(value) > 1 else 0)
-    return 9 if kind is int and value >> 32 else 5
+        return held_bytes(dict(value))
+    return held_bytes(list(value)) if isinstance(value, tuple) else 5
