@@ -21,6 +21,7 @@ from tests.support.enzyme_world import EnzymeWorld
 
 OK = 0
 ENTRY = {"name": "x", "query": "/", "module": "t/x"}
+START = {"do": "start", "verb": "v", "target": "/a", "mode": "opm:direct"}
 
 
 @pytest.fixture
@@ -44,6 +45,10 @@ def write(path, value):
 
 def signal(path=None, target=None, **more):
     return {"do": "signal", "signal": path, "target": target, **more}
+
+
+def op(**action):
+    return {"do": "op", "op": action}
 
 
 def nothing(call, tree):
@@ -350,6 +355,14 @@ def test_a_beat_takes_so_many_impulses_and_refuses_the_next_one_with_a_record(ma
         ({"do": "register", "entry": {**ENTRY, "module": "t/none"}}, "heartbeat.enzyme_module"),
         ({"do": "fly"}, "heartbeat.action"), ({"do": "write"}, "heartbeat.action"),
         (7, "heartbeat.action"), ({"do": "write", "path": "/x", "value": object()}, "values.type_unknown"),
+        ({"do": "bind", "path": "/x", "name": "y", "propagate": 1}, "heartbeat.action"),
+        ({"do": "effect", "kind": "k", "params": b"", "then": "a//b"}, "heartbeat.path"),
+        (op(do="fly"), "operation.argument"), (op(**START, odd=1), "operation.argument"),
+        (op(**{**START, "mode": "opm:odd"}), "operation.argument"),
+        (op(**START, payload="text"), "operation.argument"),
+        (op(do="state", operation="1-1", state=""), "operation.argument"),
+        (op(do="await", operation="1-1", want="ist:x", cont="/"), "operation.argument"),
+        (op(do="close", operation="1-1", status="sts:odd"), "operation.argument"),
     ],
 )  # fmt: skip
 def test_an_action_that_breaks_a_rule_makes_the_run_fatal_with_nothing_staged(made, action, code):

@@ -400,6 +400,17 @@ def test_the_wall_clock_of_a_beat_is_told_once(world):
     assert world.world.ledger.heartbeat.wall_clock.intervals == [(9, 0), (12, 5)]
 
 
+def test_a_beat_and_its_time_are_numbers_from_0_below_2_to_the_63(world):
+    told = [(0, 0), (5, 0), (2**63 - 1, 2**63 - 1)]
+    wrong = [(2**63, 1), (1, 2**63), (-1, 1), (1, -1), (None, 1), (1, "1")]
+    outcomes = world.do(*[verb("heartbeat.publish", beat=beat, ns=ns) for beat, ns in [*told, *wrong]])
+    assert all(isinstance(done, Admitted) for done in outcomes[:3])
+    assert [done.error.code for done in outcomes[3:]] == ["kernel.argument"] * len(wrong)
+    world.restart()
+    clock, nodes = world.world.ledger.heartbeat.wall_clock, world.world.ledger.nodes
+    assert [drive(clock.find(beat), nodes, world.fetch) for beat, _ in told] == [ns for _, ns in told]
+
+
 @pytest.mark.parametrize("window", [0, -1, True, "5", None, 2**53 + 1])
 def test_a_window_that_cannot_be_is_refused(window):
     world = OpWorld()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Rejected
-from cellule.kernel.heartbeat.paths import segments_of
+from cellule.kernel.heartbeat.entries import parse_entry
+from cellule.kernel.heartbeat.paths import segments_of, tree_key
 from cellule.kernel.heartbeat.query import heads_of, parse_query
+from cellule.kernel.state.heartbeat_rows import LITERAL, OTHER, head_key
 
 
 def does_match(query: str, signal: str, match: str = "exact") -> bool:
@@ -71,6 +73,19 @@ def test_the_policy_does_not_change_how_specific_a_query_is():
 
 def test_the_heads_of_a_signal_are_all_paths_to_it():
     assert heads_of(("a", "b")) == ["/", "/a", "/a/b"]
+
+
+@pytest.mark.parametrize(
+    ("query", "match", "head", "kind"),
+    [
+        ("/a", "exact", "/a", LITERAL), ("/a/b", "exact", "/a/b", LITERAL), ("/a", "prefix", "/a", OTHER),
+        ("/a/*", "exact", "/a", OTHER), ("/**", "exact", "/", OTHER), ("", "exact", "/", OTHER),
+    ],
+)  # fmt: skip
+def test_only_an_exact_query_without_stars_is_listed_among_those_of_one_signal(query, match, head, kind):
+    """The list is stored: another key for an entry would not be found by those who wrote this one."""
+    entry = parse_entry(7, {"name": "x", "module": "t/x", "query": query, "match": match})
+    assert head_key(entry, 7) == tree_key(head) + b"\0" + kind + (7).to_bytes(8, "big")
 
 
 @pytest.mark.parametrize("policy", ["regex", "", None, 1])
