@@ -183,6 +183,10 @@ def fork_that_goes_back():
     Branch(5, "drop", 6, 4, open_answers(None, Nodes(1_000)), live=True).go_on(3)
 
 
+def fork_that_begins_again():
+    Branch(5, "drop", 6, 0, open_answers(None, Nodes(1_000)), live=True).go_on(3)
+
+
 def floor_that_falls(monkeypatch):
     monkeypatch.setattr("cellule.kernel.state.dedupe.DEDUPE_BUCKET_IDS", 1)
     monkeypatch.setattr("cellule.kernel.state.dedupe.DEDUPE_IDS_MAX", 0)
@@ -248,6 +252,7 @@ PLANTED = {
     receipt_that_nobody_waits_for: "kernel.intent_cell",
     number_that_was_never_given: "kernel.entry_number",
     fork_that_goes_back: "kernel.fork_order",
+    fork_that_begins_again: "kernel.fork_order",
     snapshot_in_a_beat: "kernel.snapshot_order",
     rest_of_a_cell_that_is_elsewhere: "kernel.slot_stale",
     write_before_the_last: "kernel.write_order",

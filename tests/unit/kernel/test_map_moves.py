@@ -91,6 +91,21 @@ def test_what_waits_for_the_map_runs_before_what_was_sent_since(make_world, smal
     assert [[key for _, _, key in rows] for rows in lists] == [[b"b", b"a"], [b"a", b"b"], [b"a"]]
 
 
+def test_a_cell_at_rest_keeps_what_it_is_handed(make_world, small):
+    """Nothing else happens to it in that beat: it would leave memory as it came."""
+    world = make_world(edition(), PROGRAMS)
+    world.beat([paid("a", 1), paid("b", 2)])
+    world.control("pause")
+    world.beat([paid("a", 10) for _ in range(6)])
+    spill(world)
+    world.beat([paid("a", 100)])
+    world.beat()
+    assert len(world.entry("shop/Order", b"a").get("queue")) == 7
+    world.control("resume")
+    world.settle()
+    assert totals(world, "a") == [{"total": 161}]
+
+
 def test_a_restart_after_any_frame_goes_on_where_it_ended(world):
     world.beat([paid("a", 9)])
     world.control("pause")

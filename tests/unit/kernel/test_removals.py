@@ -73,9 +73,10 @@ def test_several_messages_of_one_cell_are_dropped_together_and_no_code_runs_betw
     assert [step.status for step in beat.steps] == [DROPPED, DROPPED, DROPPED, OK]
 
 
-def test_more_messages_than_there_are_can_be_dropped(world):
+@pytest.mark.parametrize("count", [2, DROP_PER_CONTROL_MAX])
+def test_more_messages_than_there_are_can_be_dropped(world, count):
     halted(world)
-    assert [step.status for step in done(world, "cell.drop", **O1, count=9).steps] == [DROPPED]
+    assert [step.status for step in done(world, "cell.drop", **O1, count=count).steps] == [DROPPED]
     assert world.entry("shop/Order", b"o1").version == 1
 
 
@@ -87,6 +88,18 @@ def test_the_first_messages_of_all_stopped_cells_of_a_module_are_dropped_in_bulk
     assert [step.status for step in beat.steps] == [DROPPED] * 20
     assert not any(world.entry("shop/Order", name.encode()) for name in names)
     assert done(world, "cell.drop").steps == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [({"count": 2}, "kernel.argument"), ({"message": 2}, "kernel.message_moved")]
+)
+def test_several_messages_and_a_named_one_are_dropped_of_one_cell_only(world, arguments, code):
+    world.beat([failed(), event("Failed", order="o2", why="no")])
+    world.settle()
+    with pytest.raises(Rejected) as caught:
+        done(world, "cell.drop", module="shop/Order", **arguments)
+    assert caught.value.code == code
+    assert world.entry("shop/Order", b"o1").get("status") == "halted"
 
 
 def test_a_message_that_is_not_the_first_any_more_is_not_dropped(world):

@@ -7,6 +7,7 @@ import pytest
 from cellule.kernel.state.branch import is_answer
 from cellule.kernel.state.snapshot_schema import (
     is_bucket,
+    is_call,
     is_cell,
     is_dead_letter,
     is_failed_intent,
@@ -14,6 +15,7 @@ from cellule.kernel.state.snapshot_schema import (
     is_held,
     is_intent,
     is_message,
+    is_move,
     is_open,
     is_remembered_key,
     is_schedule,
@@ -31,6 +33,7 @@ MORE = {"params": [b"x"], "since_ns": 1}
 INTENT = [bytes(32), "bank/Order", b"o1", 4, "bank.charge", "open", MORE]
 KEY = [4, 1, None, [5, 9], bytes(16)]
 MESSAGE = [4, 0, "bank/Ask@1", [b"x"], 0, None]
+CALL = ["bank/Order", b"o1", 4, "token", "bank/Told@1"]
 FAILED = {"born": 1, "height": 4, "kind": "bank.charge", "params": [b"x"]}
 LETTER = ["bank/Order", b"o1", "bank.down", "503", MESSAGE]
 RECEIPT = [0, "effect.bank/charge@1", [b"x"]]
@@ -82,13 +85,16 @@ def test_a_remembered_key_is_a_list_of_five(row):
     [
         (0, -1), (0, "4"), (1, -1), (1, None), (2, b"bank/Ask@1"), (3, b"x"), (3, 7), (4, -1), (4, "0"),
         (5, -1), (5, [1]), (5, [1, None, bytes(15)]), (5, [-1, None, None]), (5, [1, -1, None]),
-        (5, [1, None, "x" * 16]), (5, (1, None, None)),
+        (5, [1, None, "x" * 16]), (5, (1, None, None)), (5, [3, "entry"]), (5, [-3, b"entry"]),
+        (5, [3, b"entry", 1]), (5, CALL[:-1]),
     ],
 )  # fmt: skip
 def test_a_message_with_one_wrong_field_is_none(position, value):
     assert is_message(MESSAGE)
     assert is_message(with_field(MESSAGE, 5, 3))
     assert is_message(with_field(MESSAGE, 5, [3, 1, bytes(16)]))
+    assert is_message(with_field(MESSAGE, 5, [3, b"entry"]))
+    assert is_message(with_field(MESSAGE, 5, CALL))
     assert not is_message(with_field(MESSAGE, position, value))
 
 
@@ -175,6 +181,8 @@ SOUND = {
     is_heights: [[], [1, 2]],
     is_cell: [["bank/Order", b"o1"]],
     is_held: [LINK, [b"x"], [b"x", [LINK]]],
+    is_call: [CALL],
+    is_move: [[4, b""], [4, b"last"], [0, b"o1"]],
     is_bucket: [
         {"ids": b"", "heights": b"", "checks": b""},
         {"ids": bytes(32), "heights": bytes(16), "checks": bytes(8)},
@@ -201,6 +209,12 @@ WRONG = {
     ],
     is_heights: [None, (1, 2), [-1], ["1"], [True]],
     is_cell: [None, ("a", b"b"), ["a"], ["a", b"b", 1], [b"a", b"b"], ["a", "b"]],
+    is_call: [
+        None, tuple(CALL), CALL[:-1], [*CALL, 1], with_field(CALL, 0, b"bank/Order"),
+        with_field(CALL, 1, "o1"), with_field(CALL, 2, -1), with_field(CALL, 2, True),
+        with_field(CALL, 2, None), with_field(CALL, 3, b"token"), with_field(CALL, 4, None),
+    ],
+    is_move: [None, (4, b""), [4], [4, b"", 1], [-1, b""], [True, b""], ["4", b""], [4, ""], [4, None]],
     is_held: [None, b"x", [], ["x"], [b"x", 7], 7, {}, (b"x",)],
     is_bucket: [
         None, [], {}, {"ids": b"", "heights": b""}, {"ids": b"", "heights": b"", "checks": b"", "more": b""},

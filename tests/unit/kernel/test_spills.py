@@ -169,6 +169,23 @@ def test_timers_fire_in_the_cells_of_their_entries_once_each(world_of):
     assert totals(world, "a", "b") == [{"total": 1_018}, {"total": 1_009}]
 
 
+def test_the_receipt_of_an_entry_that_is_gone_is_not_for_the_cell_that_is_born_later(world_of):
+    def removing(state: Any, schema: str, value: Any, context: Any) -> Any:
+        did = order(state, schema, value, context)
+        return {name: did.state[name] for name in did.state if name != "a"} if value.get("total") == 7 else did
+
+    world = world_of()
+    world.programs.steps["shop/Order"] = removing
+    world.beat([paid("a", 9), paid("b", 9)])
+    world.beat([EventItem("shop/Paid@1", encode({"order": "a", "total": 7}))])
+    spill(world)
+    world.programs.steps["shop/Order"] = order
+    world.same_code = False
+    world.beat([paid("a", 5)])
+    world.advance(2 * SECOND)
+    assert totals(world, "a", "b") == [{"total": 5}, {"total": 1_009}]
+
+
 def test_a_message_in_the_very_beat_of_the_move_goes_to_its_cell(world_of):
     world = world_of()
     world.beat([paid("a", 1)])

@@ -117,7 +117,9 @@ def load_branch(saved: dict[str, Any] | None, answers: OrderedIndex[Answer]) -> 
 
 def open_answers(given: tuple[Cid, int] | None, nodes: Nodes) -> OrderedIndex[Answer]:
     """The answers a fork was given, by the root and the count of their index."""
-    root, count = (None, 0) if given is None else given
+    if given is None:
+        return OrderedIndex(None, nodes, unpack=unpack_answer)
+    root, count = given
     return OrderedIndex(root, nodes, count=count, unpack=unpack_answer)
 
 
