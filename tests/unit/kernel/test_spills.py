@@ -172,7 +172,9 @@ def test_timers_fire_in_the_cells_of_their_entries_once_each(world_of):
 def test_the_receipt_of_an_entry_that_is_gone_is_not_for_the_cell_that_is_born_later(world_of):
     def removing(state: Any, schema: str, value: Any, context: Any) -> Any:
         did = order(state, schema, value, context)
-        return {name: did.state[name] for name in did.state if name != "a"} if value.get("total") == 7 else did
+        return (
+            {name: did.state[name] for name in did.state if name != "a"} if value.get("total") == 7 else did
+        )
 
     world = world_of()
     world.programs.steps["shop/Order"] = removing
@@ -210,6 +212,22 @@ def test_what_is_emitted_before_the_move_in_its_beat_reaches_the_cell_in_the_nex
     assert not any(isinstance(each, RefusedItem) for each in beat.outcomes)
     [step] = world.beat().steps
     assert (step.key, step.code) == (b"b", "shop.unlucky")
+
+
+def test_a_map_that_still_waits_for_a_message_has_handed_over_the_others_for_good(world_of):
+    world = world_of(edition(failure="skip"))
+    world.beat([paid("a", 1), paid("b", 13)])
+    (letter,) = (at for at in range(1, 30) if _is_letter(world, at))
+    world.control("pause")
+    world.beat([paid("a", 20)])
+    loaded = load_manifest(edition(whole=False, failure="skip"))
+    world.cas[loaded.cid] = loaded.data
+    again = ControlItem("letter.redrive", "ada", "again", {"letter": letter})
+    world.beat([again, ControlItem("cell.spill", "ada", "", {"manifest": Link(loaded.cid)})])
+    assert "shop/Order" in world.world.ledger.moves
+    world.control("resume")
+    world.settle()
+    assert totals(world, "a") == [{"total": 21}]
 
 
 def test_an_expected_version_is_of_the_map_and_meets_another_in_the_cell(world_of):

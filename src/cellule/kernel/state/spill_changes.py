@@ -57,7 +57,6 @@ def hand_over(ledger: Ledger, slot: Slot, keys: Iterable[bytes]) -> None:
         cell.queue.appendleft(_for(cell, message))
         if len(cell.queue) == 1 and not cell.stopped:
             ledger.enter(cell)
-        ledger.touch(cell)
     ledger.touch(slot)
 
 
