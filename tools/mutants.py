@@ -52,6 +52,7 @@ TESTS_S_MAX = 60  # of those that execute a line, the quickest that take so long
 CAUGHT_MIN = 0.95
 _OUTCOMES = {0: "survived", 1: "caught", 2: "caught"}  # pytest's: all passed, one failed, none could be read
 _USAGE_ERROR = 4
+_UNREADABLE = (b"while loading conftest", b"ERROR collecting ")  # as pytest says it
 _OUTCOMES[-signal.SIGXCPU] = "timeout"
 
 _COMPARED = {
@@ -299,8 +300,9 @@ class Place:
             )
         except subprocess.TimeoutExpired:
             return "timeout"
-        if done.returncode == _USAGE_ERROR and b"while loading conftest" in done.stderr:
-            return "caught"  # the package cannot even be imported
+        said = done.stderr + done.stdout
+        if done.returncode == _USAGE_ERROR and any(each in said for each in _UNREADABLE):
+            return "caught"  # the package, or what a test makes with it, cannot even be imported
         if done.returncode not in _OUTCOMES:  # a test that is not there, say: nothing was tried
             raise SystemExit(done.stdout.decode() + done.stderr.decode())
         return _OUTCOMES[done.returncode]
