@@ -95,6 +95,7 @@ def error_json(error: CelluleError) -> dict[str, Any]:
             "kind": type(error).__name__,
             "message": message_of(error),
             "hint": error.hint,
+            **({"notes": notes} if (notes := list(getattr(error, "__notes__", ()))) else {}),
             "exit_code": int(exit_code(error)),
             "fields": {name: _plain(value) for name, value in error.fields.items()},
         }

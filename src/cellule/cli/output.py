@@ -78,6 +78,8 @@ class Output:
             return
         head = Text.assemble(("error: ", "bold red"), harmless(message_of(error)))
         self.err.print(head, soft_wrap=True)
+        for note in getattr(error, "__notes__", ()):
+            self.err.print(Text.assemble(("note:  ", "bold yellow"), harmless(note)), soft_wrap=True)
         if error.hint:
             self.err.print(Text.assemble(("hint:  ", "bold yellow"), harmless(error.hint)), soft_wrap=True)
         self.err.print(Text.assemble(("code:  ", "dim"), (error.code, "dim")), soft_wrap=True)

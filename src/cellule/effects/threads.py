@@ -21,17 +21,19 @@ IDLE_S: Final = 10.0
 class _Call:
     """One call, and who waits for it."""
 
-    __slots__ = ("context", "function", "future", "loop")
+    __slots__ = ("context", "function", "future", "is_begun", "loop")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.context = copy_context()
+        self.is_begun = False
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[tuple[Any, BaseException | None]] = self.loop.create_future()
 
     def perform(self) -> None:
         if self.future.cancelled():
             return
+        self.is_begun = True
         outcome: tuple[Any, BaseException | None]
         try:
             outcome = self.context.run(self.function), None
@@ -66,7 +68,12 @@ class Threads:
             if self._free < len(self._calls) and self._running < self._limit:
                 self._begin()
             self._changed.notify()
-        value, error = await call.future
+        try:
+            value, error = await call.future
+        except asyncio.CancelledError:
+            if call.is_begun:
+                raise
+            raise asyncio.CancelledError(f"all {self._limit} threads are with earlier calls") from None
         if error is not None:
             raise error
         return value

@@ -304,6 +304,9 @@ def test_dead_letters_are_listed_redriven_and_dismissed(either: Cellule) -> None
     either("letter", "dismiss", str(letters[1]["height"]))
     assert either("letter", "dismiss", "1", "--json", code=1).error["code"] == "kernel.no_letter"
     assert either("letter", "redrive", "--json", code=2).error["code"] == "cli.usage"
+    wrong = ("letter", "dismiss", "900", str(letters[0]["height"]), "901", "--why", "done with", "--json")
+    assert either(*wrong, code=1).error["notes"] == ["3 of 3 were refused; the others are done"]
+    assert "note:  3 of 3 were refused" in either(*wrong[:-1], code=1).err
     either("letter", "dismiss", "--all", "--module", "fragile")
     either("letter", "dismiss", "--all")
     assert either("letter", "list", "--json").json["letters"] == []

@@ -78,8 +78,9 @@ async def test_dead_letters_of_events_are_redriven_and_dismissed(opened):
         await world.send(FRAIL.Work("x", good=True))
         again = (await world.dead_letters())[-1]
         assert (again.schema, again.key) == (first.schema, first.key)
-        with pytest.raises(Rejected, match="there is no dead letter"):
+        with pytest.raises(Rejected, match="there is no dead letter") as refused:
             await ada.dismiss(first.height, second.height, why="not needed")
+        assert refused.value.__notes__ == ["1 of 2 were refused; the others are done"]
         assert [each.height for each in await world.dead_letters()] == [third.height, again.height]
 
 

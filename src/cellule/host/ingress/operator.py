@@ -6,7 +6,7 @@ Many at once are many controls, each with a record of its own: one that is refus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -156,10 +156,8 @@ class Operator:
                     errors.append(outcome)
                 else:
                     done.append(outcome)
-        _raise_first(errors)
+        for error in errors:
+            if len(wanted) > 1:
+                error.add_note(f"{len(errors)} of {len(wanted)} were refused; the others are done")
+            raise error
         return done
-
-
-def _raise_first(errors: Iterable[BaseException]) -> None:
-    for error in errors:
-        raise error

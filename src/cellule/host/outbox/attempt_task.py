@@ -138,7 +138,7 @@ class AttemptTask:
             return performer.cancelled_itself(row, error)
         if self._reason == "silent":
             return performer.silent()
-        return performer.timed_out(row) if self._reason == "expired" else None
+        return performer.timed_out(row, said=error) if self._reason == "expired" else None
 
     def _on_progress(self, progress: bytes) -> None:
         if not self._is_over:

@@ -169,9 +169,11 @@ class Performer:
         is_last = _is_one_of(error, self.adapter.limits.no_retry)
         return Again(self._scrubbed(error_text(error)), is_last=is_last, trace=trace_text(error))
 
-    def timed_out(self, row: Row, *, left: bool = False) -> Again:
+    def timed_out(self, row: Row, *, left: bool = False, said: BaseException | None = None) -> Again:
         """The outcome of an attempt whose time is over; `left` where it did not even stop then."""
         text = f"it took longer than {self.timeout_s(row):g} s"
+        if said is not None and type(said) is asyncio.CancelledError and said.args:
+            text += f": {self._scrubbed(safe_text(said))}"
         return Again(text + (", and goes on although it was cancelled" if left else ""), timed_out=True)
 
     def silent(self) -> Again:
