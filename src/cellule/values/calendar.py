@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
@@ -32,6 +33,8 @@ from cellule.errors import Rejected
 SECOND_NS: Final = 1_000_000_000
 DUE_NS_MAX: Final = (1 << 63) - 1
 """Latest moment that can be due, in the year 2262."""
+GAPS_LOOKED_AT: Final = 500
+"""Moments of a schedule among which the shortest pause is looked for: the patterns of a day, at least."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -62,6 +65,12 @@ def due_between(schedule: Due, after_ns: int, until_ns: int, limit: int) -> list
         found.append(due_ns)
         due_ns = schedule.next_due(due_ns)
     return found
+
+
+def shortest_gap_ns(schedule: Due) -> int | None:
+    """The shortest time between two due moments, of the first few hundred; None where there is but one."""
+    moments = due_between(schedule, 0, DUE_NS_MAX, GAPS_LOOKED_AT)
+    return min((later - due for due, later in pairwise(moments)), default=None)
 
 
 def preview(schedule: Due, after_ns: int, count: int) -> list[Upcoming]:

@@ -16,7 +16,7 @@ from cellule.kernel.manifest.model import Manifest, Schedule, plain
 from cellule.kernel.manifest.problems import Problems, below
 from cellule.kernel.manifest.routes import Router
 from cellule.kernel.manifest.schemas import is_receipt
-from cellule.values.calendar import compile_schedule
+from cellule.values.calendar import compile_schedule, shortest_gap_ns
 from cellule.values.schema import types as t
 from cellule.values.schema.codec import wire_codec
 from cellule.values.schema.fault import shown
@@ -97,19 +97,28 @@ def _check_when(fields: f.Fields, found: dict[str, Any]) -> None:
         fields.without("every_ns", "a schedule has `cron` or `every_ns`, not both")
         fields.without("start_ns", "it belongs to `every_ns`")
         try:
-            compile_schedule(found["cron"], found["zone"] or _UTC)
+            cron = compile_schedule(found["cron"], found["zone"] or _UTC)
         except CelluleError as error:
             fields.note("cron", "schedule_cron", str(error))
+            return
+        if found["jitter_ns"] is not None:
+            _check_jitter(fields, found["jitter_ns"], shortest_gap_ns(cron))
         return
     fields.without("zone", "it belongs to `cron`")
-    if found["jitter_ns"] is not None and (found["every_ns"] or 0) <= found["jitter_ns"]:
+    if found["jitter_ns"] is not None:
+        _check_jitter(fields, found["jitter_ns"], found["every_ns"] or 0)
+    if fields.is_map and fields.get("every_ns") is None and fields.get("cron") is None:
+        problem = "the schedule does not say when: `cron` or `every_ns` is missing"
+        fields.problems.add(fields.path, "missing_field", problem)
+
+
+def _check_jitter(fields: f.Fields, jitter_ns: int, gap_ns: int | None) -> None:
+    """A time that is put off behind the next one would take its place."""
+    if gap_ns is not None and gap_ns <= jitter_ns:
         fields.note(
             "jitter_ns", "schedule_jitter", "the jitter is as long as the interval, or longer",
             "Make it shorter, so that no time passes the next.",
         )  # fmt: skip
-    if fields.is_map and fields.get("every_ns") is None and fields.get("cron") is None:
-        problem = "the schedule does not say when: `cron` or `every_ns` is missing"
-        fields.problems.add(fields.path, "missing_field", problem)
 
 
 def _value(fields: f.Fields, event: str) -> bytes:

@@ -10,6 +10,7 @@ from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord, EventRecord, RefusedRecord, TimerRecord
 from cellule.kernel.manifest.load import load_manifest
 from cellule.values.calendar import DUE_NS_MAX
+from cellule.values.cbor import encode
 from tests.support.frames import with_change
 from tests.support.kernel_bank import HOUR, MINUTE, every
 
@@ -143,6 +144,20 @@ def test_a_schedule_that_is_never_due_again_has_no_timer(make_bank, bank_documen
     bank.world.deploy(bank_document(schedules=every(MINUTE)))
     assert bank.book.schedules["tick"].due_ns == 0
     assert bank.world.beat().wake is None
+
+
+@pytest.mark.parametrize("cron", ["* * * * *", "0 3 * * *", "0,30 3 * * 1", "59 23,0 * * *", "0 0 1,31 * *"])
+def test_a_jitter_as_long_as_the_shortest_pause_of_a_cron_line_is_refused(bank_document, cron):
+    """Times were put off behind the next ones, which took their place: 17 runs of 600 were sent."""
+    gaps = {"* * * * *": 1, "0,30 3 * * 1": 30, "59 23,0 * * *": 60}
+    gap = gaps.get(cron, 24 * 60) * MINUTE
+    value = encode({"order": "s"})
+    schedule = {"tick": {"cron": cron, "event": "bank/Tick@1", "value": value}}
+    schedule["tick"]["jitter_ns"] = gap - 1
+    load_manifest(bank_document(schedules=schedule))
+    schedule["tick"]["jitter_ns"] = gap
+    with pytest.raises(Rejected, match="the jitter is as long as the interval"):
+        load_manifest(bank_document(schedules=schedule))
 
 
 def test_a_jitter_as_long_as_the_interval_is_refused(bank_document):
