@@ -59,6 +59,7 @@ class Threads:
         self._changed = threading.Condition()
         self._running = 0
         self._free = 0
+        self._busy = 0  # threads that perform a call
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """The result of a call, made in a copy of the caller's context; may wait for a free thread."""
@@ -71,7 +72,7 @@ class Threads:
         try:
             value, error = await call.future
         except asyncio.CancelledError:
-            if call.is_begun:
+            if call.is_begun or self._busy < self._limit:
                 raise
             raise asyncio.CancelledError(f"all {self._limit} threads are with earlier calls") from None
         if error is not None:
@@ -93,6 +94,8 @@ class Threads:
         while (call := self._next()) is not None:
             call.perform()
             del call
+            with self._changed:
+                self._busy -= 1
 
     def _next(self) -> _Call | None:
         """The next call, or None after a while without one: then this thread is no longer counted."""
@@ -101,6 +104,7 @@ class Threads:
             is_any = self._changed.wait_for(lambda: self._calls, IDLE_S)
             self._free -= 1
             if is_any:
+                self._busy += 1
                 return self._calls.popleft()
             self._running -= 1
             return None

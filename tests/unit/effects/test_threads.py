@@ -77,7 +77,7 @@ async def test_a_call_that_comes_as_a_thread_ends_begins_all_the_same(monkeypatc
             super().__exit__(*error)
             if threading.current_thread().name == "test":
                 left.append(1)
-                if len(left) == 2:  # behind its first call: it found no other
+                if len(left) == 3:  # it took a call, performed it, and found no other
                     loop.call_soon_threadsafe(ends.set)
                     asked.wait()
 
