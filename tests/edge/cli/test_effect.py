@@ -115,6 +115,7 @@ def test_a_stopped_folder_takes_every_verb(pay: Cellule) -> None:
     assert (shown["status"], shown["receipt"]["why"]) == ("ok", "posted")
     assert pay("cell", "show", "order", "m", "--json").json["state"]["charge"] == "by hand"
     [letter] = pay("stuck", "--json").json["dead_letters"]
+    assert "cellule letter redrive|dismiss HEIGHT" in pay("stuck").out
     again = pay("effect", "retry", str(letter["height"]), "--json").json
     [asked] = pay("effect", "list", "--cause", str(again["height"]), "--json").json["effects"]
     assert asked["idempotency_key"] == "tired1"
