@@ -102,7 +102,7 @@ async def test_a_wrong_argument_of_any_public_call_is_refused_by_name(opened, ta
             [handle] = [each for each in handles if type(each) is owner]
             if method in ("redrive", "dismiss") and name == "letters":
                 continue  # by position only
-            for wrong in (Wild(), object(), 1j):
+            for wrong in (Wild(), object(), 1j, Loud("\ud800")):
                 with pytest.raises(Rejected) as caught:
                     await call(handle, method, {name: wrong})
                 assert (caught.value.code, caught.value.fields["name"]) == ("host.argument", name)

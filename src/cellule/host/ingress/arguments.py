@@ -149,6 +149,8 @@ def check_timeout(timeout: Any) -> None:
 
 def shown(value: object) -> str:
     """A value for a message: short, and printable whatever it is."""
+    if isinstance(value, str):
+        value = str.__str__(value)  # and nothing of a class of its own
     if isinstance(value, str | bytes | int | float | bool | UUID | None):
         text = ascii(value[:SHOWN_MAX] if isinstance(value, str | bytes) else value)
         return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
