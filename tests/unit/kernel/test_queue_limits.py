@@ -112,6 +112,7 @@ def test_dead_letters_of_a_full_queue_are_told_by_a_signal_where_there_are_enzym
     [(_, signal)] = decode_frame(world.beat().frame).of(SignalRecord)
     about = decode(value_of(signal.extras["payload"]))
     assert (signal.signal, signal.extras["kind"]) == ("/sig_cei/error", "warning")
+    assert signal.depth == 2  # one more than what was emitted
     assert (about["code"], about["module"], about["key"]) == ("kernel.queue_full", "shop/Pinger", b"ax")
     assert about["text"] == "2 events for it are dead letters: 10 messages wait at it"
 

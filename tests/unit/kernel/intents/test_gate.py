@@ -78,6 +78,15 @@ def test_a_budget_is_spent_by_period_and_survives_a_restore(make_bank):
     assert bank.charge().opened
 
 
+def test_a_retry_of_a_pinned_cell_has_the_grant_that_its_own_module_has(make_bank, bank_document):
+    bank = make_bank(order={**GRANTED, "upgrade": "pin"}, capabilities=grant())
+    [opening] = bank.charge(slot="pay").opened
+    letter = bank.receive(opening, "failed", exhausted=True).outcomes[0].height
+    bank.world.deploy(bank_document(order={"upgrade": "pin"}, capabilities=grant()))
+    [again] = bank.world.control("effect.retry", letter=letter).opened
+    assert again.grant["name"] == "stripe"
+
+
 def by_budget(by, count=1):
     return grant(budget={"count": count, "period_ns": HOUR, "by": by})
 

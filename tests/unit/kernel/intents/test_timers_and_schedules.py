@@ -256,6 +256,21 @@ def test_a_run_waits_while_the_world_is_paused_and_goes_first_then(make_bank):
     ]  # fmt: skip
 
 
+def test_a_backfill_over_many_beats_has_its_limit_though_a_run_of_it_waited(make_bank, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.timers.FRAME_BYTES_ADMIT", 1)  # one event a beat
+    bank = make_bank(schedules=every(MINUTE, overlap="buffer", catch_up="backfill", limit=3))
+    [opening] = bank.charge(order="s").opened
+    bank.world.now_ns += 10 * MINUTE
+    bank.world.beat()
+    first_ns = bank.book.schedules["tick"].waiting_ns
+    bank.restore_in_place()
+    bank.receive(opening)  # behind the second, which meets a busy cell while the first waits
+    bank.world.settle()
+    ids = [each.id for each in bank.records() if isinstance(each, EventRecord) and each.id]
+    assert ids == [f"schedule:tick:{first_ns}", f"schedule:tick:{first_ns + 2 * MINUTE}"]
+    assert bank.book.schedules["tick"].due_ns == first_ns + 10 * MINUTE
+
+
 def test_a_buffered_run_stays_where_it_is_in_a_paused_world_whatever_becomes_of_its_cell(make_bank):
     bank = make_bank(schedules=every(MINUTE, overlap="buffer"))
     bank.charge(order="s")
