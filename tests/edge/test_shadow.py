@@ -208,3 +208,81 @@ def test_an_era_and_a_manifest_are_not_both_deployed(history, tmp_path):
             return await node.shadow_world("main", era=0, recent=None)
 
     assert asyncio.run(run()).same
+
+
+LONG = """
+    from __future__ import annotations
+    import msgspec
+    from cellule import App, Step
+
+    app = App("change")
+
+    @app.event(key="name")
+    class Placed(msgspec.Struct, frozen=True):
+        name: str
+        euros: int
+
+    @app.state(name="Order", version=1)
+    class OrderV1(msgspec.Struct, frozen=True):
+        euros: int
+        note: str
+
+    @app.reducer
+    def order(state: OrderV1 | None, event: Placed) -> Step[OrderV1]:
+        return Step(OrderV1(event.euros, event.name * 5_000))
+"""
+CENTS = LONG.replace(
+    """
+    @app.reducer
+    def order(state: OrderV1 | None, event: Placed) -> Step[OrderV1]:
+        return Step(OrderV1(event.euros, event.name * 5_000))
+""",
+    """
+    @app.state(name="Order", version=2)
+    class Order(msgspec.Struct, frozen=True):
+        cents: int
+
+    @app.upcaster
+    def in_cents(old: OrderV1) -> Order:
+        return Order(old.euros * 100)
+
+    @app.reducer
+    def order(state: Order | None, event: Placed) -> Step[Order]:
+        return Step(Order(event.euros * 100))
+""",
+)
+WIDER = LONG.replace("note: str\n", 'note: str\n        tag: str = "new"\n')
+OTHER_NOTE = LONG.replace("event.name * 5_000", "event.name * 4_999 + 'z'")
+OTHER_CENTS = CENTS.replace("event.euros * 100)", "event.euros * 100 + (event.euros > 1))")
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        (LONG, None, None), (CENTS, None, None), (WIDER, None, None),
+        (OTHER_NOTE, {"euros": 1, "note": "a" * 5_000}, {"euros": 1, "note": "a" * 4_999 + "z"}),
+        (OTHER_CENTS, {"cents": 200}, {"cents": 201}),
+    ],
+    ids=["same", "same in cents", "a further field", "another note", "other cents"],
+)  # fmt: skip
+def test_long_states_and_those_of_another_version_are_compared_as_the_new_code_means_them(
+    versions, tmp_path, text, before, after
+):
+    data, old = tmp_path / "data", versions("old", LONG)
+
+    async def run():
+        async with cellule.open(data, app=old.app) as node:
+            world = await node.world("main")
+            for name, euros in (("a", 1), ("b", 2)):
+                await world.send(old.Placed(name, euros))
+            frames = [frame async for frame in world.frames()]
+        async with cellule.open(data, app=versions("new", text).app) as node:
+            return frames, await node.shadow_world("main", recent=None)
+
+    frames, report = asyncio.run(run())
+    assert (report.frames, report.steps) == (len(frames), 2)
+    assert (report.first, report.last) == (1, frames[-1].header.last)
+    assert report.same == (before is None)
+    assert [(each.aspect, each.before, each.after) for each in report.examples[:1]] == (
+        [] if before is None else [("states", before, after)]
+    )
