@@ -9,7 +9,7 @@ import pytest
 
 from cellule.errors import Corrupted
 from cellule.kernel.items import ControlItem, EventItem, RefusedItem
-from cellule.kernel.journal.codes import HALTED, OK
+from cellule.kernel.journal.codes import CONFLICT, HALTED, OK
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord, StepRecord
 from cellule.kernel.manifest.load import load_manifest
@@ -167,6 +167,34 @@ def test_timers_fire_in_the_cells_of_their_entries_once_each(world_of):
     spill(world)
     world.advance(2 * SECOND)
     assert totals(world, "a", "b") == [{"total": 1_018}, {"total": 1_009}]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_receipt_that_waited_for_an_entry_that_is_gone_bears_no_cell(world_of, fast):
+    """The short way took it for that of a cell which is not there yet, and ran a step with no state."""
+
+    def removing(state: Any, schema: str, value: Any, context: Any) -> Any:
+        did = order(state, schema, value, context)
+        return (
+            {name: did.state[name] for name in did.state if name != "a"} if value.get("total") == 7 else did
+        )
+
+    world = world_of(fast=fast)
+    world.programs.steps["shop/Order"] = removing
+    world.beat([paid("a", 9), paid("b", 1), paid("b", 13), paid("a", 7), paid("b", 13)])
+    world.advance(2 * SECOND)
+    world.beat([paid("c", 2)])
+    world.control("cell.drop", module="shop/Order", key=b"")
+    waiting = [message.schema for message in world.entry("shop/Order").get("queue")]
+    assert waiting == ["shop/Paid@1", "sys/TimerFired@1", "shop/Paid@1"]
+    world.control("pause")
+    spill(world)
+    world.control("resume")
+    steps = [step for data in world.frames for _, step in decode_frame(data).of(StepRecord)]
+    assert [(step.status, step.extras["code"]) for step in steps if step.key == b"a"] == [
+        (CONFLICT, "kernel.receipt_outlived")
+    ]
+    assert totals(world, "a", "b") == [None, {"total": 1}]
 
 
 def test_the_receipt_of_an_entry_that_is_gone_is_not_for_the_cell_that_is_born_later(world_of):

@@ -15,6 +15,7 @@ from cellule.kernel.prove.check import Position, check_frames
 from cellule.kernel.prove.verify import Verifier
 from cellule.kernel.world import World
 from cellule.values.cbor import decode, encode
+from tests.support.enzyme_world import EnzymeWorld
 from tests.support.frames import with_change, with_header, with_row
 from tests.support.kernel_world import Did, FunctionPrograms, KernelWorld
 
@@ -133,6 +134,59 @@ def test_what_a_program_kept_in_memory_is_seen(shop):
     assert world.state("shop/Order", b"o1")["total"] == 2
     difference = world.verify()
     assert (difference.field, difference.recorded, difference.computed) == ("state.total", 2, 1)
+
+
+def test_what_an_enzyme_kept_in_memory_is_seen():
+    left = []
+
+    def remembering(call, tree):
+        left.append(call.beat)
+        return len(left)
+
+    class Remembering(FunctionPrograms):
+        def program(self, manifest, module, nodes):
+            made = yield from super().program(manifest, module, nodes)
+            made.forget = left.clear
+            return made
+
+    world = EnzymeWorld({"x": remembering})
+    world.programs = Remembering(world.programs.steps)
+    world.world = world.restored()
+    world.register("x")
+    for _ in range(3):
+        world.signal("/s")
+        world.tick()
+    left.clear()
+    difference = world.verify()
+    assert (difference.field, difference.recorded, difference.computed) == (
+        "lines", [[0, 2, True]], [[0, 1, True]],
+    )  # fmt: skip
+
+
+class Missing(FunctionPrograms):
+    """Programs of which none can be loaded here, each for a reason of its own."""
+
+    def program(self, manifest, module, nodes):
+        raise Rejected("test.library", "the library of {module} is not here", module=module.base)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("most", "reasons"), [(2, ["shop/Order", "shop/Stats"]), (1, ["other reasons", "shop/Order"])]
+)
+def test_steps_whose_code_cannot_be_loaded_here_are_counted_by_the_reason(world, monkeypatch, most, reasons):
+    monkeypatch.setattr("cellule.kernel.prove.verify.REASONS_MAX", most)
+    world.beat([paid()])
+    world.send("shop/Placed@1", {"order": "o1", "total": 1})
+    kept, world.programs = world.programs, Missing({})
+    verifier = Verifier()
+    drive_restore(world, verifier)
+    world.programs = kept
+    assert (verifier.steps, verifier.skipped, verifier.difference) == (0, 0, None)
+    assert verifier.not_run.total() == 3
+    found = sorted(verifier.not_run)
+    assert len(found) == len(reasons)
+    assert all(reason in each for reason, each in zip(reasons, found, strict=True))
 
 
 CASES = {

@@ -24,7 +24,7 @@ from cellule.kernel.journal.writer import LINK_MARK, RECORD_BYTES
 from cellule.kernel.limits import OUTPUT_BYTES_MAX, STATE_INLINE_RECORD_MAX
 from cellule.kernel.manifest.model import Module
 from cellule.kernel.program import Output, StepFault, fault_of
-from cellule.kernel.state.cells import RECEIPT_MESSAGE, Entry, Slot
+from cellule.kernel.state.cells import Entry, Slot
 
 
 def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> Callable[[Slot], bool]:
@@ -42,7 +42,7 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
     def is_taken(slot: Slot) -> bool:
         base, queue, entry = slot.cells.base, slot.queue, slot.entry
         fast = known.get(base) or modules.find(era, base)
-        cause, kind, schema, value, depth, expected = queue[0]
+        cause, _, schema, value, depth, expected = queue[0]
         if fast is None or type(value) is not bytes or schema not in fast.steps:
             return False
         state: Any = None
@@ -52,7 +52,7 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
             born_ns = entry.born_ns
             if entry.era != number or type(state) is not bytes or entry.extras is not None:
                 return False
-        if expected is not None and (kind != RECEIPT_MESSAGE or expected != born):
+        if expected is not None and (entry is None or expected != born):
             return False  # a receipt for this incarnation of the cell is as plain as an event
         key, step = slot.key, first + len(records)
         about = stepper.context(key, fast.module, number, step, entropy, version) if fast.context else None
