@@ -43,6 +43,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture
+def open_umask():
+    """Nothing is taken from the modes that files and folders are made with."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     """A running PostgreSQL, one per test process; whoever stops or kills servers makes one of its own."""

@@ -14,6 +14,7 @@ from cellule.store.objects.local import DRAFT_AGE_MAX_NS, LocalObjects
 from cellule.testing.clock import ManualClock
 from cellule.testing.conformance.object_machine import names_in, pieces_of
 from cellule.testing.conformance.objects import ObjectStoreConformance
+from tests.support.file_modes import modes_of
 
 
 class TestLocalObjects(ObjectStoreConformance):
@@ -51,6 +52,15 @@ async def test_a_put_leaves_no_draft_behind(tmp_path):
         await store.put("a/b", b"1")
         await store.put("a/c", pieces_of(b"12345", 2))
         assert list((tmp_path / "objects" / DRAFTS).iterdir()) == []
+
+
+@pytest.mark.usefixtures("open_umask")
+async def test_what_it_holds_is_for_its_user_alone(tmp_path):
+    """Bodies and folders were for every user of the machine to read."""
+    async with await LocalObjects.open(tmp_path / "objects") as store:
+        await store.put("a/b/c", b"1")
+        await store.put("a/d", pieces_of(b"12345", 2))
+    assert modes_of(tmp_path) == {"folder": {0o700}, "file": {0o600}}
 
 
 async def test_a_folder_that_is_gone_is_unavailable_and_its_objects_are_not_missing(tmp_path):

@@ -161,6 +161,7 @@ class DiskCache:
     def _write(self, name: str, data: bytes) -> None:
         draft = self._folder / f"{self._entropy.bytes(8).hex()}.draft"
         try:
+            draft.touch(mode=0o600)
             draft.write_bytes(data)
             draft.replace(self._folder / name)
         except OSError:

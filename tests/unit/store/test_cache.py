@@ -10,6 +10,7 @@ import pytest
 from cellule.errors import Unavailable
 from cellule.store.cache import ENTRY_BYTES, DiskCache, NodeCache
 from cellule.values.cid import cid_of
+from tests.support.file_modes import modes_of
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
 
@@ -71,6 +72,13 @@ class TestDiskCache:
         assert await cache.get(OURS, cid(1)) is None
         assert len(list((tmp_path / "cache").iterdir())) == 10
         assert cache.bytes_used == 1_000
+
+    @pytest.mark.usefixtures("open_umask")
+    async def test_what_it_holds_is_for_its_user_alone(self, tmp_path):
+        """Objects in a cache were for every user of the machine to read."""
+        cache = await DiskCache.open(tmp_path / "cache")
+        await cache.put(OURS, cid(1), b"ours")
+        assert modes_of(tmp_path) == {"folder": {0o700}, "file": {0o600}}
 
     async def test_another_process_finds_what_was_left_oldest_first_and_no_drafts(self, tmp_path):
         folder = tmp_path / "cache"

@@ -29,6 +29,7 @@ class CarWriter:
             self._draft = path.with_name(f".{path.name}.part")
             # What a world holds is for this user alone, as its data folder is.
             draft = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            os.fchmod(draft, 0o600)  # one that was left behind may be of another time
             self._file: IO[bytes] = os.fdopen(draft, "wb")
         except (OSError, ValueError) as error:  # a name that no file can have
             raise Rejected(

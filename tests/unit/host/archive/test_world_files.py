@@ -18,6 +18,7 @@ from cellule.values.cbor import decode, encode
 from cellule.values.cid import cid_of
 from cellule.values.link import Link
 from tests.support.car_blocks import plain_blocks
+from tests.support.file_modes import modes_of
 from tests.support.nodes import check_store
 from tests.support.virtual_tests import in_virtual_time
 
@@ -48,6 +49,16 @@ def opened_elsewhere(programs):
 
 async def rows(disk):
     return [row async for page in MemoryEngine(disk).rows() for row in page]
+
+
+@pytest.mark.usefixtures("open_umask")
+@in_virtual_time
+async def test_a_file_of_a_world_is_for_its_user_alone(node, tally, tmp_path):
+    """It was for every user of the machine to read, draft and all."""
+    await (await node.world("w")).send(tally.Add("a", 7))
+    (tmp_path / ".w.car.part").touch(0o644)
+    await node.export_world("w", tmp_path / "w.car")
+    assert modes_of(tmp_path) == {"folder": set(), "file": {0o600}}
 
 
 @in_virtual_time
