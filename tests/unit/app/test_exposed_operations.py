@@ -219,6 +219,20 @@ def test_an_effect_that_somebody_outside_completes_waits_for_that(trips_world):
     assert effect_of(world).close.status == "sts:ok"
 
 
+def test_an_effect_that_is_sent_again_from_its_dead_letter_shows_its_life_again(trips_world):
+    """The letter forgot it: what was sent again was done in silence, and nobody could wait for it."""
+    world = trips_world
+    begun(world)
+    world.fail(world.intents.of(charge)[0], "bank.away", "no answer for a day", exhausted=True)
+    (first,) = world.heartbeat.list("/operations/effects")
+    world.redrive(*world.letters)
+    (again,) = set(world.heartbeat.list("/operations/effects")) - {first}
+    assert shown(world, f"/effects/{again}").state == "ist:run"
+    world.complete(world.intents.of(charge)[0], Charged("r"))
+    assert shown(world, f"/effects/{first}").close.status == "sts:fail"
+    assert shown(world, f"/effects/{again}").close.status == "sts:ok"
+
+
 def test_a_run_that_is_cancelled_or_begins_anew_ends_its_operation(trips_world):
     world = trips_world
     begun(world)
