@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import pytest
 
 from cellule.effects.adapter import Adapter, AdapterLimits, Adapters, Attempt, Failed, Retry, adapter
+from cellule.effects.kinds import STANDARD
+from cellule.effects.llm.adapter import LlmAdapter
+from cellule.effects.process.adapter import ProcessAdapter
+from cellule.effects.publish.adapter import NatsAdapter
+from cellule.effects.publish.options import NatsOptions
 from cellule.effects.secrets import secret
 from cellule.errors import Rejected
 from cellule.values.requests import Request
@@ -47,6 +53,18 @@ def test_the_decorated_function_is_an_adapter_typed_by_its_annotations():
     assert isinstance(charge, Adapter)
     assert (charge.kind, charge.params, charge.receipt) == ("payments.charge", Charge, Charged)
     assert charge.limits == AdapterLimits(timeout_s=10, attempts=3, priority=0)
+
+
+@pytest.mark.parametrize(
+    "make", [LlmAdapter, ProcessAdapter, partial(NatsAdapter, NatsOptions(("nats://127.0.0.1:4222",)))]
+)
+def test_adapters_that_come_with_cellule_take_limits_of_a_node(make):
+    """A node that makes one of its own could not say how much of it at a time."""
+    given = AdapterLimits(timeout_s=5, concurrency=2, needs_grant=True)
+    made = make(limits=given)
+    assert made.limits == given
+    assert Adapters([made]).find(made.kind).limits == given
+    assert make().limits == next(each.limits for each in STANDARD.values() if each.kind == made.kind)
 
 
 async def test_perform_calls_the_function_with_or_without_the_attempt(make_attempt):
