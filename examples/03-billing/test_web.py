@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bank
 import pytest
 from fastapi.testclient import TestClient
 from web import create_api
@@ -33,6 +34,18 @@ def test_a_customer_subscribes_once_however_often_the_client_sends(client: TestC
     assert len(settled(client, "ada", "status", "active")["invoices"]) == 1
     again = client.put("/customers/ada", json=new)
     assert (again.status_code, again.json()["code"]) == (409, "exists")
+
+
+def test_charges_before_and_after_a_restart_have_different_ids(tmp_path: Path) -> None:
+    """The bank of this process counted them, and counted again from one."""
+    found = []
+    for customer in ("ada", "bob"):
+        bank.BOOKED.clear()
+        with TestClient(create_api(str(tmp_path / "data"))) as client:
+            client.put(f"/customers/{customer}", json={"card": "good", "cents": 900})
+            [invoice] = settled(client, customer, "status", "active")["invoices"]
+            found.append(invoice["charge_id"])
+    assert len(set(found)) == 2
 
 
 def test_who_did_not_pay_can_be_listed(client: TestClient) -> None:
