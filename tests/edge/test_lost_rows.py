@@ -14,6 +14,8 @@ import pytest
 from cellule.assembly import open as open_node
 from cellule.cli.errors import Exit
 from cellule.errors import Corrupted
+from cellule.host.storage.policy import Retention
+from cellule.host.storage.quotas import Quotas
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.store.store import DATABASE
@@ -68,7 +70,7 @@ async def made(tmp_path):
         "ref": keys.ref(u, "lost"),
         "ref named": keys.ref_named(u, "lost"),
         "listing": keys.universe_world(u, w),
-        "count": keys.world_count(u),
+        "count": keys.row_count("worlds", u),
         "meta": keys.world_meta(u, w),
         "epoch": keys.world_epoch(u, w),
         "head": keys.world_head(u, w),
@@ -126,6 +128,74 @@ async def test_a_universe_whose_lists_are_damaged_hides_no_other_from_check(made
     change(folder, rows["count"])
     change(folder, keys.world_epoch(far.universe, far.id))
     assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, ["host.list_short", "host.world_rows"])
+
+
+def forget(node, info):
+    """What must not be done while a row that counts is hidden, by that row."""
+    storage = node.node.storage
+    return {
+        "holds": lambda: storage.compact(info, everything=True),
+        "pins": lambda: node.collect_garbage(grace_s=0),
+        "retention": lambda: storage.retain(info, Retention("drop", 1)),
+        "quotas": lambda: node.create_world("further"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("hidden", ["holds", "pins", "retention", "quotas"])
+@pytest.mark.parametrize("lost", ["row", "count"])
+async def test_what_is_kept_is_not_let_go_where_its_row_is_hidden(made, hidden, lost):
+    """A hidden hold and `history=drop` dropped the held history; a hidden pin let its objects go."""
+    folder, info, _ = made
+    async with open_node(folder, TALLY.app) as node:
+        _, root = await (await node.world("lost")).snapshot()
+        storage = await node.storage("lost")
+        await storage.retain(history="drop", snapshots=1)
+        await storage.hold("audit", 2)
+        pin = await node.pin([root], 7_200)
+        await node.set_quotas(Quotas(worlds=5))
+        oldest = (await frames_of(node, "lost"))[0].header.last
+    u, w = info.universe, info.id
+    count = keys.row_count(hidden, u, *([w] if hidden in {"holds", "retention"} else []))
+    row = {
+        "holds": keys.history_hold(u, w, "audit"),
+        "pins": keys.pin(u, pin.id),
+        "retention": keys.world_retention(u, w),
+        "quotas": keys.universe_quotas(u),
+    }[hidden]
+    assert await asyncio.to_thread(checked, folder) == (0, [])
+    change(folder, row if lost == "row" else count)
+    listed = hidden in {"holds", "pins"}
+    if lost == "count" and not listed:
+        assert await asyncio.to_thread(checked, folder) == (0, [])  # the row itself is there, and is heeded
+        return
+    code = "host.list_short" if listed else "host.row_missing"
+    assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, [code])
+    async with open_node(folder, TALLY.app) as node:
+        with pytest.raises(Corrupted) as caught:
+            await forget(node, info)[hidden]()
+        assert caught.value.code == code
+        assert (await frames_of(node, "lost"))[0].header.last == oldest
+
+
+async def test_what_is_counted_is_counted_no_more_once_it_is_gone(made):
+    folder, _, _ = made
+    async with open_node(folder, TALLY.app) as node:
+        _, root = await (await node.world("lost")).snapshot()
+        storage = await node.storage("lost")
+        for height in (2, 3):  # the second time it moves
+            await storage.hold("audit", height)
+        assert [each.height for each in await storage.holds()] == [3]
+        await storage.release("audit")
+        assert await storage.holds() == []
+        pin = await node.pin([root], 7_200)
+        await node.unpin(pin.id)
+        assert await node.pins() == []
+        await storage.hold("more", 2)
+        await storage.retain(history="drop")
+        await node.delete_world("lost")
+    counters = [key for key in rows_in(folder) if key.startswith((b"\x01holds", b"\x01retention"))]
+    assert counters == []
+    assert await asyncio.to_thread(checked, folder) == (0, [])
 
 
 async def frames_of(node, name):

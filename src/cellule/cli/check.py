@@ -76,6 +76,8 @@ async def _universe(session: Session, node: Cellule, info: UniverseInfo) -> list
     lists: list[Awaitable[object]] = [
         directory.find_universe(info.name),
         list_refs(node.node.engine, info.id),
+        node.node.storage.pins(info.id).all(),
+        node.node.storage.quotas(info.id),
     ]
     for proven in lists:
         try:

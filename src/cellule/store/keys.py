@@ -117,9 +117,9 @@ def world_gone(universe: UUID, world: UUID) -> bytes:
     return universe_prefix(universe) + pack("gone", world)
 
 
-def world_count(universe: UUID) -> bytes:
-    """`worlds/<universe>`: a counter of the universe's worlds."""
-    return pack(b"worlds", universe)
+def row_count(rows: str, universe: UUID, *world: UUID) -> bytes:
+    """`worlds/<universe>`, `holds/<universe>/<world>` and others: a counter of rows of that name."""
+    return pack(rows.encode(), universe, *world)
 
 
 def ref_named(universe: UUID, name: str) -> bytes:

@@ -222,7 +222,7 @@ class Importer:
             rows[keys.wake(shard, document.head.wake_ns, *owner)] = b""
         return Batch(
             expect={named: None, second: None, listing: None, meta: None}, set=rows,
-            clear=[keys.world_gone(*owner)], add={keys.world_count(universe): 1},
+            clear=[keys.world_gone(*owner)], add={keys.row_count("worlds", universe): 1},
         )  # fmt: skip
 
 

@@ -17,8 +17,10 @@ from cellule.host.inbox.sends import Wait
 from cellule.host.journal import Head
 from cellule.host.limits import INBOX_CONTROL_BYTES_MAX
 from cellule.host.node import Node
+from cellule.host.own.counted_rows import check_counted
 from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.host.read.reader import Reader
+from cellule.host.storage.quotas import QUOTAS
 from cellule.kernel.items import BareEvent, ControlItem, EventItem, SignalItem
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.manifest.model import Manifest
@@ -98,15 +100,17 @@ class Remote:
         self._node.check_loop()
         self._node.ownership.check_store()
         engine, universe, world = self._node.engine, self._info.universe, self._info.id
-        head, quotas, *seen = await engine.read(
+        head, quotas, quotas_count, *seen = await engine.read(
             [
                 keys.world_head(universe, world),
                 keys.universe_quotas(universe),
+                keys.row_count("quotas", universe),
                 *enqueue_rows(universe, world),
             ]
         )
         if head is None:
             raise await lost_row(engine, self._info, "its head")
+        check_counted(quotas, quotas_count, QUOTAS)
         beside = NOTHING_BESIDE
         if events and quotas is not None:
             beside = await self._node.storage.counted_events(universe, quotas, events)

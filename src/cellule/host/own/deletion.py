@@ -44,8 +44,9 @@ async def delete_rows(engine: Engine, directory: Directory, world: WorldInfo, no
         clear.append(keys.wake(shard, wake_ns, world.universe, world.id))
     row = stored or encode({"deleted_ns": now_ns, "name": world.name})
     await engine.commit(Batch(set={gone: row}, clear=clear))
+    counts = [keys.row_count(rows, world.universe, world.id) for rows in ("holds", "retention")]
     for begin, end in world_ranges(world.universe, world.id):
-        await engine.commit(Batch(clear_range=[(begin, end)]))
+        await engine.commit(Batch(clear_range=[(begin, end)], clear=counts))
     others = await directory.worlds(world.universe)
     if not any(world.id == each.world for other in others for each in other.lineage.ancestors):
         await engine.commit(Batch(clear_range=[key_range(world.universe, world.id)]))
@@ -66,7 +67,7 @@ async def delete_names(engine: Engine, world: WorldInfo) -> None:
             if stored is not None:
                 last = replace(
                     last, expect={**last.expect, listing: stored}, clear=[*last.clear, listing],
-                    add={keys.world_count(world.universe): -1},
+                    add={keys.row_count("worlds", world.universe): -1},
                 )  # fmt: skip
             await engine.commit(last)
         except Conflict:
@@ -108,14 +109,16 @@ async def delete_universe(
     await engine.commit(Batch(set={meta: row}))
     if objects is not None:
         await _delete_objects(objects, universe.id)
+    counts = [keys.row_count(rows, universe.id) for rows in ("pins", "quotas")]
     for begin, end in universe_ranges(universe.id):
         rest = [(begin, meta), (meta + b"\0", end)] if begin <= meta < end else [(begin, end)]
-        await engine.commit(Batch(clear_range=rest))  # its own row stays until its name goes
+        counted = counts if begin <= keys.universe_quotas(universe.id) < end else []
+        await engine.commit(Batch(clear_range=rest, clear=counted))  # its own row stays until its name goes
     key = keys.universe_name(universe.name)
     await engine.commit(
         Batch(
             expect={key: universe.id.bytes},
-            clear=[key, keys.universe_named(universe.name), meta, keys.world_count(universe.id)],
+            clear=[key, keys.universe_named(universe.name), meta, keys.row_count("worlds", universe.id)],
             clear_range=[(keys.universe_events(universe.id, 0), keys.universe_events(universe.id, INT_MAX))],
             add={keys.universe_count(): -1},
         )

@@ -126,7 +126,7 @@ class Directory:
     async def worlds(self, universe: UUID) -> list[WorldInfo]:
         """All worlds of a universe, by creation; a damaged row of the list is read from the world's own."""
         rows, damaged = await counted_rows(
-            self._engine, keys.universe_world_range(universe), keys.world_count(universe),
+            self._engine, keys.universe_world_range(universe), keys.row_count("worlds", universe),
             f"worlds of universe {universe}",
         )  # fmt: skip
         found = [_world(universe, UUID(bytes=key[-16:]), value) for key, value in rows]
@@ -201,7 +201,7 @@ class Directory:
             keys.world_baseline(universe.id, world): baseline_row(head.height, baseline),
             keys.snapshot(universe.id, world, head.height): bytes(baseline),
         }
-        add = {keys.world_count(universe.id): 1}
+        add = {keys.row_count("worlds", universe.id): 1}
         if origin is not None:  # whoever owns the store opens it, for its first beat
             rows[keys.ready(shard, universe.id, world)] = unshared(world.bytes)
             add[keys.bell(shard)] = 1

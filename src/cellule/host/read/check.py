@@ -18,6 +18,8 @@ from cellule.host.journal import Journal, Progress
 from cellule.host.limits import KEY_ROWS_TOGETHER
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head, world_rows
 from cellule.host.run.loader import Loader
+from cellule.host.storage.history import holds
+from cellule.host.storage.policy import read_retention
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ManifestRecord
 from cellule.kernel.key_ring import NO_ROW
@@ -48,6 +50,8 @@ async def check_world(
     """Prove one world; raises `Corrupted` at the first thing that is wrong."""
     nodes = Nodes(loader.budget.nodes_bytes_max)
     await _check_rows(loader, info)
+    await holds(loader.engine, info)
+    await read_retention(loader.engine, info.universe, info.id)
     journal = await _check_journal(loader, info, cas, progress)
     snapshots = await _snapshots(loader, info)
     await _check_baseline(loader, info, snapshots, journal.oldest)

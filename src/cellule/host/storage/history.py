@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from cellule.errors import Conflict, Rejected
 from cellule.host.limits import ATTEMPTS_MAX, HOLDS_MAX
-from cellule.host.own.directory import WorldInfo
+from cellule.host.own.counted_rows import clear_counted, set_counted, sound_rows
+from cellule.host.own.directory import WorldInfo, world_rows
 from cellule.host.segments import Segment
 from cellule.host.storage.policy import read_retention
 from cellule.host.storage.snapshot_list import horizon_of
@@ -44,24 +45,32 @@ async def hold_history(engine: Engine, info: WorldInfo, name: str, height: int) 
     listing = keys.universe_world(info.universe, info.id)
     [listed] = await engine.read([listing])
     key = keys.history_hold(info.universe, info.id, name)
-    await engine.commit(Batch(expect={listing: listed}, set={key: encode(height)}))
+    await set_counted(engine, key, encode(height), _count(info), {listing: listed})
 
 
 async def release_history(engine: Engine, info: WorldInfo, name: str) -> None:
     """Remove a hold; `Rejected` where there is none of that name."""
     key = keys.history_hold(info.universe, info.id, name)
-    [stored] = await engine.read([key])
-    if stored is None:
+    await holds(engine, info)  # one that is hidden is damage, and not one that is not there
+    if not await clear_counted(engine, key, _count(info)):
         raise Rejected("host.no_hold", "world {world} has no hold {name}", world=info.name, name=name)
-    await engine.commit(Batch(clear=[key]))
 
 
 async def holds(engine: Engine, info: WorldInfo) -> list[Hold]:
-    """The holds of a world's history, by name."""
-    begin, end = keys.history_hold_range(info.universe, info.id)
-    page = await engine.scan(begin, end, limit=HOLDS_MAX)
-    found = [(keys.history_hold_name(key), decode(value)) for key, value in page.items]
-    return [Hold(name, height) for name, height in found if isinstance(height, int)]
+    """The holds of a world's history, by name; `Corrupted` where one is hidden, or is none."""
+    bounds = keys.history_hold_range(info.universe, info.id)
+    rows = await sound_rows(engine, bounds, _count(info), f"holds of world {info.name}")
+    return [_hold(info, keys.history_hold_name(key), decode(value)) for key, value in rows]
+
+
+def _hold(info: WorldInfo, name: str, height: object) -> Hold:
+    if not isinstance(height, int):
+        raise world_rows(info.name, f"the height of its hold {name}")
+    return Hold(name, height)
+
+
+def _count(info: WorldInfo) -> bytes:
+    return keys.row_count("holds", info.universe, info.id)
 
 
 async def drop_history(engine: Engine, cas: Cas, info: WorldInfo) -> int:

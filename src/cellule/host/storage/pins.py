@@ -1,6 +1,7 @@
 """Pins: blocks that are kept until a time, whatever else links them.
 
     u/<universe>/pins/<id> = {blocks: [Link], until_ns, who, why}
+    pins/<universe>        = counter of these rows
 
 A pin is for what needs blocks for a while and has no row of its own: an export, a reader, a fork under way,
 a person. One that expired keeps nothing, and goes with the next collection.
@@ -16,6 +17,7 @@ from uuid import UUID
 
 from cellule.errors import CelluleError, Conflict, Corrupted, Rejected, Unavailable
 from cellule.host.limits import ATTEMPTS_MAX, PIN_BLOCKS_MAX, PIN_S_MAX, PINS_MAX
+from cellule.host.own.counted_rows import clear_counted, sound_rows
 from cellule.sources import Clock, Entropy, uuid7
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -54,12 +56,20 @@ class Pin:
             ) from error  # fmt: skip
 
 
+async def stored_pins(engine: Engine, universe: UUID) -> list[Pin]:
+    """All pins of a universe, oldest first; `Corrupted` where one is hidden or damaged."""
+    count = keys.row_count("pins", universe)
+    rows = await sound_rows(engine, keys.pin_range(universe), count, f"pins of universe {universe}")
+    return [Pin.of_row(UUID(bytes=key[-16:]), value) for key, value in rows]
+
+
 class Pins:
     """The pins of one universe."""
 
     def __init__(self, engine: Engine, cas: Cas, clock: Clock, entropy: Entropy) -> None:
         self._engine = engine
         self._cas = cas
+        self._count = keys.row_count("pins", cas.universe)
         self._clock = clock
         self._entropy = entropy
 
@@ -81,7 +91,7 @@ class Pins:
                 "host.pin_blocks", "a pin keeps 1 to {most} blocks and what they link, not {count}",
                 most=PIN_BLOCKS_MAX, count=len(cids),
             )  # fmt: skip
-        if len(await self.all(limit=PINS_MAX)) >= PINS_MAX:
+        if len(await self.all()) >= PINS_MAX:
             raise Rejected(
                 "host.pins_max", "the universe has {most} pins already", most=PINS_MAX,
                 hint="Remove some: cellule gc unpin ID. Those that expired go with a collection.",
@@ -94,37 +104,27 @@ class Pins:
             if since is not None:
                 await self._cas.witness(since)
             try:
-                await self._engine.commit(parts.into(Batch(set={key: pin.row()})))
+                await self._engine.commit(parts.into(Batch(set={key: pin.row()}, add={self._count: 1})))
             except Conflict:
                 continue
             return pin
         raise Unavailable("host.pin_contended", "collections began again and again while it was pinned")
 
-    async def all(self, limit: int = PINS_MAX) -> list[Pin]:
+    async def all(self) -> list[Pin]:
         """All pins, oldest first; those that expired and were not collected, too."""
-        found: list[Pin] = []
-        begin, end = keys.pin_range(self._cas.universe)
-        while len(found) < limit:
-            page = await self._engine.scan(begin, end, limit=min(limit - len(found), 1_000))
-            found += [Pin.of_row(UUID(bytes=key[-16:]), value) for key, value in page.items]
-            if not page.more:
-                break
-            begin = page.items[-1][0] + b"\0"
-        return found
+        return await stored_pins(self._engine, self._cas.universe)
 
     async def remove(self, ident: UUID) -> None:
         """Let go of what a pin keeps; `Rejected` where there is none."""
-        key = keys.pin(self._cas.universe, ident)
-        [stored] = await self._engine.read([key])
-        if stored is None:
+        if not await clear_counted(self._engine, keys.pin(self._cas.universe, ident), self._count):
+            await self.all()  # one that is hidden is damage, and not one that is not there
             raise Rejected("host.no_pin", "there is no pin {id}", id=ident, hint="List them: cellule gc pins")
-        await self._engine.commit(Batch(clear=[key]))
 
     async def remove_expired(self, now_ns: int) -> int:
         """Remove the pins that expired."""
         expired = [pin for pin in await self.all() if pin.until_ns <= now_ns]
-        if expired:
-            await self._engine.commit(Batch(clear=[keys.pin(self._cas.universe, pin.id) for pin in expired]))
+        for pin in expired:
+            await clear_counted(self._engine, keys.pin(self._cas.universe, pin.id), self._count)
         return len(expired)
 
     @asynccontextmanager

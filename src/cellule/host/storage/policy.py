@@ -1,6 +1,7 @@
 """What is kept: when snapshots are taken and frames leave the rows (a node's), and for how long (a world's).
 
 w/<universe>/<world>/retention    {history: "keep" | "drop", snapshots}
+retention/<universe>/<world>      counter: whether there is such a row
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from cellule.host.limits import (
     TAIL_RECORDS,
     TAIL_S,
 )
+from cellule.host.own.counted_rows import check_counted, set_counted
 from cellule.store import keys
-from cellule.store.engine import Batch, Engine
+from cellule.store.engine import Engine
 from cellule.values.cbor import decode, encode
 
 KeptHistory = Literal["keep", "drop"]
@@ -76,14 +78,14 @@ class Retention:
 
 async def read_retention(engine: Engine, universe: UUID, world: UUID) -> Retention:
     """What is kept of a world."""
-    [stored] = await engine.read([keys.world_retention(universe, world)])
-    return Retention.of_row(stored)
+    count = keys.row_count("retention", universe, world)
+    row, counted = await engine.read([keys.world_retention(universe, world), count])
+    return Retention.of_row(check_counted(row, counted, f"the row of what world {world} keeps"))
 
 
 async def write_retention(engine: Engine, universe: UUID, world: UUID, retention: Retention) -> None:
     """Say what is kept of a world that is there."""
     listing = keys.universe_world(universe, world)
     [listed] = await engine.read([listing])
-    await engine.commit(
-        Batch(expect={listing: listed}, set={keys.world_retention(universe, world): retention.row()})
-    )
+    key, count = keys.world_retention(universe, world), keys.row_count("retention", universe, world)
+    await set_counted(engine, key, retention.row(), count, {listing: listed})

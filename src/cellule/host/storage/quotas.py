@@ -19,6 +19,7 @@ from uuid import UUID
 
 from cellule.errors import CelluleError, Conflict, Corrupted, Rejected
 from cellule.host.limits import COLLECT_PAGE, QUOTA_BURST_S, QUOTA_MAX, SNAPSHOTS_KEPT_MAX
+from cellule.host.own.counted_rows import check_counted, set_counted
 from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.host.storage.event_rates import SECOND_NS, allowance, counted, read_counts
 from cellule.sources import Clock
@@ -26,6 +27,8 @@ from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine, counter_value
 from cellule.values.cbor import decode, decode_trusted, encode
+
+QUOTAS = "the row of a universe's quotas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +84,16 @@ class Usage:
 
 async def read_quotas(engine: Engine, universe: UUID) -> Quotas:
     """The quotas of a universe."""
-    return Quotas.of_row((await engine.read([keys.universe_quotas(universe)]))[0])[0]
+    row, count = await engine.read([keys.universe_quotas(universe), keys.row_count("quotas", universe)])
+    return Quotas.of_row(check_counted(row, count, QUOTAS))[0]
 
 
 async def write_quotas(engine: Engine, universe: UUID, quotas: Quotas) -> None:
     """Set the quotas of a universe; what it already has stays."""
     meta = keys.universe_meta(universe)
     [known] = await engine.read([meta])
-    await engine.commit(Batch(expect={meta: known}, set={keys.universe_quotas(universe): quotas.row()}))
+    key, count = keys.universe_quotas(universe), keys.row_count("quotas", universe)
+    await set_counted(engine, key, quotas.row(), count, {meta: known})
 
 
 async def write_usage(engine: Engine, universe: UUID, quotas: Quotas, usage: Usage) -> None:
@@ -124,7 +129,7 @@ async def usage_of(
 async def check_new_world(engine: Engine, universe: UUID, name: str) -> None:
     """Refuse a world that would be one too many."""
     most = (await read_quotas(engine, universe)).worlds
-    [stored] = await engine.read([keys.world_count(universe)])
+    [stored] = await engine.read([keys.row_count("worlds", universe)])
     if most is not None and counter_value(stored) >= most:
         raise exceeded(name, "worlds", most, counter_value(stored))
 

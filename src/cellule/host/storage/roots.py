@@ -18,7 +18,7 @@ from cellule.errors import CelluleError
 from cellule.host.limits import ATTEMPTS_MAX, ROOTS_PAGE
 from cellule.host.outbox.rows import place_range
 from cellule.host.own.directory import WorldInfo, baseline_of
-from cellule.host.storage.pins import Pin
+from cellule.host.storage.pins import stored_pins
 from cellule.host.storage.tail import tail_frames
 from cellule.kernel.journal.links import Links, links_given, links_of_block, links_of_frame
 from cellule.store import keys
@@ -38,8 +38,7 @@ class Root:
 
 async def universe_roots(engine: Engine, universe: UUID, now_ns: int) -> AsyncIterator[Root]:
     """The roots that belong to no world: pins, and effects that wait to be performed."""
-    async for key, value in _rows(engine, keys.pin_range(universe)):
-        pin = Pin.of_row(UUID(bytes=key[-16:]), value)
+    for pin in await stored_pins(engine, universe):
         if pin.until_ns > now_ns:
             yield Root(f"pin {pin.id} ({pin.why})", Links(set(), set(pin.cids)))
     async for value in _outbox(engine):
