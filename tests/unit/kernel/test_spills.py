@@ -258,6 +258,18 @@ def test_a_map_that_still_waits_for_a_message_has_handed_over_the_others_for_goo
     assert totals(world, "a") == [{"total": 21}]
 
 
+def test_a_map_that_has_only_messages_yet_hands_them_over_and_ends(world_of):
+    world = world_of()
+    world.control("pause")
+    world.beat([paid("a", 1), paid("b", 2)])
+    spill(world)
+    frame = decode_frame(world.frames[-1])
+    [end] = [step for _, step in frame.of(StepRecord)]
+    assert (end.key, end.version, end.born, end.prev) == (b"", 0, 0, 0)
+    world.control("resume")
+    assert totals(world, "a", "b", "") == [{"total": 1}, {"total": 2}, None]
+
+
 def test_an_expected_version_is_of_the_map_and_meets_another_in_the_cell(world_of):
     world = world_of()
     world.beat([paid("a", 1)])
