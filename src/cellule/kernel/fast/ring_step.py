@@ -53,7 +53,7 @@ def ring_step(context: BeatContext, modules: FastModules, rounds: Stepping) -> C
             if entry.era != number or type(state) is not bytes or entry.extras is not None:
                 return False
         if expected is not None and (entry is None or expected != born):
-            return False  # a receipt for this incarnation of the cell is as plain as an event
+            return False  # what is for this incarnation of the cell only is as plain as other events
         key, step = slot.key, first + len(records)
         about = stepper.context(key, fast.module, number, step, entropy, version) if fast.context else None
         try:

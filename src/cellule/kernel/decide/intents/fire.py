@@ -85,4 +85,4 @@ def answer(context: BeatContext, fired: bytes, timer: TimerRow) -> Generator[Nee
         delivery = AT_ONCE if depth <= DEPTH_MAX else NOBODY
         yield from settling.pass_on(context, waiter, known.receipt, delivery, extra)
     context.writer.add(TimerRecord(cause, fired, 0, None))
-    ledger.timers.remove(fired)
+    ledger.arm(fired, 0, 0, None)
