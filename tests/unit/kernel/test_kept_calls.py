@@ -32,7 +32,14 @@ def test_the_oldest_calls_go_where_they_are_too_many_or_too_long(count, size, be
 SCHEMAS = {
     "call/Begin@1": {"record": {"who": {"text": {}}}},
     "call/Ask@1": {"record": {"clerk": {"text": {}}}},
-    "call/Say@1": {"record": {"clerk": {"text": {}}, "schema": {"text": {}}, "to": {"text": {}}}},
+    "call/Say@1": {
+        "record": {
+            "clerk": {"text": {}},
+            "schema": {"text": {}},
+            "to": {"text": {}},
+            "go": {"option": {"bool": {}}},
+        }
+    },
     "call/Told@1": {"record": {"to": {"text": {}}}},
     "call/Other@1": {"record": {"to": {"text": {}}}},
     "call/State@1": {"int": {}},
@@ -58,7 +65,8 @@ def asker(state, schema, event, _):
 
 
 def clerk(state, schema, event, _):
-    return Did((state or 0) + 1, emit=[(event["schema"], {"to": event["to"]})] if "to" in event else [])
+    said = [(event["schema"], {"to": event["to"]})] if "to" in event else []
+    return Did(None if event.get("go") else (state or 0) + 1, emit=said)
 
 
 @pytest.fixture
@@ -90,10 +98,15 @@ def test_a_call_is_answered_by_the_awaited_event_to_its_caller_and_by_no_other(a
     assert waiting(asked) == left
 
 
-def test_whoever_waits_when_the_called_cell_is_deleted_is_told_and_nobody_else(asked):
-    asked.send("call/Say@1", {"clerk": "c", "schema": "call/Told@1", "to": "ann"})
+@pytest.mark.parametrize("is_last", [False, True])
+def test_whoever_waits_when_the_called_cell_is_deleted_is_told_and_nobody_else(asked, is_last):
+    """By a person, or by its own step, which still answers one of them."""
+    answer = {"clerk": "c", "schema": "call/Told@1", "to": "ann"}
+    asked.send("call/Say@1", {**answer, "go": True} if is_last else answer)
     asked.settle()
-    asked.control("cell.delete", module="call/Clerk", key=b"c")
+    if not is_last:
+        asked.control("cell.delete", module="call/Clerk", key=b"c")
+    assert asked.entry("call/Clerk", b"c") is None
     told = [
         (each.targets, decode(value_of(each.value))["status"])
         for data in asked.frames for _, each in decode_frame(data).of(EmittedRecord)

@@ -86,6 +86,24 @@ def test_marks_of_another_number_of_ids_are_damage(prints):
         drive(loaded.find(key(0), nodes), nodes, lambda cids: {cid: blocks[cid] for cid in cids})
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_every_id_of_a_closed_bucket_is_found_and_none_beside_it(monkeypatch, is_saved):
+    monkeypatch.setattr(dedupe, "DEDUPE_BUCKET_IDS", 40)
+    ids, blocks, nodes = Dedupe(), {}, Nodes(0)
+    for number in range(40):
+        ids.add(key(2 * number + 1), number + 1, 5 * number, 1)
+    ids.roll(1)
+    assert not ids.open
+    if is_saved:
+        ids = drive(Dedupe.load(ids.save(blocks), nodes), nodes, blocks.__getitem__)
+    found = [
+        drive(ids.find(key(number), nodes), nodes, lambda cids: {cid: blocks[cid] for cid in cids})
+        for number in range(82)
+    ]
+    assert found[1::2] == [*(dedupe.Seen(number + 1, 5 * number) for number in range(40)), None]
+    assert found[::2] == [None] * 41
+
+
 @pytest.mark.parametrize("position", range(16))
 def test_ids_that_differ_in_one_byte_are_two(position):
     given = bytes(range(16))
