@@ -10,7 +10,7 @@ from cellule.kernel.journal.heartbeat_records import SignalRecord
 from cellule.kernel.state.intent_id import intent_text
 from cellule.values.cbor import decode, encode
 from cellule.values.envelope import value_of
-from tests.support.kernel_bank import CHARGE, HOUR
+from tests.support.kernel_bank import CHARGE, HOUR, Bank
 
 ASK_FIRST = {"rules": [
     {"name": "ask", "when": "effect.params.amount > 10", "then": "require_approval", "reason": "over 10"},
@@ -76,6 +76,16 @@ def test_one_that_waits_for_an_approval_says_so_and_goes_on_with_it(shown):
     assert told(shown)[1][1]["note"] == "it needs an approval"
     shown.world.control("effect.approve", intent=height)
     assert told(shown)[2:] == [("/op/tell", {"state": "ist:run"}, 0)]
+
+
+def test_one_that_a_fork_held_never_waited_for_an_approval_and_goes_on_in_silence(shown):
+    child = Bank(shown.world.fork(7, "keep"))
+    child.charge()
+    [opening] = child.world.control("effect.approve", intent=child.intents()[0]).opened
+    assert [signal for signal, *_ in told(child)] == ["/op/begin"]
+    child.receive(opening)
+    assert [signal for signal, *_ in told(child)] == ["/op/begin", "/op/end"]
+    child.world.assert_replays()
 
 
 def test_one_that_is_denied_ends(shown):
