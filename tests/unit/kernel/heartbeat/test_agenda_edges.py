@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
+from cellule.kernel.journal.heartbeat_records import SignalRecord
 from cellule.kernel.items import ControlItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.heartbeat_records import AgendaRecord
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.state.heartbeat_rows import unpack_impulse
+from cellule.values import DEPTH_MAX
+from cellule.values.cbor import decode
+from cellule.values.envelope import value_of
 from tests.support.enzyme_world import EnzymeWorld
 
 ROOM = 30_000
@@ -190,4 +194,45 @@ def test_an_operation_that_a_run_starts_is_charged_too():
     world.tick()
     world.tick()
     assert [line[1] for line in world.agenda()] == [0]
+    world.assert_replays()
+
+
+LISTENERS = {
+    "t/Ear@1": {"kind": "pure", "state": "sys/Value@1", "event": ["sys/Signal@1"]},
+    "t/Many@1": {"kind": "pure", "state": "sys/Value@1", "event": ["sys/Signal@1"], "key": {"text": {}}},
+    "t/Deaf@1": {"kind": "pure", "state": "sys/Value@1", "event": ["sys/WorldStarted@1"]},
+}
+
+
+def nested(levels):
+    value = 0
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("target", "payloads", "why"),
+    [
+        ("/cells/t/Ear", [nested(DEPTH_MAX - 1)], None), ("/cells/t/Many/a", [1, 2], None),
+        ("/cells/t/Ear", [nested(DEPTH_MAX)], "takes no payload that nests so deep"),
+        ("/cells/t/Ear", [1, 2, 3], "has a full queue"), ("/cells/t/Many", [1], "takes no signals"),
+        ("/cells/t/Ear/a", [1], "takes no signals"), ("/cells/t/Deaf", [1], "takes no signals"),
+        ("/cells/t/None", [1], "takes no signals"),
+    ],
+)  # fmt: skip
+def test_a_cell_takes_a_signal_or_one_warning_says_why_not(monkeypatch, target, payloads, why):
+    monkeypatch.setattr("cellule.kernel.state.cells.QUEUE_MESSAGES_MAX", 2)
+    steps = {name.partition("@")[0]: lambda state, schema, event, ctx: 1 for name in LISTENERS}
+    world = EnzymeWorld({}, document={"modules": LISTENERS}, steps=steps)
+    for payload in payloads:
+        world.signal(None, target, payload=payload)
+    world.tick()
+    taken = world.tick().steps
+    told = [decode(value_of(each.extras["payload"])) for each in world.records(SignalRecord)]
+    assert [(each["code"], each["text"], each["target"]) for each in told] == (
+        [] if why is None else [("heartbeat.cell_refuses", f"cell {target} {why}", target)]
+    )
+    assert len(taken) == len(payloads) - len(told)
+    assert [each.depth for each in world.records(SignalRecord)] == [1] * len(told)
     world.assert_replays()

@@ -73,6 +73,21 @@ def test_a_fork_deals_with_so_many_in_a_beat_and_goes_on_where_it_was(
         assert [child.last(f"o{number}")[1]["status"] for number in range(count)] == ["cancelled"] * count
 
 
+def test_what_waited_for_an_approval_is_held_by_a_fork_once_it_is_approved(make_bank, fork):
+    rule = {"name": "ask", "when": "effect.params.amount > 10", "then": "require_approval", "reason": "much"}
+    bank = make_bank(policy={"rules": [rule]}, order={"open_max": 1})
+    bank.charge(50, order="a")
+    child = fork(bank, "keep")
+    [height] = child.intents("a")
+    assert child.world.control("effect.approve", intent=height).opened == []
+    assert (child.book.counts, child.book.parked) == ({"bank/Order": 1}, 0)
+    assert child.world.control("effect.deny", intent=1).outcomes[0].error.code == "kernel.intent_not_open"
+    assert [each.height for each in child.world.control("effect.approve", intent=height).opened] == [height]
+    assert child.book.over == {"bank/Order"}
+    code = child.world.control("effect.approve", intent=height).outcomes[0].error.code
+    assert code == "kernel.intent_not_parked"
+
+
 def test_a_fork_goes_live_once_and_dispatches_from_then_on(bank, fork):
     child = fork(bank, "keep")
     assert child.charge(order="before").opened == []
