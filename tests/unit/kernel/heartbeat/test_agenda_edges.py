@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cellule.errors import Corrupted
-from cellule.kernel.journal.heartbeat_records import SignalRecord
 from cellule.kernel.items import ControlItem
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.heartbeat_records import AgendaRecord
+from cellule.kernel.journal.heartbeat_records import AgendaRecord, SignalRecord
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.state.heartbeat_rows import unpack_impulse
 from cellule.values import DEPTH_MAX
