@@ -27,6 +27,7 @@ from cellule.effects.secrets import Secrets
 from cellule.effects.secrets.defaults import default_secrets
 from cellule.effects.secrets.redactor import redacted_logs
 from cellule.errors import Rejected
+from cellule.host.ingress.arguments import check_list, refuse_argument, shown
 from cellule.host.ingress.checked_calls import check_fields
 from cellule.host.limits import (
     BEAT_INTERVAL_S,
@@ -62,8 +63,13 @@ from cellule.store.address import MemoryAddress, StoreAddress, parse_address
 from cellule.store.copy import Copied, Progress, copy_store
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE, Store, StoreOptions, check_data, open_engine, open_store
+from cellule.values.words import type_name
 
 CACHE = "cache"
+_SOURCES = (
+    ("clock", "a Clock: an object with `now_ns` and `monotonic_ns`", ("now_ns", "monotonic_ns")),
+    ("entropy", "an Entropy: an object with `bytes`", ("bytes",)),
+)
 _log = logging.getLogger("cellule.host")
 logging.getLogger("cellule").addHandler(logging.NullHandler())  # quiet, unless somebody listens
 
@@ -98,6 +104,13 @@ class Options:
     def __post_init__(self) -> None:
         for each in (self, self.budget, self.store):
             check_fields(each)
+        adapters = tuple(check_list("adapters", self.adapters, "a list of adapters"))
+        object.__setattr__(self, "adapters", adapters)
+        for adapter in adapters:
+            check_adapter(adapter)
+        for name, wanted, methods in _SOURCES:
+            if not all(callable(getattr(getattr(self, name), method, None)) for method in methods):
+                refuse_argument(name, getattr(self, name), wanted)
 
 
 def open(
@@ -127,7 +140,7 @@ def open(
 def _check_app(app: object) -> None:
     if app is None or isinstance(app, App):
         return
-    what, hint = f"a {type(app).__name__}", "Give the object that your decorators belong to."
+    what, hint = f"a {type_name(app)}", "Give the object that your decorators belong to."
     if isinstance(app, ModuleType):
         what = f"the module {app.__name__}"
         found = [name for name, value in vars(app).items() if isinstance(value, App)]
@@ -139,19 +152,17 @@ def _checked(options: Options | None) -> Options:
     """The options as they are given; the mistakes of the one place where people write them are told there."""
     options = Options() if options is None else options
     if isinstance(options, Options):
-        for each in options.adapters:
-            check_adapter(each)
         return options
     raise Rejected(
-        "host.option", "options is {what}, not cellule.Options", what=f"a {type(options).__name__}",
+        "host.option", "options is {what}, not cellule.Options", what=f"a {type_name(options)}",
         hint="Write options=cellule.Options(session_ttl_s=20).",
     )  # fmt: skip
 
 
 def _check_deploy(deploy: object) -> None:
-    if deploy not in get_args(Deploy):
+    if not isinstance(deploy, str) or str.__str__(deploy) not in get_args(Deploy):
         raise Rejected(
-            "host.deploy", "deploy is {deploy!r}; it is auto, require or never", deploy=deploy,
+            "host.deploy", "deploy is {deploy}; it is auto, require or never", deploy=shown(deploy),
             hint="auto brings a compatible change of the app into its worlds, require refuses any, never "
             "works with what is stored.",
         )  # fmt: skip

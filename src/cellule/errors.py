@@ -140,7 +140,9 @@ def readable(key: bytes) -> str:
 
 
 def _shown(value: object) -> object:
-    """Byte strings as short hex; everything else as it is."""
+    """Byte strings as short hex, text so that it can be printed; everything else as it is."""
+    if isinstance(value, str) and not str.isascii(value):
+        return str.encode(value, "utf-8", "backslashreplace").decode()
     if isinstance(value, bytes | bytearray | memoryview):
         text = bytes(value[:40]).hex()
         return f"0x{text}..." if len(value) > 40 else f"0x{text}"

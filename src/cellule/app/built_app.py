@@ -10,7 +10,7 @@ unknown name is refused with the nearest known ones. Immutable but for codecs, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -157,13 +157,14 @@ class Built:
 
     def _no_event(self, event: object) -> Rejected:
         if isinstance(event, type):
-            what, hint = f"the class {shown_type(event)}", f"Give an object: {event.__name__}(...)."
+            what, hint = f"the class {shown_type(event)}", f"Give an object: {shown_type(event)}(...)."
         elif isinstance(event, dict | str):
             what, hint = shown_value(event), "Send an object, or a pair: (name, data)."
         else:
-            what, kind = f"an object of {shown_type(type(event))}", type(event)
-            close = near(kind.__name__, [each.__name__ for each in self.forms.events])
-            hint = close or f"Put @app.event above {kind.__name__}, on the app of {self.namespace}."
+            kind = shown_type(type(event))
+            what = f"an object of {kind}"
+            close = near(kind, [shown_type(each) for each in self.forms.events])
+            hint = close or f"Put @app.event above {kind}, on the app of {self.namespace}."
         return Rejected(
             "app.event_expected", "{what} is no event of {app}.", what=what, app=self.namespace, hint=hint
         )
@@ -173,11 +174,15 @@ class Built:
     def base(self, reducer: Reducer) -> str:
         """The name of a reducer's module without version: what its cells belong to."""
         if isinstance(reducer, str):
+            reducer = str.__str__(reducer)
             if reducer in self._by_base:
                 return reducer  # as the host names it: for every cell of a list
             names = {each.name: base for base, each in self._by_base.items()}
             return names[_resolve(reducer, self.namespace, names, "reducer")]
-        base = self._by_handle.get(reducer) if _is_hashable(reducer) else None
+        try:
+            base = self._by_handle.get(reducer)
+        except Exception:  # noqa: BLE001 - it has no hash, or a class that raises when it is asked for one
+            base = None
         if base is None:
             known = ", ".join(sorted(Name.parse(each.name).local for each in self.modules))
             what = shown_function(reducer) if isinstance(reducer, FunctionType) else shown_value(reducer)
@@ -291,10 +296,6 @@ class Built:
             if path is not None and python is not None:
                 return key_codec(self.forms.naming.derived(python), path)
         return None
-
-
-def _is_hashable(given: object) -> bool:
-    return isinstance(given, Hashable)
 
 
 def _resolve(given: str, namespace: str, known: Iterable[str], kind: str) -> str:

@@ -26,6 +26,7 @@ from cellule.modules.python.signature import shown_function
 from cellule.values.schema.annotations import shown_type
 from cellule.values.schema.fields import is_named_tuple, is_record_class
 from cellule.values.schema.scalars import EPOCH, MICROSECOND
+from cellule.values.words import printed
 
 
 def duration_ns(where: str, option: str, given: object, *, least: int = 1) -> int:
@@ -160,7 +161,7 @@ def is_path(given: object) -> bool:
 
 def shown_value(value: object) -> str:
     """A value in an error message: what it is, without going on and on."""
-    text = repr(value)
+    text = printed(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -34,6 +34,7 @@ from cellule.errors import Rejected
 from cellule.values.requests import Receipt, Request
 from cellule.values.schema import Derived, derive
 from cellule.values.schema.paths import leads_to
+from cellule.values.words import printed
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs, Unpack
@@ -221,7 +222,7 @@ def check_adapter(given: object) -> None:
     """Refuse what is no adapter, as a function without its decorator, or has no fit kind or limits."""
     if not isinstance(given, Adapter):
         raise Rejected(
-            "effects.adapter", "{given} is no adapter", given=repr(given)[:100],
+            "effects.adapter", "{given} is no adapter", given=printed(given)[:100],
             hint='Decorate an async function: @adapter("payments.charge").',
         )  # fmt: skip
     check_kind(given.kind)

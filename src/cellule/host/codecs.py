@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from cellule.app.built_app import Built
 from cellule.app.keys import TypedKey
 from cellule.errors import Rejected
+from cellule.host.limits import SHOWN_MAX
 from cellule.kernel.items import BareEvent
 from cellule.kernel.manifest.model import Manifest
 from cellule.modules.workflow.view import is_workflow, run_json
@@ -19,6 +20,7 @@ from cellule.values.schema import key_bytes, wire_codec
 from cellule.values.schema import types as t
 from cellule.values.schema.compatibility import compare
 from cellule.values.sealed_value import ERASED
+from cellule.values.words import printed, type_name
 
 
 class WorldCodecs(Protocol):
@@ -139,10 +141,10 @@ class StoredCodecs:
 
     def event(self, event: Any) -> tuple[str, bytes]:
         """See `WorldCodecs.event`."""
-        if not isinstance(event, tuple) or len(event) != 2:
+        if not isinstance(event, tuple) or len(event) != 2 or not isinstance(event[0], str):
             raise Rejected(
                 "host.event_form", "an event is a pair of schema name and value, not {found}",
-                found=type(event).__name__,
+                found=type_name(event),
                 hint="Open the world with its app to send objects.",
             )  # fmt: skip
         name, value = event
@@ -157,7 +159,8 @@ class StoredCodecs:
 
     def module(self, module: Any) -> str:
         """See `WorldCodecs.module`."""
-        base = str(module).partition("@")[0]
+        named = str.__str__(module) if isinstance(module, str) else printed(module)[:SHOWN_MAX]
+        base = named.partition("@")[0]
         if base in self.manifest.modules:
             return base
         short = [name for name in self.manifest.modules if name.rpartition("/")[2] == base]

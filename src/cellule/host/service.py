@@ -32,7 +32,7 @@ from cellule.host.branches.point import point_of
 from cellule.host.branches.what_if import WhatIf, WhatIfOptions, what_if
 from cellule.host.cas_fetch import put_blocks
 from cellule.host.codecs import AppCodecs, StoredCodecs, WorldCodecs
-from cellule.host.ingress.arguments import check_who_and_why
+from cellule.host.ingress.arguments import check_list, check_who_and_why
 from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.outcomes import Applied
@@ -225,6 +225,7 @@ class Cellule:
         universe: str = DEFAULT_UNIVERSE, progress: Progress | None = None,
     ) -> WhatIf:  # fmt: skip
         """What would happen with these events, this app (`deploy`) or manifest, these answers: in memory."""
+        coming = check_list("events", events, "a list of events")
         info = await self.node.directory.world(await self.node.universe(universe), source)
         types = await self._types(Reader(self.node, info))
         loaded: Manifest | None = None
@@ -234,7 +235,7 @@ class Cellule:
             built = None if manifest is not None else self._built
             types = StoredCodecs(loaded) if built is None else AppCodecs(built)
         fork = ForkOptions(effects, script=script, who="what-if", why="tried out")
-        encoded = [types.event(event) for event in events]
+        encoded = [types.event(event) for event in coming]
         options = WhatIfOptions(loaded, blocks, encoded, fork, replay, advance or timedelta())
         return await what_if(self.node, info, types, at, options, progress)
 

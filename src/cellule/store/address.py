@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from cellule.errors import Rejected
+from cellule.values.words import type_name
 
 ADDRESS_CHARACTERS_MAX = 4_000
 SCHEMA_DEFAULT = "cellule"
@@ -175,7 +176,11 @@ def _text(address: object, what: str, code: str, accepted: str) -> str:
     """The address as text that can be one."""
     text = os.fspath(address) if isinstance(address, os.PathLike) else address
     if not isinstance(text, str):
-        raise _refused(code, what, f"is a {type(address).__name__}, not text", accepted)
+        raise _refused(code, what, f"is a {type_name(address)}, not text", accepted)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise _refused(code, what, "is no Unicode: it holds half of a surrogate pair", accepted) from None
     if not text or "\0" in text or len(text) > ADDRESS_CHARACTERS_MAX:
         raise _refused(code, what, "is empty, too long, or holds a zero byte", accepted)
     if not isinstance(address, str) and _COLLAPSED.match(text):

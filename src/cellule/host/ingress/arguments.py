@@ -10,7 +10,7 @@ Rejected: leaving it to the kernel. An item that fails there has company: the ot
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
@@ -29,6 +29,7 @@ from cellule.host.limits import (
 from cellule.kernel.items import Verb
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.limits import INT_MAX
+from cellule.values.words import type_name
 
 VERBS: Final = frozenset(get_args(Verb))
 ETAG: Final = re.compile(r"(0|[1-9][0-9]{0,18})@(0|[1-9][0-9]{0,18})")
@@ -154,7 +155,7 @@ def shown(value: object) -> str:
     if isinstance(value, str | bytes | int | float | bool | UUID | None):
         text = ascii(value[:SHOWN_MAX] if isinstance(value, str | bytes) else value)
         return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
-    return f"of type {type(value).__name__}"
+    return f"of type {type_name(value)}"
 
 
 def _check_text(name: str, value: Any, limit: int, *, is_needed: bool) -> str:
@@ -185,9 +186,19 @@ def refuse_argument(name: str, value: Any, wanted: str, found: str = "") -> NoRe
     )  # fmt: skip
 
 
+def check_list(name: str, given: Any, wanted: str) -> Iterator[Any]:
+    """Begin to go through what a call was given; a text is no list, though it is one of its letters."""
+    if isinstance(given, str | bytes | Mapping):
+        refuse_argument(name, given, wanted)
+    try:
+        return iter(given)
+    except Exception:  # noqa: BLE001 - it is no list, or one whose class raises
+        refuse_argument(name, given, wanted)
+
+
 def check_wait(wait: object) -> None:
     """Refuse to wait for what there is not."""
-    if wait not in ("durable", "applied", "reply"):
+    if not isinstance(wait, str) or str.__str__(wait) not in ("durable", "applied", "reply"):
         raise Rejected("host.wait", "wait is {wait}; it is durable, applied or reply", wait=shown(wait))
 
 

@@ -28,6 +28,7 @@ REFUSED: Final = object()
 NOTHING: Final = "nothing"
 # Parameters with errors of their own.
 ELSEWHERE: Final = frozenset({"condition", "history", "script", "timeout", "where"})
+NAMES: Final = frozenset({"name", "universe", "source", "world"})
 NUMBER_MAX: Final = (1 << 63) - 1
 
 
@@ -91,7 +92,7 @@ class _Rules:
         """The names of arguments that are given by position, and the rules by name."""
         hints = get_type_hints(self._function)
         found = signature(self._function).parameters
-        rules = {name: None if name in self._but else rule_of(hints.get(name, Any)) for name in found}
+        rules = {name: None if name in self._but else _rule(name, hints.get(name, Any)) for name in found}
         places = [name for name, each in found.items() if each.kind is not Parameter.KEYWORD_ONLY]
         return places, {name: rule for name, rule in rules.items() if rule is not None}
 
@@ -103,6 +104,11 @@ class _Rules:
         names = [*places, *places[-1:] * len(positional)]  # `*keys` takes the rest
         placed = [_accepted(name, value, rules) for name, value in zip(names, positional, strict=False)]
         return placed, {name: _accepted(name, value, rules) for name, value in named.items()}
+
+
+def _rule(name: str, annotation: Any) -> Rule | None:
+    """The rule for a parameter; one that names a world or the like is not empty."""
+    return _NAME if name in NAMES and annotation is str else rule_of(annotation)
 
 
 def check_fields(options: object) -> None:
@@ -217,6 +223,7 @@ def _one_of(value: Any, known: tuple[Any, ...]) -> Any:
     return plain if plain is not REFUSED and plain in known else REFUSED
 
 
+_NAME: Final = Rule("a text that is not empty", lambda value: _text(value) or REFUSED)
 _PATH: Final = Rule("a path", _path)
 _PLAIN: Final[dict[Any, Rule]] = {
     str: Rule("a text", _text),

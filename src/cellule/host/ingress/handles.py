@@ -178,7 +178,7 @@ class WorldHandle:
         """
         edge.check_wait(wait)
         sents: list[Sent] = []
-        coming = iter(events)
+        coming = edge.check_list("events", events, "a list of events")
         while part := self._sents(list(islice(coming, SEND_SLICE))):
             await self._hand_over(*part)
             sents += part

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from cellule.errors import Rejected
 from cellule.kernel.items import Stepped
+from cellule.values.schema.annotations import shown_type
+from cellule.values.words import type_name
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -56,7 +58,7 @@ def check_reply_type(applied: Applied[Any], wanted: type[R]) -> Applied[R]:
     if not isinstance(applied.reply, wanted):
         raise Rejected(
             "host.reply_type", "the reply is of type {found}, not {wanted}. The event was applied.",
-            found=type(applied.reply).__name__, wanted=getattr(wanted, "__name__", repr(wanted)),
+            found=type_name(applied.reply), wanted=shown_type(wanted),
             hint="Ask for the class that stands in `@app.reducer(reply=...)`.",
         )  # fmt: skip
     return applied

@@ -25,6 +25,7 @@ from cellule.host.store_retry import reading
 from cellule.kernel.items import EventItem
 from cellule.kernel.state.cells import Entry
 from cellule.values.expressions import ExpressionFault
+from cellule.values.words import type_name
 
 STATE_CHARS_MAX = 400  # of the last state in a message
 
@@ -51,7 +52,7 @@ def check_condition(condition: object) -> None:
         return
     raise Rejected(
         "host.condition", "a condition is CEL text or a function of the state, not {found}",
-        found="an `async def`" if callable(condition) else type(condition).__name__,
+        found="an `async def`" if callable(condition) else type_name(condition),
         hint="Write wait_until('state.paid') or wait_until(lambda order: order is not None).",
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from cellule.values.expressions import compile_expression
 from cellule.values.schema import types as t
 from cellule.values.schema.compatibility import completed
 from cellule.values.schema.types import Schema
+from cellule.values.words import type_name
 
 BESIDE: Final[dict[str, Schema]] = {
     "version": t.Int(), "status": t.Text(), "size": t.Int(), "queue": t.Int(), "born": t.Int(),
@@ -32,7 +33,7 @@ class CellFilter:
         if not isinstance(where, str):
             raise Rejected(
                 "host.where", "where is a CEL expression as text, not {found}",
-                found=type(where).__name__, hint="Write where='state.total > 100 && status == \"waiting\"'.",
+                found=type_name(where), hint="Write where='state.total > 100 && status == \"waiting\"'.",
             )  # fmt: skip
         self.module = manifest.modules[base]
         self._schemas = manifest.schemas

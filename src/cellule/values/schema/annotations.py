@@ -25,6 +25,7 @@ from cellule.values.schema.document import load_enum
 from cellule.values.schema.fields import unsupported
 from cellule.values.schema.shape import Nanoseconds, OptionShape, ScalarShape, Shape
 from cellule.values.schema.types import Schema
+from cellule.values.words import class_name, printed
 
 _SCALARS: dict[Any, tuple[Callable[[], Schema], str]] = {
     None: (t.Unit, "unit"),
@@ -112,8 +113,8 @@ def with_metadata(shape: Shape, metadata: object, where: str) -> Shape:
 def shown_type(annotation: Any) -> str:
     """Write an annotation as its author would."""
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
-        return annotation.__qualname__
-    return str(annotation).replace("typing.", "")
+        return class_name(annotation)
+    return printed(annotation).replace("typing.", "")
 
 
 def _enum(values: list[Any], where: str, annotation: Any) -> t.Enum:

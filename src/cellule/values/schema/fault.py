@@ -15,6 +15,7 @@ from cellule.errors import Rejected
 from cellule.values.path import path_text
 from cellule.values.schema import types as t
 from cellule.values.schema.types import Schema
+from cellule.values.words import printed
 
 SHOWN_CHARACTERS_MAX = 60
 SHOWN_VALUES_MAX = 8
@@ -102,7 +103,7 @@ def shown(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return f"the text {_cut(repr(str(value)))}"
+            return f"the text {_cut(repr(str.__str__(value)))}"
         case int():
             small = value.bit_length() <= INT_SHOWN_BITS_MAX
             return f"the integer {int(value)}" if small else f"an integer of {value.bit_length()} bits"
@@ -111,11 +112,15 @@ def shown(value: object) -> str:
         case bytes():
             return f"{len(value)} bytes"
         case list() | tuple():
-            return f"a list of {len(value)}"
+            return f"a list of {_length(value)}"
         case dict():
-            return f"a map of {len(value)}"
+            return f"a map of {dict.__len__(value)}"
         case _:
-            return _cut(repr(value))
+            return _cut(printed(value))
+
+
+def _length(value: list[object] | tuple[object, ...]) -> int:
+    return list.__len__(value) if isinstance(value, list) else tuple.__len__(value)
 
 
 def expected(schema: Schema) -> str:  # noqa: C901 - one line per member of a closed union
