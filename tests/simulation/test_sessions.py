@@ -300,7 +300,7 @@ class Impatient(Sessions):
         before = dict(self._seen)
         return [
             Seen(each.node, each.row, before[each.node].since_ns if each.node in before else each.since_ns,
-                 fields_of(each.node, each.row))
+                 fields_of(each.row))
             for each in await super().look()
         ]  # fmt: skip
 
