@@ -38,13 +38,13 @@ async def send(params: int) -> int:
 
 def test_options_of_another_kind_are_refused_before_anything_is_made(tmp_path):
     """An `AttributeError` from inside was told."""
-    with pytest.raises(Rejected, match="options is a dict, not cellule.Options"):
+    with pytest.raises(Rejected, match="options is a dict, not"):
         cellule.open(tmp_path / "data", app, options={"session_ttl_s": 20})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_function_that_is_no_adapter_is_refused_where_the_options_are_made():
-    with pytest.raises(Rejected, match="is no adapter. Decorate an async function"):
+    with pytest.raises(Rejected, match="is no adapter"):
         Options(adapters=[send])
 
 
