@@ -238,6 +238,19 @@ def test_a_redriven_message_goes_to_its_cell_again(skipping):
         done(skipping, "letter.redrive", letter=at)
 
 
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_long_message_is_redriven_the_same_from_memory_and_from_a_snapshot(skipping, restored):
+    """It was recorded as the link under which it rests, once a snapshot was taken, and before as its bytes."""
+    beat = skipping.beat([failed("x" * 2_000)])
+    [at] = [step.height for step in beat.steps if step.status == SKIPPED]
+    skipping.settle()
+    skipping.snapshot()
+    if restored:
+        skipping.world = skipping.restored()
+    _, emitted = decode_frame(done(skipping, "letter.redrive", letter=at).frame).records
+    assert emitted.value == [encode({"order": "o1", "why": "x" * 2_000})]
+
+
 def test_a_message_that_fails_again_is_a_dead_letter_again(skipping):
     at = letter_of(skipping)
     done(skipping, "letter.redrive", letter=at)

@@ -323,6 +323,43 @@ def test_runs_of_workflows_are_sealed_entry_by_entry_and_go_on_after_a_restart()
     world.assert_replays()
 
 
+def talking(awaited, **options):
+    """An app with a workflow that hears so many others out."""
+    app = App("people")
+    app.event(PEOPLE.Said, key="name")
+    app.event(PEOPLE.Met, key="name")
+
+    @app.workflow(name="talk", events=[PEOPLE.Met], **options)
+    async def talk(ctx: Workflow, said: PEOPLE.Said) -> PEOPLE.Person:
+        for _ in range(awaited):
+            await ctx.event(PEOPLE.Met)
+        return PEOPLE.Person(said.text, awaited)
+
+    return app
+
+
+@pytest.mark.parametrize("evict", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_a_run_that_is_moved_to_an_era_of_sealed_runs_goes_on(before, evict):
+    """Its whole log was sealed as one value, which is no log: the next event ended the world for good."""
+    world = World(talking(2, erasable=before), evict=evict)
+    say(world, "p", "1")
+    world.send(PEOPLE.Met("p", f"{MARK} 2"))
+    world.deploy(talking(3, erasable=True))
+    frames = len(world.host.frames)
+    world.migrate("talk", "p")
+    assert (SECRET in b"".join(world.host.frames[frames:])) is not before  # what was in clear stays so
+    frames = len(world.host.frames)
+    for number in (3, 4):
+        world.send(PEOPLE.Met("p", f"{MARK} {number}"))
+    assert world.state("talk", "p").result == PEOPLE.Person(f"{MARK} 1", 3)
+    assert SECRET not in b"".join(world.host.frames[frames:])
+    world.assert_replays()
+    world.erase("talk", "p")
+    assert world.cell("talk", "p").history()[-2].state is ERASED
+    world.assert_replays()
+
+
 def test_runs_of_plans_are_sealed_too():
     app = App("people")
     app.event(PEOPLE.Said, key="name")

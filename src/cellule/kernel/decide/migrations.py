@@ -94,7 +94,9 @@ def migrate(
         slots.append(slot)
         if state is not None:
             assert slot.entry is not None
-            keys = yield from context.sealer.keys_of([(slot.cells.base, slot.key)])
+            # A log moves as it is: its entries are sealed one by one, and those in clear stay in clear.
+            is_log = target.manifest.modules[slot.cells.base].log
+            keys = () if is_log else (yield from context.sealer.keys_of([(slot.cells.base, slot.key)]))
             moved.append((slot, slot.entry.era, state, keys))
             room -= RECORD_BYTES + len(slot.key) + len(state)
     if stays:

@@ -30,6 +30,7 @@ from cellule.kernel.state.cells import EVENT_MESSAGE, Message, Slot
 from cellule.kernel.state.expectation import Asker, Call
 from cellule.kernel.state.ledger import Target
 from cellule.kernel.state.rows import DeadLetter
+from cellule.values.link import Link
 
 Record = Callable[[dict[str, Any]], Admitted]
 """Writes the Control record, with what was done beside its arguments."""
@@ -166,14 +167,21 @@ def redrive(context: BeatContext, item: ControlItem, record: Record) -> Generato
         return (yield from operate.retry(context, item, lambda: record({})))
     message = letter.message
     yield from _check_taken(context, letter, message)
+    value, target = (yield from _bytes_of(context, message)), (letter.module, letter.key)
     admitted = record({})
     context.ledger.take_letter(at, 0)
-    value, target = message.value, (letter.module, letter.key)
     emitted = EmittedRecord(at, message.depth, message.schema, context.writer.value(value), [target])
     height = context.writer.add(emitted)
     again = Message(height, EVENT_MESSAGE, message.schema, value, message.depth, None)
     context.ledger.emit(again, [target])
     return admitted
+
+
+def _bytes_of(context: BeatContext, message: Message) -> Generator[Need, None, bytes]:
+    """The value of a message, wherever it is: a long one at rest is a link, and the frame does not tell."""
+    if isinstance(message.value, Link):
+        return (yield from context.stored_value(message.value))
+    return message.value
 
 
 def _check_taken(context: BeatContext, letter: DeadLetter, message: Message) -> Generator[Need, None, None]:

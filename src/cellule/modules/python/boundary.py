@@ -23,7 +23,10 @@ from cellule.modules.python.failure import Places, exception_text, innermost, pl
 from cellule.modules.python.watchdog import StepTimeout, Watchdog, Watched
 
 T = TypeVar("T")
-_RAISES: Final = frozenset({dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]})
+_RAISES: Final = frozenset(
+    dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE", "YIELD_VALUE", "RETURN_GENERATOR")
+)
+"""Where code raises by itself: the last two are where a generator stands that it throws something into."""
 
 
 class Boundary:

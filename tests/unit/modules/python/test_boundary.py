@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -114,6 +115,23 @@ def test_whatever_a_step_raises_is_its_failure(load_app, raised):
     fault = failure(load_app(order(f"raise {raised}")))
     assert fault.code == "modules.exception"
     assert fault.text.startswith(raised.partition("(")[0])
+
+
+THROWN = """
+def waiting():
+    yield
+made = waiting()
+{first}made.throw(KeyboardInterrupt)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="a signal may arrive there, too")
+@pytest.mark.parametrize("first", ["", "next(made)\n"])
+def test_an_interrupt_that_the_code_throws_into_a_generator_is_its_failure(load_app, first):
+    """It ended the node, and where it came from a durable event, every time it was started again."""
+    fault = failure(load_app(order(THROWN.format(first=first).strip())))
+    assert fault.code == "modules.exception"
+    assert fault.text.startswith("KeyboardInterrupt (shop/orders.py:")
 
 
 def test_a_signal_is_no_outcome_of_a_step(load_app):
