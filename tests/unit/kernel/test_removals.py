@@ -240,7 +240,7 @@ def test_a_redriven_message_goes_to_its_cell_again(skipping):
 
 @pytest.mark.parametrize("restored", [False, True])
 def test_a_long_message_is_redriven_the_same_from_memory_and_from_a_snapshot(skipping, restored):
-    """It was recorded as the link under which it rests, once a snapshot was taken, and before as its bytes."""
+    """It was recorded as a link once a snapshot was taken, under which it rests, and before as its bytes."""
     beat = skipping.beat([failed("x" * 2_000)])
     [at] = [step.height for step in beat.steps if step.status == SKIPPED]
     skipping.settle()
