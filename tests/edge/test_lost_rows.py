@@ -14,6 +14,8 @@ import pytest
 from cellule.assembly import open as open_node
 from cellule.cli.errors import Exit
 from cellule.errors import Corrupted
+from cellule.host.own.directory import baseline_of
+from cellule.host.segments import Segment
 from cellule.host.storage.policy import Retention
 from cellule.host.storage.quotas import Quotas
 from cellule.store import keys
@@ -265,3 +267,32 @@ def test_a_database_without_tables_is_no_data_and_stays_so(tmp_path, command):
     assert ended.returncode != Exit.BUG
     if command != "doctor":  # it says so in its table
         assert json.loads(ended.stdout or ended.stderr)["error"]["code"] == "store.no_data"
+
+
+async def test_a_block_of_old_frames_that_is_hidden_is_damage_of_its_world(made):
+    """`check` refused with "there is no object", as if somebody had asked for one, and went no further."""
+    folder, info, _ = made
+    async with open_node(folder, TALLY.app) as node:
+        world = await node.world("lost")
+        await world.snapshot()
+        await (await node.storage("lost")).compact(everything=True)
+        begin, end = keys.segment_range(info.universe, info.id)
+        [(_, row)] = (await node.node.engine.scan(begin, end, limit=2)).items
+    change(folder, keys.cas(info.universe, Segment.of_row(row).block))
+    assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, ["host.node_missing"])
+    async with open_node(folder, TALLY.app) as node:
+        with pytest.raises(Corrupted):
+            await frames_of(node, "lost")
+        other = await node.world("other")
+        await other.send(TALLY.Add("a", 1))
+
+
+async def test_a_snapshot_that_is_hidden_is_damage_for_whoever_measures_the_store(made):
+    folder, info, rows = made
+    async with open_node(folder, TALLY.app) as node:
+        [row] = await node.node.engine.read([rows["baseline"]])
+    change(folder, keys.cas(info.universe, baseline_of(row)[1]))
+    async with open_node(folder, TALLY.app) as node:
+        with pytest.raises(Corrupted) as caught:
+            await node.usage()
+        assert caught.value.code == "host.node_missing"

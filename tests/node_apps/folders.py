@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cellule.app import App, Step
+from cellule.app import App, Receipt, Step
 from cellule.values.link import Link
 
 app = App("folders")
@@ -22,8 +22,14 @@ class Folder(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-@app.reducer
-def folder(state: Folder | None, event: Filed) -> Step[Folder]:
+copy = app.effect("folders.copy", params=Filed, receipt=Folder)
+
+
+@app.reducer(effects=[copy])
+def folder(state: Folder | None, event: Filed | Receipt[Folder]) -> Step[Folder]:
+    if isinstance(event, Receipt):
+        return Step(state)
     if event.text == "fail":
         raise ValueError("told to fail")
-    return Step(Folder([*(state.files if state else []), event.file], event.text))
+    asked = [copy(event)] if event.text == "copy" else []
+    return Step(Folder([*(state.files if state else []), event.file], event.text), effects=asked)

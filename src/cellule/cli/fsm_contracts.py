@@ -9,6 +9,7 @@ from typing import Final
 from cellule.app import App, Built
 from cellule.cli.session import Session, cell_named, renderer_of
 from cellule.errors import Rejected
+from cellule.host.cas_fetch import fetch_block
 from cellule.host.codecs import StoredCodecs
 from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.ingress.handles import WorldHandle
@@ -69,7 +70,7 @@ async def machine_of(
 
 async def _stored(world: WorldHandle, manifest: Manifest, base: str) -> Contract:
     module = checked_machine(manifest, base)
-    data = await world.follower.cas.get(module.code["contract"].cid)
+    data = await fetch_block(world.follower.cas, module.code["contract"].cid)
     return read_contract(data, str(module.code.get("file") or base))
 
 

@@ -43,8 +43,16 @@ async def fetch_nodes(cas: Cas, cids: tuple[Cid, ...]) -> dict[Cid, bytes]:
         for start in range(0, len(cids), NODES_FETCH_MAX):
             found.update(await cas.get_many(cids[start : start + NODES_FETCH_MAX]))
     except Rejected as error:
-        raise Corrupted("host.node_missing", "a node of the world is missing: {why}", why=error) from error
+        raise _missing(error) from error
     return found
+
+
+async def fetch_block(cas: Cas, cid: Cid) -> bytes:
+    """A block that the store must have, because something of its own links it; `Corrupted` without it."""
+    try:
+        return await cas.get(cid)
+    except Rejected as error:
+        raise _missing(error) from error
 
 
 async def fetch_present(cas: Cas, cids: tuple[Cid, ...]) -> dict[Cid, bytes]:
@@ -54,6 +62,13 @@ async def fetch_present(cas: Cas, cids: tuple[Cid, ...]) -> dict[Cid, bytes]:
     except Corrupted:
         present = [cid for cid in cids if await cas.has(cid)]
         return await fetch_nodes(cas, tuple(present))
+
+
+def _missing(why: Rejected) -> Corrupted:
+    return Corrupted(
+        "host.node_missing", "a block that a world needs is missing: {why}", why=why,
+        hint="Keep a copy of the store, run `cellule check`, and restore a backup.",
+    )  # fmt: skip
 
 
 async def put_blocks(cas: Cas, blocks: Mapping[Cid, bytes]) -> None:

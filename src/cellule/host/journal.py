@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cellule.errors import Corrupted, Gone
+from cellule.host.cas_fetch import fetch_block
 from cellule.host.limits import FRAME_PART_BYTES, FRAMES_PAGE
 from cellule.host.segments import Segment, read_segment
 from cellule.kernel.journal.frame import first_height
@@ -305,5 +306,5 @@ class Journal:
                 hint=f"Its history is kept from height {segment.last + 1} on.",
             )  # fmt: skip
         if self._kept is None or self._kept[0] != segment.block:
-            self._kept = segment.block, list(read_segment(await self._cas.get(segment.block)))
+            self._kept = segment.block, list(read_segment(await fetch_block(self._cas, segment.block)))
         return self._kept[1]

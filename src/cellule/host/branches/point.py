@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from cellule.errors import Corrupted
 from cellule.host.branches.fork import At, height_of
-from cellule.host.cas_fetch import drive, fetch_present
+from cellule.host.cas_fetch import drive, fetch_block, fetch_present
 from cellule.host.journal import Journal, Progress
 from cellule.host.node import Node
 from cellule.host.own.directory import WorldInfo
@@ -66,7 +66,7 @@ class WorldPoint:
     async def bytes_of(self, cid: Cid) -> bytes:
         """A block, from memory or the store."""
         found = self.blocks.get(cid)
-        return await self.cas.get(cid) if found is None else found
+        return await fetch_block(self.cas, cid) if found is None else found
 
     async def state_of(self, entry: Entry) -> bytes | None:
         """The state of an entry as it was written; of a log, all of it. One that is erased stays sealed."""

@@ -10,6 +10,7 @@ Rejected: a stored fork that is deleted after. A crash would leave it, and its b
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,6 +21,7 @@ from cellule.host.branches.answers import AnswerRows, recorded_answers, scripted
 from cellule.host.branches.difference import WorldDifference, difference_of
 from cellule.host.branches.fork import At, ForkOptions, height_of
 from cellule.host.branches.point import WorldPoint, point_of, with_blocks
+from cellule.host.cas_fetch import fetch_present
 from cellule.host.codecs import WorldCodecs
 from cellule.host.journal import Progress
 from cellule.host.node import Node
@@ -187,7 +189,8 @@ class _Run:
             await self._reader.keys.feed(self.world.ledger.keys, answer)
             made = {cid: self.blocks[cid] for cid in answer.cids if cid in self.blocks}
             rest = tuple(cid for cid in answer.cids if cid not in made)
-            answer = self.world.resume({**made, **await self._cas.get_many(rest)})
+            answer = self.world.resume({**made, **await fetch_present(self._cas, rest)})
+        await asyncio.sleep(0)  # the worlds at work here have their turns meanwhile
         self.blocks.update(answer.blocks)
         self.beats += 1
         if self.beats >= BEATS_MAX:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cellule.errors import Corrupted
-from cellule.host.cas_fetch import drive
+from cellule.host.cas_fetch import drive, fetch_block
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Journal, Progress
 from cellule.host.limits import KEY_ROWS_TOGETHER
@@ -115,7 +115,7 @@ async def _manifests(cas: Cas, snapshots: list[tuple[int, Cid]]) -> set[Cid]:
     """The manifests of all eras that the snapshots know."""
     found: set[Cid] = set()
     for _, cid in snapshots:
-        snapshot: Any = decode(await cas.get(cid))
+        snapshot: Any = decode(await fetch_block(cas, cid))
         found.update(link.cid for link, _ in snapshot["eras"])
     return found
 

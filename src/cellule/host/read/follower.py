@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from cellule.errors import Corrupted
-from cellule.host.cas_fetch import drive
+from cellule.host.cas_fetch import drive, fetch_nodes
 from cellule.host.journal import Progress
 from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.host.read.journal_reader import JournalReader
@@ -56,7 +56,7 @@ class Follower:
             world = await self._caught_up(None)
             answer: Any = world.look(base, key)
             while isinstance(answer, Need):
-                answer = world.resume(await self.cas.get_many(answer.cids))
+                answer = world.resume(await fetch_nodes(self.cas, answer.cids))
             found: Entry | None = answer
             return found
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from cellule.errors import Fenced, Gone, OutcomeUnknown, Rejected, TooOld, Unavailable
-from cellule.host.cas_fetch import drive, fetch_nodes
+from cellule.host.cas_fetch import drive, fetch_block, fetch_nodes
 from cellule.host.codecs import WorldCodecs
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Head
@@ -90,7 +90,7 @@ class Reader:
     async def _manifest_of(self, cid: Cid) -> Manifest:
         found = self._manifests.get(cid)
         if found is None:
-            found = self._manifests[cid] = load_manifest(await self._cas.get(cid))
+            found = self._manifests[cid] = load_manifest(await fetch_block(self._cas, cid))
         return found
 
     async def earlier_manifests(self) -> list[Manifest]:
@@ -153,10 +153,10 @@ class Reader:
         """The state of an entry as it was written; of a log, all of it. One that is erased stays sealed."""
         data = entry.state
         if isinstance(data, Link):
-            data = await self._cas.get(data.cid)
+            data = await fetch_block(self._cas, data.cid)
         sealed = entry.get("log", ())
         if sealed and data is not None:
-            data = joined([*[await self._cas.get(link.cid) for link in sealed], data])
+            data = joined([*[await fetch_block(self._cas, link.cid) for link in sealed], data])
         return None if data is None else await self.keys.opened_state(data)
 
     async def state(self, base: str, era: int, data: bytes, types: WorldCodecs) -> Any:
@@ -375,7 +375,7 @@ class Reader:
     async def stored_bytes(self, stored: Any) -> bytes:
         """The bytes of a value as a record holds it: its own, or those it links."""
         value = value_of(stored)
-        return value if isinstance(value, bytes) else await self._cas.get(value.cid)
+        return value if isinstance(value, bytes) else await fetch_block(self._cas, value.cid)
 
     async def next_head(self, head: Head) -> Head:
         """Wait for a frame behind this one; raises where nobody is there to make one."""

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from cellule.app.keys import TypedKey
 from cellule.errors import CelluleError, readable
+from cellule.host.cas_fetch import fetch_block
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.read.follower import Follower
 from cellule.host.read.heartbeat_fields import BeatClock, HeartbeatFields
@@ -123,7 +124,7 @@ class RecordRenderer:
             self._eras = list((await self._follower.world()).ledger.eras)
         cid = self._eras[era].manifest
         if cid not in self._manifests:
-            self._manifests[cid] = load_manifest(await self._follower.cas.get(cid))
+            self._manifests[cid] = load_manifest(await fetch_block(self._follower.cas, cid))
         return self._manifests[cid]
 
     async def manifests(self) -> list[Manifest]:
@@ -299,7 +300,7 @@ class RecordRenderer:
 
     async def _stored(self, stored: Any) -> bytes:
         value = stored if isinstance(stored, bytes) else value_of(stored)
-        return value if isinstance(value, bytes) else await self._follower.cas.get(value.cid)
+        return value if isinstance(value, bytes) else await fetch_block(self._follower.cas, value.cid)
 
 
 def _some(extras: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cellule.errors import Corrupted
-from cellule.host.cas_fetch import fetch_nodes
+from cellule.host.cas_fetch import fetch_block, fetch_nodes
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Progress
 from cellule.host.own.directory import WorldInfo
@@ -83,7 +83,7 @@ class _Map:
             return False
         is_upcast = self.report().upcast
         for key, state in self.born.items():
-            data = await cas.get(state.cid) if isinstance(state, Link) else state
+            data = await fetch_block(cas, state.cid) if isinstance(state, Link) else state
             if data != self.entries[key] and not is_upcast:
                 return False
         return True
@@ -187,8 +187,8 @@ async def _map(world: World, cas: Cas, base: str) -> _Map:
         answer = world.resume(await fetch_nodes(cas, answer.cids))
     if answer is None or answer.state is None:
         return _Map({}, 0)
-    data = answer.state if isinstance(answer.state, bytes) else await cas.get(answer.state.cid)
-    manifest = load_manifest(await cas.get(world.ledger.eras[answer.era].manifest))
+    data = answer.state if isinstance(answer.state, bytes) else await fetch_block(cas, answer.state.cid)
+    manifest = load_manifest(await fetch_block(cas, world.ledger.eras[answer.era].manifest))
     schema = map_of(manifest, manifest.modules[base].state)
     assert schema is not None, "only maps are moved"
     entries = WholeMap(schema, manifest.schemas).entries(data)

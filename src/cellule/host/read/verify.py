@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cellule.errors import Corrupted
-from cellule.host.cas_fetch import drive
+from cellule.host.cas_fetch import drive, fetch_nodes
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.journal import Journal, Progress
 from cellule.host.own.directory import WorldInfo, baseline_of, read_head
@@ -87,7 +87,7 @@ async def _check_baseline(world: World, info: WorldInfo, cas: Cas, baseline: Cid
     job = world.snapshot()
     while not isinstance(answer := world.snapshot_slice(), Cid):
         if isinstance(answer, Need):
-            world.ledger.nodes.add(await cas.get_many(answer.cids))
+            world.ledger.nodes.add(await fetch_nodes(cas, answer.cids))
     if answer != baseline:
         raise Corrupted(
             "host.baseline_differs",

@@ -103,31 +103,35 @@ class Collector:
         while True:
             new = [info for info in await self.worlds() if info.id not in seen]
             universe = universe_roots(self.engine, self.cas.universe, self.clock.now_ns())
-            fresh, state = await self._reach(universe, state)
+            state = await self._reach(universe, state)
             for info in new:
-                _, state = await self._reach(world_roots(self.engine, self.cas.universe, info), state)
+                state = await self._reach(world_roots(self.engine, self.cas.universe, info), state)
                 seen.add(info.id)
-            state = await self._read_all(state)
-            if not new and not fresh:  # else a fork or a pin may have come from what went meanwhile
+            is_fresh, state = await self._read_all(state, is_again=not new)
+            if not new and not is_fresh:  # else a fork or a pin may have come from what went meanwhile
                 return await self._moved(state, phase=SWEEP, at="")
 
-    async def _reach(self, roots: AsyncIterator[Root], state: CollectionState) -> tuple[int, CollectionState]:
-        """Mark what these roots link; returns how much of it is new."""
+    async def _reach(self, roots: AsyncIterator[Root], state: CollectionState) -> CollectionState:
+        """Mark what these roots link."""
         found = Links(set(), set())
-        fresh = looked = 0
+        looked = 0
         async for root in roots:
             found.ours.update(root.links.ours)
             found.users.update(root.links.users)
             looked += 1 + len(root.links.ours) + len(root.links.users)
             if looked >= _GATHERED:
-                fresh += await self.marks.reach(found)
+                await self.marks.reach(found)
                 found, looked = Links(set(), set()), 0
                 state = await self._moved(state)
-        fresh += await self.marks.reach(found)
-        return fresh, await self._moved(state)
+        await self.marks.reach(found)
+        return await self._moved(state)
 
-    async def _read_all(self, state: CollectionState) -> CollectionState:
-        """Follow the links of what was reached, until nothing is left to read."""
+    async def _read_all(self, state: CollectionState, *, is_again: bool) -> tuple[bool, CollectionState]:
+        """Follow the links of what was reached, until nothing is left to read; tells whether any was there.
+
+        What is not stored loses its mark, and is reached `is_again` by roots that link it still.
+        """
+        is_fresh = False
         while unread := await self.marks.unread():
             blocks = await self._nodes([cid for cid in unread if cid.codec == "dag-cbor"])
             bare = await self.cas.present([cid for cid in unread if cid.codec == "raw"])
@@ -140,11 +144,13 @@ class Collector:
                 links = links_of_block(data)
                 found.ours.update(links.ours)
                 found.users.update(links.users)
-            counts = replace(state.counts, dangling=state.counts.dangling + len(missing))
+            is_fresh = is_fresh or len(missing) < len(unread)
+            dangling = state.counts.dangling + (0 if is_again else len(missing))
+            counts = replace(state.counts, dangling=dangling)
             state = state.moved(self.clock.now_ns(), counts=counts)
             await self.marks.reach(found, PageRead(unread, missing, state))
             await self._rest(state)
-        return state
+        return is_fresh, state
 
     async def _nodes(self, cids: list[Cid]) -> dict[Cid, bytes]:
         """Those of these nodes that are stored."""

@@ -65,14 +65,13 @@ class Marks:
             raise overtaken()
         return {cid for cid, mark in zip(cids, found, strict=True) if mark is not None}
 
-    async def reach(self, links: Links, done: PageRead | None = None) -> int:
-        """Mark what these links lead to, if it was not; returns how many were not.
+    async def reach(self, links: Links, done: PageRead | None = None) -> None:
+        """Mark what these links lead to, if it was not.
 
         The page that they were read from is done in the last of the batches.
         """
         wanted = dict.fromkeys(links.users - links.ours, USERS) | dict.fromkeys(links.ours, OURS)
         cids = list(wanted)
-        count = 0
         rows: dict[bytes, bytes] = {}
         for start in range(0, len(cids), COLLECT_MARKS):
             if rows:
@@ -80,7 +79,6 @@ class Marks:
             part = cids[start : start + COLLECT_MARKS]
             known = await self.marked(part)
             new = [cid for cid in part if cid not in known]
-            count += len(new)
             rows = {keys.cas_mark(self._universe, cid): b"" for cid in new}
             rows |= {keys.cas_unread(self._universe, cid): wanted[cid] for cid in new}
         clear: list[bytes] = []
@@ -92,7 +90,6 @@ class Marks:
             await self._commit(rows, clear)
         if done is not None:
             self._stored = done.state.row()
-        return count
 
     async def unread(self) -> dict[Cid, bytes]:
         """Some objects that were reached and not read, and whose they are."""

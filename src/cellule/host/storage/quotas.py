@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, Conflict, Corrupted, Rejected
+from cellule.host.cas_fetch import fetch_block
 from cellule.host.limits import COLLECT_PAGE, QUOTA_BURST_S, QUOTA_MAX, SNAPSHOTS_KEPT_MAX
 from cellule.host.own.counted_rows import check_counted, set_counted
 from cellule.host.own.directory import WorldInfo, baseline_of
@@ -117,7 +118,7 @@ async def usage_of(
         snapshots += len((await engine.scan(begin, end, limit=2 * SNAPSHOTS_KEPT_MAX)).items)
         [baseline] = await engine.read([keys.world_baseline(info.universe, info.id)])
         if baseline is not None:
-            snapshot: Any = decode_trusted(await cas.get(baseline_of(baseline)[1]))
+            snapshot: Any = decode_trusted(await fetch_block(cas, baseline_of(baseline)[1]))
             cells += sum(number for _, number in snapshot["modules"].values())
     after = None
     while with_bytes and (entries := await cas.entries(limit=COLLECT_PAGE, after=after)):

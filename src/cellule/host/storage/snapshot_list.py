@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellule.errors import Corrupted, Rejected
+from cellule.host.cas_fetch import fetch_block
 from cellule.host.limits import SNAPSHOTS_KEPT_MAX
 from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.kernel.index.chunk import Chunk
@@ -78,7 +79,7 @@ async def _horizon(cas: Cas, snapshot: Any) -> int:
         return int(snapshot["height"]) + 1
     cid: Cid = intents[0].cid
     while True:
-        chunk = Chunk(cid, await cas.get(cid), None, None)
+        chunk = Chunk(cid, await fetch_block(cas, cid), None, None)
         if not chunk.level:
             return int.from_bytes(chunk.keys[0][:_HEIGHT_BYTES], "big")
         cid = chunk.child(0)

@@ -137,6 +137,20 @@ async def test_time_may_pass_in_what_would_happen(opened, pay):
 
 
 @in_virtual_time
+async def test_everybody_has_a_turn_between_the_beats_of_what_would_happen(opened, pay):
+    """A year of a schedule held up every world of the process until it was over."""
+    async with opened() as node:
+        await (await node.world("w")).send(pay.Placed("nap", 1, "timer"))
+        events = [pay.Placed(f"nap{number}", 1, "timer") for number in range(200)]
+        trying = asyncio.ensure_future(node.what_if("w", events))
+        turns = 0
+        while not trying.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > (await trying).beats > 200
+
+
+@in_virtual_time
 async def test_what_goes_wrong_in_what_would_happen_is_told(opened, pay):
     async with opened() as node:
         await node.world("w")

@@ -185,6 +185,39 @@ async def test_a_block_of_ours_that_is_missing_stops_the_collection(opened, tall
         assert part.size > 0
 
 
+async def forget(node, cid):
+    """A block is lost, as by damage."""
+    cas = node.node.cas(await universe_of(node))
+    await cas.remove_if(cid, (await cas.entry(cid)).generation)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@in_virtual_time
+async def test_a_pinned_block_that_is_lost_does_not_keep_a_collection_going(node, tally, dry):
+    """What was not there lost its mark, was new again at the next look at the pins, and so on for ever."""
+    await filled(node, tally)
+    cas = node.node.cas(await universe_of(node))
+    lost = await cas.put(b"to be lost", "raw")
+    await node.pin([lost], 7_200)
+    await forget(node, lost)
+    async with asyncio.timeout(60):
+        done = await node.collect_garbage(grace_s=0, dry_run=dry)
+    assert (done.phase, done.counts.dangling) == (DONE, 1)
+
+
+@in_virtual_time
+async def test_an_effect_that_links_what_is_not_stored_does_not_keep_a_collection_going(opened):
+    """No collection ended while such an effect waited for its next attempt."""
+    async with opened(app=FOLDERS.app) as node:
+        world = await node.world("w")
+        await world.send(FOLDERS.Filed("a", Link(cid_of(b"never stored")), "copy"))
+        assert [each.kind for each in await world.effects()] == ["folders.copy"]
+        async with asyncio.timeout(60):
+            done = await node.collect_garbage(grace_s=0)
+        assert done.phase == DONE
+        await world.send(FOLDERS.Filed("a", Link(cid_of(b"never stored"))))
+
+
 async def linked(node, cid):
     return sorted(links_of_block(await node.node.cas(await universe_of(node)).get(cid)).ours)
 
