@@ -279,7 +279,7 @@ async def test_a_block_of_old_frames_that_is_hidden_is_damage_of_its_world(made)
         begin, end = keys.segment_range(info.universe, info.id)
         [(_, row)] = (await node.node.engine.scan(begin, end, limit=2)).items
     change(folder, keys.cas(info.universe, Segment.of_row(row).block))
-    assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, ["host.node_missing"])
+    assert await asyncio.to_thread(checked, folder) == (Exit.DAMAGED, ["host.segment_missing"])
     async with open_node(folder, TALLY.app) as node:
         with pytest.raises(Corrupted):
             await frames_of(node, "lost")

@@ -142,7 +142,7 @@ class TypedKey:
             if key is None:
                 return b""
             raise self._refused(key, "the module has no key", "Leave the key out: it has one cell.")
-        if key is None or (isinstance(key, bytes) and not key):  # empty bytes stand for no key
+        if key is None or (isinstance(key, bytes) and not bytes.__len__(key)):  # empty bytes stand for no key
             raise Rejected(
                 "app.key_value", "{module} has a cell for each key, and no key is given.",
                 module=self._module, hint='Name it: world.cell(order, "o1").',

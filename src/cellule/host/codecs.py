@@ -177,7 +177,7 @@ class StoredCodecs:
         if module.cell_key is None:
             return b""
         if isinstance(key, bytes):
-            return key
+            return b"".join((key,))  # whatever their class makes of them
         schemas = self.manifest.schemas
         return key_bytes(from_json(key, module.cell_key, schemas), module.cell_key, schemas)
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cellule.errors import Corrupted, Gone
-from cellule.host.cas_fetch import fetch_block
+from cellule.errors import Corrupted, Gone, Rejected
 from cellule.host.limits import FRAME_PART_BYTES, FRAMES_PAGE
 from cellule.host.segments import Segment, read_segment
 from cellule.kernel.journal.frame import first_height
@@ -306,5 +305,15 @@ class Journal:
                 hint=f"Its history is kept from height {segment.last + 1} on.",
             )  # fmt: skip
         if self._kept is None or self._kept[0] != segment.block:
-            self._kept = segment.block, list(read_segment(await fetch_block(self._cas, segment.block)))
+            self._kept = segment.block, list(read_segment(await self._block_of(segment, segment.block)))
         return self._kept[1]
+
+    async def _block_of(self, segment: Segment, block: Cid) -> bytes:
+        try:
+            return await self._cas.get(block)
+        except Rejected as error:
+            raise Corrupted(
+                "host.segment_missing", "heights {first} to {last} of world {world} are missing: {why}",
+                first=segment.first, last=segment.last, world=self.lineage.world, why=error,
+                hint="Keep a copy of the store, run `cellule check`, and restore a backup.",
+            ) from error  # fmt: skip

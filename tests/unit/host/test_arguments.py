@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
@@ -25,6 +25,48 @@ from cellule.values.link import Link
 from tests.support.virtual_tests import in_virtual_time
 
 LONE = "a\ud800"
+
+
+class Nowhere(tzinfo):
+    def utcoffset(self, when):
+        return None
+
+
+class Lost(tzinfo):
+    def utcoffset(self, when):
+        raise ZeroDivisionError("nowhere")
+
+
+def _own(*_):
+    raise ZeroDivisionError("its own")
+
+
+class OwnBytes(bytes):
+    __slots__ = ()
+    __len__ = __bytes__ = __iter__ = __getitem__ = __repr__ = _own
+
+
+class OwnNumber(int):
+    __slots__ = ()
+    __float__ = __int__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = __repr__ = _own
+
+
+class DriversUuid(UUID):
+    """As drivers of databases give them."""
+
+    def __str__(self):
+        return "of a driver"
+
+
+class BrokenUuid(UUID):
+    bytes = property(_own)
+    __str__ = __repr__ = _own
+
+
+class OwnTime(datetime):
+    __sub__ = __rsub__ = __str__ = __repr__ = __format__ = _own
+
+
 SENDING = {
     "an id that is a number": ({"id": 5}, "host.argument", "`id`"),
     "an id that is true": ({"id": True}, "host.argument", "`id`"),
@@ -59,6 +101,10 @@ SENDING = {
     "a timeout that is true": ({"timeout": True}, "host.timeout", "timeout"),
     "a timeout without end": ({"timeout": float("inf")}, "host.timeout", "timeout"),
     "a timeout that is no number": ({"timeout": float("nan")}, "host.timeout", "timeout"),
+    "a timeout beyond all numbers": ({"timeout": 10**400}, "host.timeout", "timeout"),
+    "a time whose zone gives no offset": (
+        {"id": "a", "issued": datetime(2026, 1, 1, tzinfo=Nowhere())}, "host.argument", "`issued`",
+    ),
     "a reply that is no class": ({"reply": 5}, "host.argument", "`reply`"),
     "a wait that is a number": ({"wait": 5}, "host.wait", "wait"),
 }  # fmt: skip
@@ -220,6 +266,39 @@ async def test_subclasses_arrive_as_what_they_are(node, tally):
     done = await world.control("pause", who=Name.ONE, why=Name.ONE)
     assert type((await record_at(world, done.height, ControlRecord)).who) is str
     await world.control("resume", who="ada", why="")
+
+
+@pytest.mark.parametrize("place", ["owner", "guest"])
+@in_virtual_time
+async def test_values_with_methods_of_their_own_arrive_as_what_they_are(opened, tally, place):
+    """The world met their methods, could not take the item, and was restored without it."""
+    async with opened() as node, opened(owner=False) as other:
+        await node.world("w")
+        world = await (node if place == "owner" else other).world("w")
+        drivers = DriversUuid(int=7)
+        first = await world.send(tally.Add("a", 1), id=drivers, key=OwnBytes(b"a"), timeout=OwnNumber(60))
+        record = await record_at(world, first.height, EventRecord)
+        assert record.id == UUID(int=7).bytes
+        again = await world.send(
+            tally.Add("a", 1), id=UUID(int=7), key=b"a", expected_version=OwnNumber(0)
+        )  # fmt: skip
+        assert (again.duplicate, again.height) == (True, first.height)
+        sent = await world.send(
+            tally.Add("a", 1), id=OwnBytes(b"x"), issued=OwnTime(2100, 1, 1, tzinfo=UTC)
+        )  # fmt: skip
+        assert (await record_at(world, sent.height, EventRecord)).id == b"x"
+        assert (await world.cell(tally.account, "a").state()).total == 2
+        with pytest.raises(Rejected):
+            world.cell(tally.account, OwnBytes(b"a"))
+        assert await world.height_at(OwnTime(2100, 1, 1, tzinfo=UTC)) == (await world.head()).height
+        await check_refused(
+            node, world, lambda: world.send(tally.Add("a", 1), id=BrokenUuid(int=1)), "host.argument", "`id`"
+        )
+        for zone in (Nowhere(), Lost()):
+            await check_refused(
+                node, world, lambda zone=zone: world.height_at(datetime(2026, 1, 1, tzinfo=zone)),
+                "host.naive_time", "no time zone",
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("place", ["owner", "guest"])

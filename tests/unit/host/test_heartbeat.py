@@ -204,3 +204,15 @@ async def test_pages_of_names_go_on_behind_the_last(opened):
             with pytest.raises(Rejected) as page:
                 await heart.list("/many", limit=limit)
             assert page.value.code == "heartbeat.page"
+
+
+@in_virtual_time
+async def test_enzymes_are_listed_from_any_number_on(opened):
+    """A number far below the first was a raw error of the one who asked."""
+    async with opened(app=app) as node:
+        world = await node.world("w")
+        everything = await world.heartbeat.enzymes()
+        assert everything
+        for after in (-1, -(1 << 63) + 1):
+            assert await world.heartbeat.enzymes(after=after) == everything
+        assert await world.heartbeat.enzymes(after=(1 << 63) - 1) == []

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from math import isfinite
+from contextlib import suppress
+from datetime import datetime
+from math import inf, isfinite
+from types import NoneType
 from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
 from uuid import UUID
 
@@ -26,6 +28,7 @@ from cellule.host.limits import (
     WHO_CHARS_MAX,
     WHY_CHARS_MAX,
 )
+from cellule.host.read.journal_reader import nanoseconds_of
 from cellule.kernel.items import Verb
 from cellule.values.cbor import decode_trusted, encode
 from cellule.values.limits import INT_MAX
@@ -33,8 +36,8 @@ from cellule.values.words import type_name
 
 VERBS: Final = frozenset(get_args(Verb))
 ETAG: Final = re.compile(r"(0|[1-9][0-9]{0,18})@(0|[1-9][0-9]{0,18})")
-_MICROSECOND: Final = datetime.resolution
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+ID_WANTED: Final = "a text, bytes or a UUID"
+_SHOWN: Final = frozenset({str, bytes, int, float, bool, UUID, NoneType})
 
 
 Id = str | bytes | UUID
@@ -53,26 +56,38 @@ NOTHING_EXPECTED: Final = Expected()
 
 def check_id(event_id: Any) -> Id:
     """An id of an event or a verb."""
-    if isinstance(event_id, UUID):
+    if type(event_id) is UUID:
         return event_id
+    if isinstance(event_id, UUID):
+        return _plain_uuid(event_id)
     if not isinstance(event_id, str | bytes):
-        refuse_argument("id", event_id, "a text, bytes or a UUID")
-    if not event_id:
+        refuse_argument("id", event_id, ID_WANTED)
+    plain = _plain_text("id", event_id) if isinstance(event_id, str) else plain_bytes(event_id)
+    if not plain:
         raise Rejected("host.empty_id", "an id cannot be empty", hint="Leave it out, or give one.")
-    plain = _plain_text("id", event_id) if isinstance(event_id, str) else bytes(event_id)
     size = len(plain.encode() if isinstance(plain, str) else plain)
     if size > ID_BYTES_MAX:
         refuse_argument("id", plain, f"at most {ID_BYTES_MAX} bytes long", f"{size} bytes long")
     return plain
 
 
+def _plain_uuid(given: UUID) -> UUID:
+    """The UUID that one of a class of its own stands for, such as a database driver's."""
+    try:
+        return UUID(bytes=plain_bytes(given.bytes))
+    except Exception:  # noqa: BLE001 - the class is somebody else's
+        refuse_argument("id", given, ID_WANTED)
+
+
 def check_expected(expected: Any) -> Expected:
     """What `expected_version` says: a version, or an etag, which names the incarnation too."""
     if expected is None:
         return NOTHING_EXPECTED
-    if isinstance(expected, int) and not isinstance(expected, bool) and 0 <= expected <= INT_MAX:
-        return Expected(int(expected))
-    found = ETAG.fullmatch(expected) if isinstance(expected, str) else None
+    if isinstance(expected, int) and not isinstance(expected, bool):
+        expected = int.__index__(expected)
+        if 0 <= expected <= INT_MAX:
+            return Expected(expected)
+    found = ETAG.fullmatch(str.__str__(expected)) if isinstance(expected, str) else None
     if found is None:
         refuse_argument(
             "expected_version", expected, "a whole number from 0, or an etag as `view.etag` gives it"
@@ -91,19 +106,24 @@ def check_issued(issued: Any, event_id: Any) -> int | None:
     """When an event with this id was first sent, in nanoseconds; None: now."""
     if issued is None:
         return None
-    if not isinstance(issued, datetime) or issued.tzinfo is None:
-        refuse_argument("issued", issued, "an aware datetime: the time of the first attempt")
+    wanted = "an aware datetime: the time of the first attempt"
+    if not isinstance(issued, datetime):
+        refuse_argument("issued", issued, wanted)
+    try:
+        issued_ns = nanoseconds_of(issued)
+    except Rejected:
+        refuse_argument("issued", issued, wanted)
     if event_id is None:
         raise Rejected(
             "host.issued_without_id", "`issued` says when an id was first sent, and there is no id",
             hint="Send every attempt with the same id.",
         )  # fmt: skip
-    return max(0, (issued - _EPOCH) // _MICROSECOND * 1_000)
+    return max(0, issued_ns)
 
 
 def check_who_and_why(who: Any, why: Any) -> tuple[str, str]:
     """Who does something, and why: both are journaled."""
-    if who is None or who == "":
+    if who is None or (isinstance(who, str) and not str.__str__(who)):
         raise Rejected("host.no_who", "the journal needs to know who does this", hint="Pass who=...")
     who = _check_text("who", who, WHO_CHARS_MAX, is_needed=True)
     return who, _check_text("why", why, WHY_CHARS_MAX, is_needed=False)
@@ -138,21 +158,29 @@ def check_verb(verb: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def check_timeout(timeout: Any) -> None:
-    """How many seconds a caller waits; none or less is over at once."""
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and isfinite(timeout)):
+def check_timeout(timeout: Any) -> float | None:
+    """How many seconds a caller waits, None without a limit; none or less is over at once."""
+    if timeout is None:
+        return None
+    seconds = inf
+    if isinstance(timeout, float):
+        seconds = float.__float__(timeout)
+    elif isinstance(timeout, int) and not isinstance(timeout, bool):
+        with suppress(OverflowError):
+            seconds = float(int.__index__(timeout))
+    if not isfinite(seconds):
         raise Rejected(
             "host.timeout", "timeout is a number of seconds, not {found}", found=shown(timeout),
             hint="Write timeout=2.5, or leave it out to wait without a limit.",
         )  # fmt: skip
+    return seconds
 
 
 def shown(value: object) -> str:
     """A value for a message: short, and printable whatever it is."""
     if isinstance(value, str):
         value = str.__str__(value)  # and nothing of a class of its own
-    if isinstance(value, str | bytes | int | float | bool | UUID | None):
+    if type(value) in _SHOWN:
         text = ascii(value[:SHOWN_MAX] if isinstance(value, str | bytes) else value)
         return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
     return f"of type {type_name(value)}"
@@ -186,6 +214,11 @@ def refuse_argument(name: str, value: Any, wanted: str, found: str = "") -> NoRe
     )  # fmt: skip
 
 
+def plain_bytes(value: bytes) -> bytes:
+    """Bytes as what they are, whatever their class makes of them."""
+    return value if type(value) is bytes else b"".join((value,))
+
+
 def check_list(name: str, given: Any, wanted: str) -> Iterator[Any]:
     """Begin to go through what a call was given; a text is no list, though it is one of its letters."""
     if isinstance(given, str | bytes | Mapping):
@@ -212,7 +245,7 @@ def check_reply_class(reply: object) -> Literal["reply"]:
 def event_key(types: WorldCodecs, schema: str, key: Any) -> bytes:
     """An explicit key as bytes: by the key of the first module that takes the event."""
     if isinstance(key, bytes):
-        return key
+        return plain_bytes(key)
     routes, modules = types.manifest.routes, types.manifest.modules
     keyed = [each.base for each in routes.get(schema, ()) if modules[each.base].cell_key is not None]
     if not keyed:

@@ -20,7 +20,7 @@ from os import PathLike
 from types import FunctionType, NoneType, UnionType
 from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from cellule.host.ingress.arguments import refuse_argument
+from cellule.host.ingress.arguments import plain_bytes, refuse_argument
 from cellule.host.limits import ARGUMENT_CHARS_MAX
 
 C = TypeVar("C", bound=type)
@@ -230,5 +230,5 @@ _PLAIN: Final[dict[Any, Rule]] = {
     int: Rule("a whole number", _whole),
     float: Rule("a number", _number),
     bool: Rule("true or false", lambda value: value if isinstance(value, bool) else REFUSED),
-    bytes: Rule("bytes", lambda value: bytes(value) if isinstance(value, bytes) else REFUSED),
+    bytes: Rule("bytes", lambda value: plain_bytes(value) if isinstance(value, bytes) else REFUSED),
 }

@@ -35,8 +35,7 @@ Condition = str | Callable[[Any], object]
 @asynccontextmanager
 async def within(timeout: float | None, timed_out: Callable[[], CelluleError]) -> AsyncIterator[None]:
     """Give up after so many seconds, with this error."""
-    check_timeout(timeout)
-    limit = asyncio.timeout(timeout)
+    limit = asyncio.timeout(check_timeout(timeout))
     try:
         async with limit:
             yield

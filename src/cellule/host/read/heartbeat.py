@@ -75,7 +75,7 @@ def enzymes(ledger: Ledger, after: int | None, limit: int) -> Generator[Need, No
     """A page of the registry, in the order of registration."""
     if ledger.heartbeat is None:
         return []
-    page = yield from ledger.heartbeat.entries(0 if after is None else after + 1, limit)
+    page = yield from ledger.heartbeat.entries(0 if after is None else max(0, after + 1), limit)
     return [_view(entry) for entry in page]
 
 

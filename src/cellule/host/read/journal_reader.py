@@ -116,8 +116,12 @@ class JournalReader:
 
 
 def nanoseconds_of(when: datetime) -> int:
-    """An aware time as nanoseconds since the Unix epoch; `Rejected` for a naive one."""
-    if when.tzinfo is None:
-        raise Rejected("host.naive_time", "{when} has no time zone", when=when, hint="Use an aware datetime.")
-    since = when - datetime(1970, 1, 1, tzinfo=UTC)
+    """An aware time as nanoseconds since the Unix epoch; `Rejected` for one whose zone gives no offset."""
+    try:
+        since = datetime.__sub__(when, datetime(1970, 1, 1, tzinfo=UTC))
+    except Exception as error:
+        shown = datetime.isoformat(datetime.replace(when, tzinfo=None)) if type(when) is datetime else "it"
+        raise Rejected(
+            "host.naive_time", "{when} has no time zone", when=shown, hint="Use an aware datetime."
+        ) from error
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1_000

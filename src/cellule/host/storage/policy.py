@@ -23,6 +23,7 @@ from cellule.host.own.counted_rows import check_counted, set_counted
 from cellule.store import keys
 from cellule.store.engine import Engine
 from cellule.values.cbor import decode, encode
+from cellule.values.words import printed
 
 KeptHistory = Literal["keep", "drop"]
 
@@ -46,16 +47,21 @@ class Retention:
     snapshots: int = SNAPSHOTS_KEPT
 
     def __post_init__(self) -> None:
-        if self.history not in get_args(KeptHistory):
+        given: Any = self.history
+        history = str.__str__(given) if isinstance(given, str) else None
+        if history not in get_args(KeptHistory):
             raise Rejected(
-                "host.retention_history", "history is {history!r}; it is keep or drop", history=self.history,
+                "host.retention_history", "history is {history}; it is keep or drop",
+                history=printed(given),
                 hint="keep: for ever. drop: what the oldest kept snapshot does not need goes.",
             )  # fmt: skip
         if type(self.snapshots) is not int or not 1 <= self.snapshots <= SNAPSHOTS_KEPT_MAX:
             raise Rejected(
                 "host.retention_snapshots", "a world keeps 1 to {most} snapshots, not {count}",
-                most=SNAPSHOTS_KEPT_MAX, count=self.snapshots,
+                most=SNAPSHOTS_KEPT_MAX, count=printed(self.snapshots),
             )  # fmt: skip
+
+        object.__setattr__(self, "history", history)
 
     def row(self) -> bytes:
         """As the store holds it."""

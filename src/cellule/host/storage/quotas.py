@@ -28,6 +28,7 @@ from cellule.store import keys
 from cellule.store.cas import Cas
 from cellule.store.engine import Batch, Engine, counter_value
 from cellule.values.cbor import decode, decode_trusted, encode
+from cellule.values.words import printed, type_name
 
 QUOTAS = "the row of a universe's quotas"
 
@@ -49,7 +50,7 @@ class Quotas:
                 raise Rejected(
                     "host.quota_value", "the quota {quota} is {value}; it is a whole number, 0 to {most}",
                     quota=name, most=QUOTA_MAX,
-                    value=most if isinstance(most, int) else f"a {type(most).__name__}",
+                    value=printed(most) if isinstance(most, int) else f"a {type_name(most)}",
                 )  # fmt: skip
 
     def row(self, usage: Usage | None = None) -> bytes:

@@ -105,12 +105,16 @@ def shown(value: object) -> str:
         case str():
             return f"the text {_cut(repr(str.__str__(value)))}"
         case int():
-            small = value.bit_length() <= INT_SHOWN_BITS_MAX
-            return f"the integer {int(value)}" if small else f"an integer of {value.bit_length()} bits"
+            bits = int.bit_length(value)
+            return (
+                f"the integer {int.__index__(value)}"
+                if bits <= INT_SHOWN_BITS_MAX
+                else f"an integer of {bits} bits"
+            )
         case float():
-            return f"the float {value!r}"
+            return f"the float {float.__repr__(value)}"
         case bytes():
-            return f"{len(value)} bytes"
+            return f"{bytes.__len__(value)} bytes"
         case list() | tuple():
             return f"a list of {_length(value)}"
         case dict():
