@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from cellule.app import App
+from cellule.modules.python import Step
 
 app = App("hostile")
 
@@ -43,6 +46,21 @@ class Posing(Exception):
         raise SystemExit("no class")
 
 
+class Key(str):  # noqa: SLOT000
+    def __hash__(self) -> int:
+        raise SystemExit("no hash")
+
+    def __eq__(self, other: object) -> bool:
+        raise SystemExit("no comparison")
+
+    __len__ = __hash__
+
+
+class Thing:
+    def __repr__(self) -> str:
+        raise SystemExit("no repr")
+
+
 class Endless(Exception):
     def __str__(self) -> str:
         while True:
@@ -57,7 +75,8 @@ RAISED = {
 
 
 @app.reducer
-def worker(state: Count | None, event: Do) -> Count:
+def worker(state: Count | None, event: Do) -> Step[Count]:
     if event.what in RAISED:
         raise RAISED[event.what]
-    return Count(1 if state is None else state.done + 1)
+    cancelled: list[Any] = {"key": [Key("k")], "thing": [Thing()]}.get(event.what, [])
+    return Step(Count(1 if state is None else state.done + 1), cancel=cancelled)

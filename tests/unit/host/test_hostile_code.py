@@ -44,3 +44,15 @@ async def test_whatever_a_step_raises_only_its_cell_stops(opened, what):
         world = await node.world("w")
         await world.send(HOSTILE.Do("good"))
         assert await world.cell(HOSTILE.worker, "good").state() == HOSTILE.Count(2)
+
+
+@in_virtual_time
+async def test_keys_that_a_step_cancels_may_be_code(opened):
+    """They reached the kernel as they were: what they raised there ended the node."""
+    async with opened(app=HOSTILE.app) as node:
+        world = await node.world("w")
+        await world.send(HOSTILE.Do("key", "key"))
+        assert await world.cell(HOSTILE.worker, "key").state() == HOSTILE.Count(1)
+        with pytest.raises(StepFailed, match=r"cancel\[0\] is a Thing, not a key"):
+            await world.send(HOSTILE.Do("thing", "thing"))
+        await world.send(HOSTILE.Do("good"))

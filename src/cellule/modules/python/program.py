@@ -30,7 +30,7 @@ from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.interface import Interface, event_decoders, key_decoder, plain_events, state_codec
 from cellule.modules.python.loader import is_missing
 from cellule.modules.python.module_names import Naming
-from cellule.modules.python.requests import Requests, check_keys
+from cellule.modules.python.requests import Requests, own_keys
 from cellule.modules.python.signature import Signature
 from cellule.modules.python.step import Refuse, Step
 from cellule.modules.python.watchdog import StepTimeout, Watchdog
@@ -198,7 +198,7 @@ class PythonProgram:
             self._requests.encoded(effects) if effects else (),
             None if reply is None else self._write_reply(reply),
             None if ann is None else self._emissions.plain(ann, "ann"),
-            check_keys(cancel) if cancel else (),
+            own_keys(cancel) if cancel else (),
             False, None,
         ))  # fmt: skip
 

@@ -120,17 +120,24 @@ def _text(given: object, what: str) -> str | None:
     """Text of our own, or nothing; a subclass of `str` is copied, as the beat must not meet its methods."""
     if given is None:
         return None
-    text = str.__str__(given) if isinstance(given, str) else ""
-    if not text:
+    if not isinstance(given, str):
         raise StepFault("modules.effect_invalid", f"{what} is {_kind(given)}, not text")
+    text = str.__str__(given)
+    if not text:
+        raise StepFault("modules.effect_invalid", f"{what} is empty: leave it out, or give a text")
     return text
 
 
-def check_keys(keys: object) -> Sequence[str]:
-    """What a step cancels, if it is a list; what stands in it the kernel checks."""
+def own_keys(keys: object) -> list[str]:
+    """What a step cancels, as texts of our own; whether they may be keys the kernel checks."""
     if not isinstance(keys, list | tuple) or hasattr(keys, "_fields"):
         raise StepFault("modules.cancel_not_a_list", f"cancel takes a list of keys, not {_kind(keys)}")
-    return keys
+    found: list[str] = []
+    for at, key in enumerate(keys):
+        if not isinstance(key, str):
+            raise StepFault("modules.cancel_not_a_list", f"cancel[{at}] is {_kind(key)}, not a key")
+        found.append(str.__str__(key))
+    return found
 
 
 def _limits(given: object, what: str) -> dict[str, int] | None:

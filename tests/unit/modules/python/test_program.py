@@ -77,6 +77,7 @@ def test_changing_the_given_state_stays_inside_the_step(load_app):
         ("return Step(Order('o'), emit={Shipped('o')})", "emit_not_a_list", "not a set"),
         ("return Step(Order('o'), cancel='t')", "cancel_not_a_list", "a list of keys, not a str"),
         ("return Step(Order('o'), cancel={'t'})", "cancel_not_a_list", "not a set"),
+        ("return Step(Order('o'), cancel=['t', 7])", "cancel_not_a_list", "cancel[1] is a int, not a key"),
         ("return Step(Order('o'), emit=[7])", "event_invalid", "emit[0] is a int"),
         (
             "return Step(Order('o'), emit=[Paid('a'), Paid(1)])",
