@@ -6,6 +6,7 @@ this one table. Nothing is imported here: an app that uses none of them loads no
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cellule.effects.adapter import AdapterLimits
@@ -55,3 +56,9 @@ STANDARD: Final = {
     ),
 }  # fmt: skip
 """By the name authors use for the declaration."""
+
+
+def limits_of(name: str, given: AdapterLimits | None) -> AdapterLimits:
+    """The limits of a kind as a node says; whether it needs a grant is not for the node to say."""
+    standard = STANDARD[name].limits
+    return standard if given is None else replace(given, needs_grant=standard.needs_grant)

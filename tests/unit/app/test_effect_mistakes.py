@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from cellule import App, Attempt, Receipt, Rejected, Step, TimerFired, http, rule, timer
+from cellule.effects.adapter import AdapterLimits
+from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -151,6 +153,9 @@ MISTAKES = {
     "a grant without a name": (lambda app: build(app, grants=[None]), "app.option", "names"),
     "an effect that needs a grant": (
         lambda app: build(app, effects=[http]), "app.grant_missing", 'effects=["http.request"]'),
+    "an adapter of other limits that needs a grant": (
+        lambda app: build(app, effects=[HttpAdapter(HttpOptions(limits=AdapterLimits(concurrency=2)))]),
+        "app.grant_missing", 'effects=["http.request"]'),
     "a grant for another effect": (
         lambda app: build(app, effects=[http], grants=["stripe"]), "app.grant_missing", "http.request"),
     "a grant of nothing": (lambda app: app.grant("a", effects=[]), "app.option", "at least one"),

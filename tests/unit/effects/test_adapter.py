@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from cellule.effects.adapter import Adapter, AdapterLimits, Adapters, Attempt, Failed, Retry, adapter
+from cellule.effects.http.adapter import HttpAdapter, HttpOptions
 from cellule.effects.kinds import STANDARD
 from cellule.effects.llm.adapter import LlmAdapter
 from cellule.effects.process.adapter import ProcessAdapter
@@ -65,6 +66,20 @@ def test_adapters_that_come_with_cellule_take_limits_of_a_node(make):
     assert made.limits == given
     assert Adapters([made]).find(made.kind).limits == given
     assert make().limits == next(each.limits for each in STANDARD.values() if each.kind == made.kind)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda limits: HttpAdapter(HttpOptions(limits=limits)), lambda limits: LlmAdapter(limits=limits),
+        lambda limits: ProcessAdapter(limits=limits),
+        lambda limits: NatsAdapter(NatsOptions(("nats://127.0.0.1:4222",)), limits=limits),
+    ],
+)  # fmt: skip
+def test_limits_of_a_node_do_not_take_the_need_of_a_grant_away(make):
+    """Listed at a reducer, the adapter of other limits reached any host without a grant."""
+    made = make(AdapterLimits(concurrency=2))
+    assert (made.limits.needs_grant, made.limits.concurrency) == (True, 2)
 
 
 async def test_perform_calls_the_function_with_or_without_the_attempt(make_attempt):

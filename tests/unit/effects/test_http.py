@@ -265,6 +265,8 @@ async def test_a_parameter_of_the_query_is_given_once(server, http, make_attempt
         ({"headers": {"": "x"}}, "cannot name a header"),
         ({"headers": {"x": "a\r\nHost: evil"}}, "control characters"),
         ({"headers": {"x": "a\nb"}}, "control characters"),
+        ({"headers": {"x-mode": " live"}}, "begins or ends with a space"),  # a rule has seen another value
+        ({"headers": {"x-mode": "live\t"}}, "begins or ends with a space"),
         ({"json": {"x": object()}}, "JSON"),
     ],
 )

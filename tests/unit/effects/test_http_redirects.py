@@ -27,6 +27,18 @@ async def test_redirects_are_followed_as_often_as_asked(server, http, make_attem
     assert caught.value.code == "effects.http_redirect"
 
 
+@pytest.mark.parametrize("path", ["/v1/%2e%2e/admin", "/v1/..%2fadmin", "/v1/..;/admin"])
+async def test_a_redirect_with_dots_that_a_server_resolves_is_not_followed(server, http, make_attempt, path):
+    """The grant's pattern fitted the text, and the server went where the dots led."""
+    server.redirect("/v1/a", path)
+    grant = {**PRIVATE, "name": "shop", "allow": {"url": [server.url("/v1/*")]}}
+    with pytest.raises(Failed, match=r"its path holds \. or \.\. as a part"):
+        await http().perform(
+            HttpRequest(url=server.url("/v1/a"), follow_redirects=5), make_attempt(grant=grant)
+        )
+    assert [path for _, path, _, _ in server.requests] == ["/v1/a"]
+
+
 async def test_a_redirect_goes_where_the_grant_names_urls_and_nowhere_else(server, http, make_attempt):
     """The beat checked the first URL only: a grant of one path led to any other by a redirect."""
     server.redirect("/v1/a", "/v1/b")

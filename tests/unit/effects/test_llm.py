@@ -322,6 +322,7 @@ async def test_a_server_the_grant_does_not_reach_is_not_asked(ask, grant, code):
      {"headers": {"authorization": "Bearer other"}, "api_key": secret("openai")},
      {"extra": {"model": "large"}}, {"extra": {"Model": "large"}}, {"extra": {"messages": []}},
      {"extra": {"max_tokens": 9}}, {"extra": {"stream_options": {}}}, {"extra": {"base_url": "x"}},
+     {"extra": {"me\u017f\u017fages": []}},
      {"messages": [Message("user", "harmless", parts=[{"type": "text", "text": "what is sent"}])]}],
 )  # fmt: skip
 async def test_a_question_that_cannot_be_sent_is_refused(ask, params):

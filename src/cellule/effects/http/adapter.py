@@ -21,6 +21,7 @@ from cellule.effects.http.request import Outgoing, outgoing, redirected
 from cellule.effects.http.response import received, retry_after_s
 from cellule.effects.http.target import check_grant
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
+from cellule.effects.kinds import limits_of
 from cellule.effects.limits import HTTP_CONNECT_S, HTTP_ERROR_CHARS_MAX
 from cellule.effects.outcomes import Failed, Retry
 from cellule.sources import Clock, SystemClock
@@ -34,7 +35,7 @@ class HttpOptions:
     """What a node may set: own certificates (`verify`), limits, and, for tests, names and time."""
 
     verify: ssl.SSLContext | None = None
-    limits: AdapterLimits = field(default_factory=lambda: AdapterLimits(needs_grant=True))
+    limits: AdapterLimits = field(default_factory=AdapterLimits)
     resolver: Resolver = resolve_by_system
     clock: Clock = field(default_factory=SystemClock)
 
@@ -48,7 +49,7 @@ class HttpAdapter:
 
     def __init__(self, options: HttpOptions | None = None) -> None:
         self.options = options or HttpOptions()
-        self.limits = self.options.limits
+        self.limits = limits_of("http", self.options.limits)
         self._transports: dict[bool, CheckedTransport] = {}
 
     async def perform(self, params: HttpRequest, attempt: Attempt) -> HttpResponse:

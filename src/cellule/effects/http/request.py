@@ -62,7 +62,7 @@ async def outgoing(params: HttpRequest, attempt: Attempt) -> Outgoing:
     if not 0 <= params.body_max <= HTTP_BODY_BYTES_MAX:
         raise _unfit(f"body_max is not from 0 to {HTTP_BODY_BYTES_MAX}")
     split = split_url(params.url)
-    check_no_dot_segments(split)
+    check_no_dot_segments(split.rest)
     _check_query_once(split, params.query)
     content, kind, is_secret = await _content(params, attempt)
     headers, personal = await _headers(params, attempt)
@@ -78,6 +78,7 @@ async def outgoing(params: HttpRequest, attempt: Attempt) -> Outgoing:
 def redirected(before: Outgoing, status: int, location: str) -> Outgoing:
     """The request that follows a redirect; `Failed` where following it would give something away."""
     target = target_of(split_url(_joined(str(before.target.url), location)))
+    check_no_dot_segments(target.path)
     if before.target.scheme == "https" and target.scheme == "http":
         raise _not_followed("it leads from https to http")
     method, content, headers = before.method, before.content, dict(before.headers)
@@ -121,7 +122,10 @@ async def _headers(params: HttpRequest, attempt: Attempt) -> tuple[dict[str, str
             raise _unfit(f"the value of the header {name} is not ASCII; encode it, as the other side expects")
         if isinstance(value, Revealed):
             personal.add(name)
-        headers[name] = value.strip()
+            value = value.strip()
+        elif value != value.strip():
+            raise _unfit(f"the value of the header {name} begins or ends with a space, which is not sent")
+        headers[name] = value
     return headers, frozenset(personal)
 
 

@@ -16,7 +16,7 @@ from cellule.effects.outcomes import Failed
 from cellule.values import hosts
 from cellule.values.hosts import PORTS, BadHost, Host, Url
 
-_DOTS = re.compile(r"/(\.|%2e){1,2}(?=/|$)", re.IGNORECASE)
+_DOTS = re.compile(r"(/|%2f|%5c)(\.|%2e){1,2}(?=/|%2f|%5c|;|%3b|$)", re.IGNORECASE)
 
 
 class Target(NamedTuple):
@@ -54,9 +54,12 @@ def split_url(url: str) -> Url:
     return split
 
 
-def check_no_dot_segments(split: Url) -> None:
-    """Raise `Failed` for `/../` in the path: a grant's pattern would be read before it is resolved."""
-    if _DOTS.search(split.rest.partition("?")[0]):
+def check_no_dot_segments(rest: str) -> None:
+    """Raise `Failed` for `/../` in the path, in the spellings that servers take for it.
+
+    A grant's pattern would be read before it is resolved.
+    """
+    if _DOTS.search(rest.partition("?")[0]):
         raise _bad_url("its path holds . or .. as a part: write the path it leads to")
 
 

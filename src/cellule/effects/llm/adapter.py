@@ -22,7 +22,7 @@ from cellule.effects.attempt import Attempt
 from cellule.effects.header_text import header_key
 from cellule.effects.http.target import Target, check_grant, check_no_dot_segments, split_url, target_of
 from cellule.effects.http.transport import CheckedTransport, Resolver, resolve_by_system
-from cellule.effects.kinds import STANDARD
+from cellule.effects.kinds import limits_of
 from cellule.effects.llm.answer import (
     ERROR_BYTES_MAX,
     STREAM_BYTES_MAX,
@@ -88,7 +88,7 @@ class LlmAdapter:
         self, *, resolver: Resolver = resolve_by_system, verify: ssl.SSLContext | None = None,
         clock: Clock | None = None, limits: AdapterLimits | None = None,
     ) -> None:  # fmt: skip
-        self.limits = limits or STANDARD["llm"].limits
+        self.limits = limits_of("llm", limits)
         self._resolver = resolver
         self._verify = verify
         self._clock = clock or SystemClock()
@@ -97,7 +97,7 @@ class LlmAdapter:
     async def perform(self, params: LlmGenerate, attempt: Attempt) -> LlmGenerated:
         """Ask once and return the whole answer."""
         split = split_url(params.base_url.rstrip("/") + PATH)
-        check_no_dot_segments(split)
+        check_no_dot_segments(split.rest)
         target = target_of(split)
         check_grant(target, "POST", attempt.grant)
         request = self._request(target, params, await _headers(params, attempt), attempt)

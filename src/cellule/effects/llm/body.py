@@ -38,10 +38,10 @@ def body_of(params: LlmGenerate) -> bytes:
 def _check_extra(params: LlmGenerate) -> None:
     """Nothing in `extra` stands for a field that has a name of its own: rules and grants see that one.
 
-    Some servers read names of fields whatever their case.
+    Some servers read names of fields whatever their case, and then a long s is an s, too.
     """
     named = {*msgspec.structs.asdict(params), "stream_options"}
-    taken = sorted(name for name in params.extra if name.lower() in named)
+    taken = sorted(name for name in params.extra if name.casefold() in named)
     if taken:
         raise Failed(
             "effects.llm_params",

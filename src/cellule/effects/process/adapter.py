@@ -21,7 +21,7 @@ from typing import Literal
 from cellule.effects.adapter_limits import AdapterLimits
 from cellule.effects.attempt import Attempt
 from cellule.effects.grant_check import check_allowed
-from cellule.effects.kinds import STANDARD
+from cellule.effects.kinds import limits_of
 from cellule.effects.outcomes import Failed
 from cellule.effects.process.child import Report, run_supervised
 from cellule.effects.process.types import INLINE_BYTES, ProcessEnded, ProcessRun, Stopped
@@ -74,7 +74,7 @@ class ProcessAdapter:
     receipt = ProcessEnded
 
     def __init__(self, folders: Sequence[str] = FOLDERS, *, limits: AdapterLimits | None = None) -> None:
-        self.limits = limits or STANDARD["process"].limits
+        self.limits = limits_of("process", limits)
         self._folders = tuple(folders)
 
     async def perform(self, params: ProcessRun, attempt: Attempt) -> ProcessEnded:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from cellule.effects.adapter_limits import AdapterLimits
 from cellule.effects.attempt import Attempt
 from cellule.effects.header_text import header_key
-from cellule.effects.kinds import STANDARD
+from cellule.effects.kinds import limits_of
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.publish.connection import SharedConnection
 from cellule.effects.publish.options import NatsOptions
@@ -61,7 +61,7 @@ class NatsAdapter:
     receipt = EventPublished
 
     def __init__(self, options: NatsOptions, *, limits: AdapterLimits | None = None) -> None:
-        self.limits = limits or STANDARD["publish"].limits
+        self.limits = limits_of("publish", limits)
         self._connection = SharedConnection(options)
 
     async def perform(self, params: EventPublish, attempt: Attempt) -> EventPublished:
