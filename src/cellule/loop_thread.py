@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from cellule.errors import CelluleError, OutcomeUnknown, Rejected, Unavailable
+from cellule.loop_end import end_tasks
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -186,6 +187,7 @@ class LoopThread(Generic[T]):
                 waiting = list(self._calls)
             for call in waiting:
                 call.stop()
+        await end_tasks()
         if failure is not None:
             raise failure
 

@@ -69,6 +69,15 @@ async def _exit() -> None:
     sys.exit("one of its tasks has enough")
 
 
+async def _goes_on() -> None:
+    """As a client does that takes its cancellation for one more error."""
+    while True:
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            continue
+
+
 @app.adapter("pay.charge", attempts=3, backoff_s=0.01, backoff_max_s=0.02)
 async def charge(params: Charge, attempt: Attempt) -> Charged:
     token = await attempt.secrets.resolve(params.token)
@@ -89,6 +98,8 @@ async def charge(params: Charge, attempt: Attempt) -> Charged:
     if params.order.startswith("outside"):
         TOKENS[params.order] = attempt.token
         raise Later(timeout_s=3 * 86_400)
+    if params.order.startswith("stubborn"):
+        await asyncio.gather(_goes_on(), _goes_on())
     if params.order.startswith("hold"):
         await asyncio.Event().wait()
     return Charged(f"ch-{params.order}-{attempt.number}")

@@ -36,6 +36,7 @@ from cellule.host.own.ownership import SessionInfo
 from cellule.host.read.record_view import RecordRenderer, key_of_text
 from cellule.host.service import DEFAULT_WORLD, Cellule
 from cellule.kernel.manifest.model import Manifest
+from cellule.loop_end import to_the_end
 from cellule.store.address import StoreAddress, parse_address
 from cellule.values.schema.text_forms import time_text
 
@@ -63,7 +64,7 @@ class Session:
         `until_interrupted`: the command has no other end, so an interrupt is a good one.
         """
         try:
-            asyncio.run(_until_ended(work) if until_interrupted else work)
+            asyncio.run(to_the_end(_until_ended(work) if until_interrupted else work))
         except (KeyboardInterrupt, asyncio.CancelledError):
             raise typer.Exit(Exit.OK if until_interrupted else Exit.INTERRUPTED) from None
         except BrokenPipeError:
@@ -208,8 +209,7 @@ Work = Callable[Concatenate[Session, P], Coroutine[Any, Any, None]]
 def in_session(function: Work[P]) -> Callable[P, None]:
     """Make a command of a function that takes a session first: typer gives it the rest of its parameters.
 
-    A parameter whose type is a dataclass stands for one option a field. What the function raises becomes a
-    message and an exit code.
+    A dataclass as a parameter stands for one option a field; what is raised becomes a message and exit code.
     """
     return _command(function, until_interrupted=False)
 

@@ -88,6 +88,20 @@ def test_a_node_performs_effects(pay: Cellule, vault_key: Path, monkeypatch: pyt
         node.close()
 
 
+def test_a_node_whose_adapter_goes_on_when_it_is_cancelled_ends_all_the_same(pay: Cellule) -> None:
+    """It said that everything was finished, and its process stayed for ever."""
+    node = pay.start("--json", "run", pay.app)
+    try:
+        logged(node, "ready")
+        order = json.dumps({"order": "stubborn1", "cents": 5, "how": "charge"})
+        event = pay("event", "send", "Placed", order, "--json").json
+        assert event["steps"][0]["status"] == "ok"
+        assert node.end(signal.SIGTERM) == 0
+        assert "asked to end" in "".join(node.rest("err"))
+    finally:
+        node.close()
+
+
 def test_without_an_app_the_stored_code_runs(shop: Cellule, tmp_path: Path) -> None:
     node = shop.start("--json", "run", cwd=tmp_path)
     try:

@@ -22,6 +22,7 @@ from cellule.host.outbox.kind_queue import RUNNING, Entry
 from cellule.host.outbox.limits import PROGRESS_SAVE_S, STUBBORN_S
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
+from cellule.loop_end import leave
 from cellule.values.link import Link
 from cellule.values.sealed_value import is_sealed
 
@@ -126,6 +127,8 @@ class AttemptTask:
         except asyncio.CancelledError as error:
             return self._cancelled(error)
         except BaseException as error:  # noqa: BLE001 - whatever an adapter raises ends its attempt only
+            if self._is_over:  # left behind; it may be a garbage collection that ends it
+                return None
             return performer.raised(row, error, timed_out=self._reason in ("expired", "silent"))
         finally:
             self._quiet()
@@ -173,6 +176,7 @@ class AttemptTask:
         performer, row = self.entry.queue.performer, self.entry.stored.row
         is_late = self._reason in ("expired", "silent")
         self._end(performer.timed_out(row, left=True) if is_late else None)
+        leave(self.task)
 
     def _end(self, outcome: Outcome | None) -> None:
         if not self._is_over:

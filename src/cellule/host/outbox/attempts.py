@@ -8,7 +8,6 @@ scrubbed of secrets before they leave, and so is a receipt. When attempts are ma
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from functools import cached_property, partial
 from types import CoroutineType, coroutine
@@ -23,7 +22,7 @@ from cellule.effects.secrets import Secrets
 from cellule.errors import CelluleError, Corrupted, Rejected
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.outbox.backoff import SECOND_NS, seconds_of
-from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX, STUBBORN_S
+from cellule.host.outbox.limits import ERROR_CHARS_MAX, RECEIPT_INLINE_MAX
 from cellule.host.outbox.receipts import Receipt
 from cellule.host.outbox.rows import Row
 from cellule.host.store_retry import StoreRetry
@@ -37,7 +36,6 @@ from cellule.values.schema import Codec, codec_for, derive
 from cellule.values.sealed_value import is_sealed
 
 NAMESPACE = "effect"
-_log = logging.getLogger("cellule.effects")
 _new = tuple.__new__  # a NamedTuple without its Python-level constructor
 
 
@@ -97,6 +95,7 @@ class Performer:
 
     def __init__(self, adapter: Adapter, around: Surroundings) -> None:
         self.adapter = adapter
+        self.kind, self.limits = adapter.kind, adapter.limits  # asked once: they may be code of its own
         self._around = around
 
     @cached_property
@@ -166,7 +165,7 @@ class Performer:
             error = broken
         if timed_out:
             return self.timed_out(row)
-        is_last = _is_one_of(error, self.adapter.limits.no_retry)
+        is_last = _is_one_of(error, self.limits.no_retry)
         return Again(self._scrubbed(error_text(error)), is_last=is_last, trace=trace_text(error))
 
     def timed_out(self, row: Row, *, left: bool = False, said: BaseException | None = None) -> Again:
@@ -178,26 +177,15 @@ class Performer:
 
     def silent(self) -> Again:
         """The outcome of an attempt that reported no progress for too long."""
-        return Again(f"it reported no progress for {self.adapter.limits.progress_s or 0:g} s", timed_out=True)
+        return Again(f"it reported no progress for {self.limits.progress_s or 0:g} s", timed_out=True)
 
     def timeout_s(self, row: Row) -> float:
         """How long an attempt may take: as the request or its declaration say, else the adapter."""
-        return row.timeout_ns / 1e9 if row.timeout_ns else self.adapter.limits.timeout_s
+        return row.timeout_ns / 1e9 if row.timeout_ns else self.limits.timeout_s
 
     def cancelled_itself(self, row: Row, error: BaseException) -> Again:
         """The outcome of an attempt that was cancelled by nobody but its adapter."""
         return Again(f"the adapter of {row.kind} cancelled its own task{place_text(error)}")
-
-    async def close(self) -> None:
-        """Close the adapter; what goes wrong with that is its own affair."""
-        try:
-            async with asyncio.timeout(STUBBORN_S):
-                await self.adapter.close()
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-        except BaseException as error:  # noqa: BLE001 - foreign code
-            _log.warning("closing the adapter of %s failed: %s", self.adapter.kind, error_text(error))
 
     def gave_up(self, row: Row, again: Again) -> Receipt:
         """The receipt of an effect whose last attempt ended like this."""
@@ -214,7 +202,8 @@ class Performer:
 
     def _attempt(self, row: Row, on_progress: Callable[[bytes], None]) -> Attempt:
         around, intent = self._around, row.intent
-        grant: Any = row.grant  # a linked one was fetched first
+        held: Any = row.grant  # a linked one was fetched first
+        grant: Any = None if held is None else decode(encode(held))  # the world's own is for all its requests
         return Attempt(
             intent_text(intent), row.key, row.tried + 1, self.timeout_s(row), row.world, row.universe,
             row.module, row.cell, CasBlobs(around.cas_of, row.universe), around.secrets, grant,
@@ -308,9 +297,3 @@ def _is_one_of(error: BaseException, classes: tuple[type[BaseException], ...]) -
         return bool(classes) and isinstance(sole_error(error), classes)
     except BaseException:  # noqa: BLE001 - `__class__` may be code of its own
         return False
-
-
-def is_cancelled() -> bool:
-    """Tell whether the task that runs now was asked to end."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -29,5 +29,5 @@ def seconds_of(after: object, most_s: float = DELAY_MAX_S) -> float | None:
     seconds = after.total_seconds() if isinstance(after, timedelta) else after
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         return None
-    wanted_s = float(min(max(seconds, 0.0), most_s))
-    return None if isnan(wanted_s) else wanted_s
+    wanted_s = float(min(max(seconds, 0.0), most_s))  # a class of its own may compare as it likes
+    return None if isnan(wanted_s) else min(max(wanted_s, 0.0), most_s)

@@ -57,7 +57,7 @@ class KindQueue:
     def __init__(self, performer: Performer, clock: Clock) -> None:
         self.performer = performer
         self._clock = clock
-        self.limits = performer.adapter.limits
+        self.limits = performer.limits
         self.left = False  # the store has more than the window holds
         self.count = 0
         self.bytes = 0

@@ -26,6 +26,7 @@ from cellule.errors import CelluleError, Corrupted, Fenced
 from cellule.host.believed_clock import BelievedClock
 from cellule.host.erasure_keys import ErasureKeys
 from cellule.host.limits import STALL_S
+from cellule.host.outbox.adapter_end import close_adapter
 from cellule.host.outbox.attempts import Again, Performer, Surroundings
 from cellule.host.outbox.backoff import SECOND_NS
 from cellule.host.outbox.kind_queue import SETTLING, WAITING, Entry, KindQueue
@@ -101,25 +102,26 @@ class Pool:
         the block is cancelled or fenced there is no grace. At the end the adapters are closed.
         """
         failure: BaseException | None = None
-        try:
-            async with contained_tasks(), asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
-                loops = [tasks.create_task(self._runner.run()), tasks.create_task(self._searcher.run())]
-                try:
-                    yield self
-                except BaseException as error:  # noqa: BLE001 - raised again behind the group
-                    failure = error
-                # Nothing new begins from here on; what is under way has its grace.
-                for loop in loops:
-                    loop.cancel()
-                await self._wind_down(graceful=not isinstance(failure, asyncio.CancelledError | Fenced))
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from failure
-        finally:
-            self._tasks = None
-            self._notes.end_all()
-            for queue in self._window.queues.values():
-                await queue.performer.close()
+        async with contained_tasks():
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    self._tasks = tasks
+                    loops = [tasks.create_task(self._runner.run()), tasks.create_task(self._searcher.run())]
+                    try:
+                        yield self
+                    except BaseException as error:  # noqa: BLE001 - raised again behind the group
+                        failure = error
+                    # Nothing new begins from here on; what is under way has its grace.
+                    for loop in loops:
+                        loop.cancel()
+                    await self._wind_down(graceful=not isinstance(failure, asyncio.CancelledError | Fenced))
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from failure
+            finally:
+                self._tasks = None
+                self._notes.end_all()
+                for queue in self._window.queues.values():
+                    await close_adapter(queue.performer.adapter, queue.performer.kind)
         if failure is not None:
             raise failure
 
@@ -146,7 +148,7 @@ class Pool:
     def add(self, adapter: Adapter) -> None:
         """Perform another kind from now on; what has waited for it is looked for."""
         performer = Performer(adapter, self._around)
-        self._window.queues[adapter.kind] = KindQueue(performer, self._clock)
+        self._window.queues[performer.kind] = KindQueue(performer, self._clock)
         self.search()
 
     def search(self) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from tests.support.nodes import load_app
+
+GRABBY = load_app(Path(__file__).parents[3] / "node_apps" / "grabby.py")
 
 
 @pytest.mark.parametrize(
@@ -32,3 +38,12 @@ async def test_it_is_counted_when_the_node_is_opened_again(opened):
         assert (settled.receipt.status, settled.receipt.attempts) == ("failed", 3)
         [letter] = await here.world.dead_letters()
         assert letter.height == settled.receipt.height
+
+
+async def test_what_an_adapter_does_with_its_grant_is_its_own_affair(opened):
+    """It was the world's: it took no request any more, or gave each later one what the adapter added."""
+    async with opened(app=GRABBY.app) as here:
+        for name in ("a", "b"):
+            await here.world.send(GRABBY.Asked(name))
+            cell = here.world.cell(GRABBY.grabber, name)
+            assert await cell.wait_until(lambda state: state != ["asked"], timeout=20) == ["api.example"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextvars import ContextVar
+from copy import deepcopy
 from datetime import timedelta
 
 import msgspec
@@ -211,6 +212,34 @@ async def test_any_other_pause_is_taken_within_reason(bench, work_types, after):
     assert (await check_left_nothing(bench.world, [intent]))[intent].attempts == 2
 
 
+class Odd(float):
+    """A number that is neither more nor less than any other."""
+
+    def __lt__(self, other):
+        return False
+
+    __gt__ = __lt__
+
+    def __float__(self):
+        return float("inf")
+
+
+@in_virtual_time
+async def test_a_pause_of_a_class_of_its_own_is_taken_within_reason(bench, work_types):
+    """What it compares as was believed, and the pool could not compute with it: the node ended."""
+
+    async def busy(params, attempt):
+        if attempt.number == 1:
+            raise Retry("busy", after_s=Odd(3))
+        return work_types[1](params.number)
+
+    async with bench.pool(bench.worker(busy)) as pool:
+        [intent] = await bench.opened(pool, opening(1))
+        await asyncio.sleep(86_401)
+        await pool.wait_idle()
+    assert (await check_left_nothing(bench.world, [intent]))[intent].attempts == 2
+
+
 FAILURES = [
     lambda: Failed("bank.no", Unreadable()),
     lambda: Failed(7, "seven"),
@@ -337,6 +366,58 @@ async def test_every_attempt_has_a_task_of_its_own(bench, work_types):
 
 
 @in_virtual_time
+async def test_every_attempt_has_a_grant_of_its_own(bench, work_types):
+    """They had the world's: what one adapter made of it held for every later request."""
+    grant = {"name": "bank", "hosts": ["bank.example"], "allow": {"to": ["a"]}}
+    seen = []
+
+    async def widens(params, attempt):
+        seen.append(deepcopy(attempt.grant))
+        attempt.grant["hosts"].append("other.example")
+        attempt.grant["allow"]["to"].append("*")
+        attempt.grant["client"] = object()
+        if attempt.number == 1:
+            raise Retry("busy", after_s=1)
+        return work_types[1](params.number)
+
+    async with bench.pool(bench.worker(widens, concurrency=1)) as pool:
+        intents = await bench.opened(pool, opening(0, grant=grant), opening(1, grant=grant))
+        await pool.wait_idle()
+    assert seen == [grant] * 4
+    assert grant == {"name": "bank", "hosts": ["bank.example"], "allow": {"to": ["a"]}}
+    await check_left_nothing(bench.world, intents)
+
+
+@in_virtual_time
+async def test_limits_that_are_code_are_asked_for_at_the_beginning(bench, work_types):
+    """What they raised while an attempt failed ended the pool."""
+
+    class Work:
+        kind, params, receipt = "test.work", *work_types
+        is_at_work = False
+
+        @property
+        def limits(self):
+            if self.is_at_work:
+                raise SystemExit("limits")
+            return AdapterLimits(attempts=2, timeout_s=1)
+
+        async def perform(self, params, attempt):
+            self.is_at_work = True
+            await asyncio.sleep(params.number)
+            raise ValueError("no")
+
+        async def close(self):
+            pass
+
+    async with bench.pool(Work()) as pool:
+        intents = await bench.opened(pool, opening(0), opening(1))
+        await pool.wait_idle()
+    found = await check_left_nothing(bench.world, intents)
+    assert [found[intent].status for intent in intents] == ["failed"] * 2
+
+
+@in_virtual_time
 async def test_an_attempt_that_does_not_stop_loses_its_place(bench, work_types):
     free = asyncio.Event()
 
@@ -360,9 +441,30 @@ async def test_an_attempt_that_does_not_stop_loses_its_place(bench, work_types):
     await check_left_nothing(bench.world, intents)  # what it did later counts no more
 
 
+async def ends_its_own_task():
+    asyncio.current_task().cancel()
+    await asyncio.sleep(1)
+
+
+CLOSINGS = [
+    ends_its_own_task,
+    lambda: asyncio.create_task(exits_in_a_task()),
+    lambda: gathers(exits_in_a_task()),
+    lambda: asyncio.sleep(3_600),
+]
+
+
 @in_virtual_time
 async def test_an_adapter_that_cannot_be_closed_keeps_nobody_from_it(bench, work_types):
     closed = []
+    free = asyncio.Event()
+
+    async def goes_on():
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
 
     class Work:
         params, receipt, limits = *work_types, AdapterLimits()
@@ -374,14 +476,17 @@ async def test_an_adapter_that_cannot_be_closed_keeps_nobody_from_it(bench, work
             return work_types[1](params.number)
 
         async def close(self):
-            if self.error is not None:
+            if isinstance(self.error, BaseException):
                 raise self.error
+            if self.error is not None:
+                await self.error()
             closed.append(self.kind)
 
-    errors = [SystemExit(1), Unreadable(), asyncio.CancelledError()]
+    errors = [SystemExit(1), Unreadable(), asyncio.CancelledError(), *CLOSINGS, goes_on]
     every = [Work(f"test.bad{number}", error) for number, error in enumerate(errors)]
     async with bench.pool(*every, Work("test.work")) as pool:
         intents = await bench.opened(pool, opening(1))
         await pool.wait_idle()
     assert closed == ["test.work"]
+    free.set()
     await check_left_nothing(bench.world, intents)
