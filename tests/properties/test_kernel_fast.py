@@ -53,6 +53,8 @@ class Pair:
         assert told(fast) == told(general)
         assert len(fast.outcomes) == len(items)
         assert fast.steps == general.steps
+        counted, counted_generally = self.both(lambda world: world.world.frame_size)
+        assert counted == counted_generally
         assert (fast.more, fast.wake, fast.first, fast.last) == (
             general.more, general.wake, general.first, general.last,
         )  # fmt: skip

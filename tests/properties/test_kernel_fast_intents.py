@@ -71,7 +71,8 @@ def lived(edition, quota, turns, *, fast=True):
             opening = out[at % len(out)]
             items.append(ReceiptItem(opening.intent, opening.height, status, value, by=by, who=who))
         beat = world.beat(items)
-        left.append((beat.opened, beat.closed, beat.step_rows, [type(each) for each in beat.outcomes]))
+        outcomes = [type(each) for each in beat.outcomes]
+        left.append((beat.opened, beat.closed, beat.step_rows, outcomes, world.world.frame_size))
         out += beat.opened
         world.now_ns += ns
     world.settle()

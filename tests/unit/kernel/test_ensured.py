@@ -17,7 +17,16 @@ from cellule.kernel.state.dedupe import Dedupe
 from cellule.kernel.state.heartbeat import Heartbeat
 from cellule.kernel.state.ledger import Ledger
 from cellule.kernel.state.module_cells import Budget
-from cellule.kernel.state.rows import HELD, OPEN, PARKED, TIMER, KnownKey, KnownReceipt, OpenIntent
+from cellule.kernel.state.rows import (
+    HELD,
+    OPEN,
+    PARKED,
+    TIMER,
+    KnownKey,
+    KnownReceipt,
+    OpenIntent,
+    ScheduleRow,
+)
 from cellule.kernel.state.snapshot import SnapshotJob
 from tests.support.frames import with_change
 
@@ -197,6 +206,14 @@ def floor_that_falls(monkeypatch):
     dedupe.roll(2)
 
 
+def paused_schedule_that_is_due():
+    ledger_at().schedule("nightly", ScheduleRow(b"f", 5, paused=True), None, 11, 0)
+
+
+def paused_schedule_that_waits():
+    ledger_at().schedule("nightly", ScheduleRow(b"f", 0, paused=True, waiting_ns=5), None, 11, 0)
+
+
 def snapshot_in_a_beat():
     ledger = ledger_at()
     slot_of(ledger)
@@ -253,6 +270,8 @@ PLANTED = {
     number_that_was_never_given: "kernel.entry_number",
     fork_that_goes_back: "kernel.fork_order",
     fork_that_begins_again: "kernel.fork_order",
+    paused_schedule_that_is_due: "kernel.schedule_armed",
+    paused_schedule_that_waits: "kernel.schedule_armed",
     snapshot_in_a_beat: "kernel.snapshot_order",
     rest_of_a_cell_that_is_elsewhere: "kernel.slot_stale",
     write_before_the_last: "kernel.write_order",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cellule.errors import Corrupted
@@ -198,6 +200,19 @@ def test_idle_cells_cost_a_snapshot_nothing(make_world):
     world.cas.update(job.blocks)
     job.saved()
     assert len(job.blocks) < 20
+
+
+def test_ids_that_are_saved_leave_memory_and_are_still_known(make_world, monkeypatch):
+    monkeypatch.setattr("cellule.kernel.state.dedupe.DEDUPE_BUCKET_IDS", 2)
+    world = make_world()
+    items = [replace(each, id=f"id{at}", explicit=True) for at, each in enumerate(events(6))]
+    for item in items:
+        world.beat([item])
+    world.snapshot()
+    buckets = world.world.ledger.dedupe.closed
+    assert len(buckets) > 1
+    assert all(bucket.data is None for bucket in buckets)
+    assert world.beat(items[:1]).frame is None
 
 
 def test_the_world_starts_at_its_creation(world):

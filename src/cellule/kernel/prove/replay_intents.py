@@ -70,7 +70,6 @@ class RecordedIntents:
         """The next records are of this frame."""
         self._frame = frame
         self._intent, self._letter, self._asked = None, None, (0, 0)
-        self._owed.clear()
 
     def end(self) -> None:
         """The frame's last record was applied."""

@@ -7,7 +7,7 @@ import pytest
 from cellule.errors import Corrupted
 from cellule.kernel.items import ControlItem
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.heartbeat_records import AgendaRecord, SignalRecord
+from cellule.kernel.journal.heartbeat_records import AgendaRecord, BindingRecord, SignalRecord
 from cellule.kernel.journal.records import ControlRecord
 from cellule.kernel.state.heartbeat_rows import unpack_impulse
 from cellule.values import DEPTH_MAX
@@ -234,4 +234,34 @@ def test_a_cell_takes_a_signal_or_one_warning_says_why_not(monkeypatch, target, 
     )
     assert len(taken) == len(payloads) - len(told)
     assert [each.depth for each in world.records(SignalRecord)] == [1] * len(told)
+    world.assert_replays()
+
+
+def test_a_node_takes_as_many_bindings_as_it_may_and_those_it_has_can_change(monkeypatch):
+    monkeypatch.setattr("cellule.kernel.decide.heartbeat_controls.BINDINGS_PER_NODE_MAX", 2)
+    world = EnzymeWorld({"x": lambda call, tree: 0})
+    for name in ("a", "b", "c"):
+        world.bind("/n", name)
+    world.bind("/n", "a", propagate=True)
+    outcomes = world.tick().outcomes[:4]
+    assert [getattr(each, "error", None) and each.error.code for each in outcomes] == [
+        None, None, "heartbeat.bindings_full", None,
+    ]  # fmt: skip
+    assert [(each.path, each.name) for each in world.records(BindingRecord)] == [
+        ("/n", "a"), ("/n", "b"), ("/n", "a"),
+    ]  # fmt: skip
+    world.assert_replays()
+
+
+def test_a_registry_that_is_full_is_told_one_emit_further(monkeypatch):
+    entry = {"name": "y", "query": "/t", "module": "t/x"}
+    world = EnzymeWorld({"x": lambda call, tree: (0, [{"do": "register", "entry": entry}])})
+    world.register("x")
+    world.signal("/s")
+    world.tick()
+    monkeypatch.setattr("cellule.kernel.decide.registry.REGISTRY_MAX", 1)
+    world.tick()
+    [warning] = world.records(SignalRecord)
+    assert decode(value_of(warning.extras["payload"]))["code"] == "heartbeat.registry_full"
+    assert (warning.signal, warning.depth) == ("/sig_cei/warn", 1)
     world.assert_replays()
