@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from cellule.kernel.limits import OPERATION_TEXT_MAX
+
 BEGIN: Final = "/op/begin"
 TELL: Final = "/op/tell"
 END: Final = "/op/end"
@@ -21,7 +23,6 @@ FAIL: Final = "sts:fail"
 CANCELLED: Final = "sts:cnl"
 WAIT: Final = "ist:wait"
 RUN: Final = "ist:run"
-_TEXT_MAX: Final = 1_000  # characters of a note or summary: an operation keeps no longer ones
 
 
 def begin(path: str, verb: str, payload: Any = None) -> dict[str, Any]:
@@ -36,7 +37,9 @@ def tell(path: str, state: str, note: str | None = None) -> dict[str, Any]:
 
 def end(path: str, status: str, summary: str | None = None) -> dict[str, Any]:
     """What is done at a path has ended."""
-    return _signal(END, path, status=status, summary=None if summary is None else summary[:_TEXT_MAX])
+    return _signal(
+        END, path, status=status, summary=None if summary is None else summary[:OPERATION_TEXT_MAX]
+    )
 
 
 def _signal(signal: str, path: str, **fields: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from cellule.kernel.items import Duplicate, RefusedItem
 from cellule.kernel.journal.heartbeat_records import (
     AgendaRecord,
     EnzymeRecord,
+    SignalRecord,
     WriteRecord,
 )
 from cellule.kernel.journal.records import (
@@ -586,7 +587,7 @@ def test_a_code_that_changed_is_found_by_verify():
     world.tick()
     found = world.verify()
     assert found is not None
-    assert (found.field, found.cell) == ("lines", ("t/a", b"a"))
+    assert (found.field, found.cell, found.code) == ("lines", ("t/a", b"a"), "t/a")
 
 
 def test_an_action_that_changed_is_found_by_verify():
@@ -627,7 +628,8 @@ def test_a_registry_without_room_refuses_and_warns(made, monkeypatch):
     world.signal("/s")
     world.tick()
     world.tick()
-    assert world.queued()[0][0] == "/sig_cei/warn"
+    [warning] = world.records(SignalRecord)
+    assert (warning.signal, warning.depth) == ("/sig_cei/warn", 1)
 
 
 def test_a_payload_that_is_too_long_is_refused(made):

@@ -7,9 +7,9 @@ import pytest
 from cellule.errors import Corrupted
 from cellule.kernel.items import ControlItem
 from cellule.kernel.journal.frame import decode_frame
-from cellule.kernel.journal.heartbeat_records import AgendaRecord, BindingRecord, SignalRecord
+from cellule.kernel.journal.heartbeat_records import AgendaRecord, BindingRecord, SignalRecord, WriteRecord
 from cellule.kernel.journal.records import ControlRecord
-from cellule.kernel.state.heartbeat_rows import unpack_impulse
+from cellule.kernel.state.heartbeat_rows import _unpack_how, unpack_impulse
 from cellule.values import DEPTH_MAX
 from cellule.values.cbor import decode
 from cellule.values.envelope import value_of
@@ -253,15 +253,24 @@ def test_a_node_takes_as_many_bindings_as_it_may_and_those_it_has_can_change(mon
     world.assert_replays()
 
 
-def test_a_registry_that_is_full_is_told_one_emit_further(monkeypatch):
-    entry = {"name": "y", "query": "/t", "module": "t/x"}
-    world = EnzymeWorld({"x": lambda call, tree: (0, [{"do": "register", "entry": entry}])})
-    world.register("x")
+def test_nodes_above_what_a_run_writes_are_charged_once():
+    """A hundred leaves below one deep node were charged as a hundred deep nodes."""
+
+    def deep(call, tree):
+        return 0, [{"do": "write", "path": "/d" * 120 + f"/{number}", "value": 1} for number in range(500)]
+
+    world = EnzymeWorld({"deep": deep})
+    world.register("deep")
     world.signal("/s")
     world.tick()
-    monkeypatch.setattr("cellule.kernel.decide.registry.REGISTRY_MAX", 1)
     world.tick()
-    [warning] = world.records(SignalRecord)
-    assert decode(value_of(warning.extras["payload"]))["code"] == "heartbeat.registry_full"
-    assert (warning.signal, warning.depth) == ("/sig_cei/warn", 1)
+    assert world.agenda() == [(0, 0, True, "/s", None)]
+    assert len(world.records(WriteRecord)) == 120 + 500
     world.assert_replays()
+
+
+@pytest.mark.parametrize("how", [3, -1, True, "1", None])
+def test_a_binding_of_no_kind_is_damage(how):
+    assert _unpack_how(2) == 2
+    with pytest.raises(Corrupted):
+        _unpack_how(how)

@@ -14,10 +14,12 @@ from cellule.kernel.items import Admitted, ControlItem, RefusedItem, SignalItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.heartbeat_records import AgendaRecord, SignalRecord, WriteRecord
 from cellule.kernel.journal.records import ControlRecord
-from cellule.kernel.limits import BEAT_INTERVAL_NS_DEFAULT
+from cellule.kernel.limits import BEAT_INTERVAL_NS_DEFAULT, EVENT_BYTES_MAX
 from cellule.kernel.need import drive
 from cellule.values.cbor import decode, encode
+from cellule.values.cid import cid_of
 from cellule.values.envelope import open_envelope
+from cellule.values.link import Link
 from tests.support.kernel_world import FunctionPrograms, KernelWorld
 
 MANIFEST = {"modules": {"test/Enzyme@1": {"style": "enzyme", "state": "sys/Value@1", "code": {}}}}
@@ -431,3 +433,15 @@ def test_without_published_times_the_intervals_are_those_of_frames(world):
     world.now_ns += 70
     world.begin()
     assert world.world.ledger.heartbeat.wall_clock.intervals == [(3, 70)]
+
+
+def test_a_payload_is_a_value_of_at_most_as_many_bytes_as_that_of_an_event(world):
+    most = encode("x" * (EVENT_BYTES_MAX - 5))
+    assert len(most) == EVENT_BYTES_MAX
+    for data, code in (
+        (most, None), (encode("x" * (EVENT_BYTES_MAX - 4)), "kernel.argument"), (b"\xff", "kernel.argument"),
+    ):  # fmt: skip
+        link = Link(cid_of(data, "raw"))
+        world.cas[link.cid] = data
+        [done] = world.do(verb("op.start", verb="op/x", target="/a", mode="opm:direct", payload=link))
+        assert (done.error.code if isinstance(done, RefusedItem) else None) == code

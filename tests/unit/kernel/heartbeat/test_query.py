@@ -99,3 +99,8 @@ def test_many_stars_take_no_exponential_time():
     """A matcher that tries every run of every star would not come back."""
     assert not does_match("/" + "*a" * 200 + "b", "/" + "a" * 3_000)
     assert not does_match("/**/a" * 30 + "/b", "/a" * 100)
+
+
+def test_a_module_whose_name_no_record_can_hold_is_refused():
+    with pytest.raises(Rejected, match="it is no UTF-8"):
+        parse_entry(0, {"name": "x", "module": "t/\ud800", "query": "/a"})
