@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import html
+import io
 import json
 import logging
 import pickle
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from cellule.effects.outcomes import Failed, Retry
 from cellule.effects.secrets import Redactor, Secret, Secrets, secret
-from cellule.effects.secrets.redactor import RedactingFilter
+from cellule.effects.secrets.redactor import RedactingFilter, redacted_logs
 from cellule.errors import Rejected, Unavailable
 from cellule.values.cid import Cid, cid_of
 from cellule.values.link import Link
@@ -272,18 +273,44 @@ def test_logs_are_scrubbed_with_their_tracebacks(caplog):
     assert "value-1" not in caplog.text
 
 
+class Unreadable:
+    def __str__(self):
+        raise SystemExit(1)
+
+    __repr__ = __str__
+
+
 def test_what_a_log_call_gives_as_extra_is_scrubbed_too(caplog):
     """Handlers that write JSON showed it whole."""
     redactor = Redactor()
     redactor.learn("stripe", "value-1")
     caplog.handler.addFilter(RedactingFilter(redactor))
-    request = object()
-    logging.getLogger("a.library").warning(
-        "asked", extra={"token": "value-1", "headers": {"a": ["value-1"]}, "request": request, "count": 3}
-    )
+    request, pair = object(), ("a", 1)
+    told = {"token": "value-1", "headers": {"a": ["value-1"]}, "cause": ValueError("value-1")}
+    more = {"both": ("value-1", 1), "some": {"value-1"}, "broken": Unreadable()}
+    kept = {"request": request, "pair": pair, "count": 3}
+    logging.getLogger("a.library").warning("asked", extra={**told, **more, **kept})
     [record] = caplog.records
     assert (record.token, record.headers) == ("<secret stripe>", {"a": ["<secret stripe>"]})
-    assert (record.request, record.count, record.name) == (request, 3, "a.library")
+    assert (record.cause, record.both) == ("<secret stripe>", ["<secret stripe>", 1])
+    assert (record.some, record.broken) == (["<secret stripe>"], "<not shown: SystemExit>")
+    assert (record.request, record.pair, record.count, record.name) == (request, pair, 3, "a.library")
+
+
+def test_every_handler_that_is_there_is_scrubbed(capsys):
+    """Those of an app's own loggers were not, nor the one of a program that set none up."""
+    redactor, out = Redactor(), io.StringIO()
+    redactor.learn("stripe", "value-1")
+    handler, own = logging.StreamHandler(out), logging.getLogger("tests.shop")
+    own.addHandler(handler)
+    try:
+        with redacted_logs(redactor):
+            logging.getLogger("tests.shop.bank").warning("it is %s", "value-1")
+            logging.lastResort.handle(logging.makeLogRecord({"msg": "it is value-1", "levelno": 30}))
+    finally:
+        own.removeHandler(handler)
+    assert (out.getvalue(), capsys.readouterr().err) == ("it is <secret stripe>\n",) * 2
+    assert (handler.filters, logging.lastResort.filters) == ([], [])
 
 
 def test_a_log_call_whose_arguments_do_not_fit_raises_nothing(caplog):

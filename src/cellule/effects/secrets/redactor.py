@@ -9,7 +9,7 @@ Rejected: a filter on loggers. Records of loggers below would pass it by.
 Log records are scrubbed where they are made, so that no handler ever gets a secret. Records of the loggers
 `cellule` and below are written anew by the factory that makes them, whatever handlers there are and come
 later; records of all others pass `RedactingFilter` on the handlers that exist when a node begins to perform
-effects.
+effects, of whatever logger, and the one that writes to stderr where nobody set one up.
 
 Rejected: rewriting the records of every logger of the process. They are not ours to change.
 """
@@ -47,9 +47,15 @@ class RedactingFilter(logging.Filter):
         if record.stack_info:
             record.stack_info = self.redactor.scrub_text(record.stack_info)
         for name, value in record.__dict__.items():  # what was given as `extra`
-            if name not in _STANDARD and isinstance(value, str | bytes | dict | list):
-                record.__dict__[name] = self.redactor.scrub(value)
+            if name not in _STANDARD and self.redactor.holds(value):
+                record.__dict__[name] = self._scrubbed(value)
         return True
+
+    def _scrubbed(self, value: Any) -> Any:
+        try:
+            return self.redactor.scrub(value)
+        except BaseException as error:  # noqa: BLE001 - the code of whoever logs
+            return f"<not shown: {safe_text(type(error).__name__)}>"
 
 
 def _message_of(record: logging.LogRecord) -> str:
@@ -108,6 +114,15 @@ class Redactor:
     def scrub(self, value: Any) -> Any:
         """Return plain data without any known value; records become plain data too."""
         return self._scrub(value, 0)
+
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value, as `scrub` reads it, holds a known one; what cannot be read may hold it."""
+        if not self._known:
+            return False
+        try:
+            return [self.scrub(value)] != [Redactor().scrub(value)]
+        except BaseException:  # noqa: BLE001 - foreign code
+            return True
 
     async def scrub_stream(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Pass chunks on without any known value, also where one lies across two chunks."""
@@ -198,11 +213,20 @@ class _Factory:
         return record
 
 
+def _handlers() -> list[logging.Handler]:
+    """All handlers there are."""
+    loggers = [logging.getLogger(), *logging.getLogger().manager.loggerDict.values()]
+    found = [handler for each in loggers if isinstance(each, logging.Logger) for handler in each.handlers]
+    if logging.lastResort is not None:
+        found.append(logging.lastResort)
+    return list(dict.fromkeys(found))
+
+
 @contextmanager
 def redacted_logs(redactor: Redactor) -> Iterator[None]:
     """Keep what this redactor knows out of what the process logs."""
     redacting = RedactingFilter(redactor)
-    handlers = [*logging.getLogger().handlers, *logging.getLogger(OURS).handlers]
+    handlers = _handlers()
     for handler in handlers:
         handler.addFilter(redacting)
     factory = _Factory(logging.getLogRecordFactory())

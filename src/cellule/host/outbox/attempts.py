@@ -217,6 +217,8 @@ class Performer:
             data = self._without_secrets(self._receipt.encode(value))
         except BaseException as error:  # noqa: BLE001 - classes of receipts may have code of their own
             why = safe_text(error) if isinstance(error, CelluleError) else error_text(error)
+            if self._around.secrets.redactor.holds(value):  # of which `why` may quote a part
+                why = "it holds a secret, and is not shown for that"
             return self._failed(
                 row, "effects.receipt", f"what {row.kind} returned is no receipt of it: {why}"
             )

@@ -300,6 +300,38 @@ async def test_no_secret_gets_into_rows_or_receipts(bench, work_types):
     assert found[intents[0]].text == "bank said <secret bank>"
 
 
+LONG = "eyJhbGciOi" * 20
+
+
+class _LongShelf:
+    async def get(self, name):
+        return LONG
+
+    def how_to_add(self, name):
+        return ""
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [lambda _, value: value, lambda make, value: make(value), lambda make, value: make(1, {value: 2})],
+    ids=["itself", "a number", "a key"],
+)
+@in_virtual_time
+async def test_no_part_of_a_secret_gets_into_the_text_about_a_misfit(bench, work_types, returned):
+    """The text quotes the first characters of what does not fit, and the rest was not there to be found."""
+
+    async def leaky(params, attempt):
+        return returned(work_types[1], str(await attempt.secrets.resolve("${secret:bank}")))
+
+    async with bench.pool(bench.worker(leaky), secrets=Secrets(_LongShelf())) as pool:
+        [intent] = await bench.opened(pool, opening(0))
+        await pool.wait_idle()
+    receipt = (await check_left_nothing(bench.world, [intent]))[intent]
+    assert (receipt.status, receipt.code) == ("failed", "effects.receipt")
+    assert receipt.text.endswith("is no receipt of it: it holds a secret, and is not shown for that")
+    assert not [value for value in bench.disk.dump().values() if b"eyJhb" in value]
+
+
 def test_no_more_attempts_run_at_once_than_the_adapter_allows(play, work_types):
     async def main(bench):
         running, most = 0, 0
