@@ -207,7 +207,8 @@ class _Factory:
 
     def __call__(self, *args: Any, **more: Any) -> logging.LogRecord:
         record: logging.LogRecord = self.before(*args, **more)
-        if record.name == OURS or record.name.startswith(OURS + "."):
+        name: object = record.name  # None from `logging.makeLogRecord`
+        if isinstance(name, str) and (name == OURS or name.startswith(OURS + ".")):
             for each in _filters:
                 each.filter(record)
         return record
