@@ -228,7 +228,7 @@ def text_fits(text: str, pattern: str) -> bool:
 def _at(params: Any, path: str) -> Any:
     found = params
     for name in path.split("."):
-        if isinstance(found, list) and name.isdigit():
+        if isinstance(found, list) and name.isascii() and name.isdigit():
             found = found[int(name)] if int(name) < len(found) else None
         else:
             found = found.get(name) if isinstance(found, dict) else None
