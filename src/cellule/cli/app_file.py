@@ -59,7 +59,11 @@ def folder_of(place: str) -> Path:
 
 
 def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:
+        raise _not_found(str(path), f"it cannot be read: {error.strerror}") from error
+    if not is_file:
         raise _not_found(str(path), "there is no such file")
     path = path.resolve()
     _put_first(path.parent)

@@ -13,7 +13,7 @@ import typer
 from cellule.cli.controls import Why
 from cellule.cli.errors import usage
 from cellule.cli.lines import cell_text
-from cellule.cli.output import counted
+from cellule.cli.output import counted, write_file
 from cellule.cli.session import Session, cell_of, in_session, operator, renderer_of
 from cellule.host.archive.car import CarFile
 from cellule.host.archive.document import WorldDocument
@@ -106,7 +106,7 @@ async def make_test(
         module=place.removesuffix(".py").replace("/", "."),
         export=_relative(export, target.parent),
     )  # fmt: skip
-    target.write_text(text)
+    write_file(target, text)
     session.output.document({"test": str(target)}, f"{target} is written; run it with pytest")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,8 @@ import typer
 
 from cellule.cli.controls import Once, Why, perform
 from cellule.cli.errors import usage
+from cellule.cli.given import json_of
+from cellule.cli.output import write_file
 from cellule.cli.session import Session, in_session, operator
 from cellule.cli.tree_picture import tree_svg, tree_text
 from cellule.errors import Rejected
@@ -77,7 +78,7 @@ async def tree(
     async with session.reading() as node:
         trees = tree_of(await session.worlds(node))
         if svg is not None:
-            svg.write_text(tree_svg(trees), encoding="utf-8")
+            write_file(svg, tree_svg(trees))
         data = {"worlds": [_json(each) for each in trees]}
         session.output.document(data, tree_text(trees) or "there is no world yet")
         if svg is not None:
@@ -89,9 +90,13 @@ def read_script(path: Path | None) -> Any:
     if path is None:
         return None
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise usage("the script {path} cannot be read: {why}", path=str(path), why=error) from error
+        return json_of(path.read_text("utf-8"))
+    except OSError as error:
+        raise usage(
+            "the script {path} cannot be read: {why}", path=str(path), why=error.strerror or error
+        ) from error
+    except ValueError as error:
+        raise usage("the script {path} is no JSON: {why}", path=str(path), why=error) from error
 
 
 async def _described(session: Session, node: Cellule, made: WorldHandle) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cellule.cli.cell_versions import history_json, read_versions, version_line
 from cellule.cli.controls import Once, perform_on_cells, preview_migration
 from cellule.cli.correlation import Correlation, correlations
 from cellule.cli.errors import usage
+from cellule.cli.given import number_of
 from cellule.cli.lines import record_line
 from cellule.cli.output import compact, counted, facts, write_file
 from cellule.cli.session import (
@@ -259,8 +260,9 @@ async def _height(world: WorldHandle, renderer: RecordRenderer, at: str) -> int:
 
     A beat happens as a whole: between two of its records there is no state to show.
     """
-    if at.isascii() and at.isdigit():
-        return (await renderer.frame_with(int(at))).header.last if int(at) else 0
+    height = number_of(at)
+    if height is not None:
+        return (await renderer.frame_with(height)).header.last if height else 0
     try:
         moment = time_of_text(at)
     except Exception:  # noqa: BLE001 - whatever makes it no time, the person sees both forms

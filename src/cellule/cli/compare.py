@@ -13,6 +13,7 @@ from cellule.cli.branch import Effects, ScriptFile, read_script
 from cellule.cli.controls import Why
 from cellule.cli.deploy import Code, ManifestFile
 from cellule.cli.errors import usage
+from cellule.cli.given import json_of
 from cellule.cli.output import counted, harmless
 from cellule.cli.session import Session, in_session, operator
 from cellule.host.branches.difference import CellDifference, EffectDifference, WorldDifference
@@ -40,6 +41,9 @@ async def diff(session: Session, left: Point, right: Point) -> None:
         session.output.document(difference_json(found), *difference_lines(found))
 
 
+ADVANCE_S_MAX = 3_155_760_000.0  # a hundred years
+
+
 @in_session
 async def what_if(
     session: Session,
@@ -52,7 +56,9 @@ async def what_if(
     replay: Annotated[
         bool, typer.Option("--replay", help="Send the world's own events from there on again.")
     ] = False,
-    advance_s: Annotated[float, typer.Option("--advance", help="Seconds that pass after it.", min=0)] = 0,
+    advance_s: Annotated[
+        float, typer.Option("--advance", help="Seconds that pass after it.", min=0, max=ADVANCE_S_MAX)
+    ] = 0,
 ) -> None:  # fmt: skip
     """Show what would happen: other code, further events, other answers; nothing is written."""
     if deploy and session.app is None:
@@ -97,7 +103,7 @@ async def merge(
 def _event(text: str) -> tuple[str, Any]:
     schema, separator, value = text.partition("=")
     try:
-        return schema, json.loads(value if separator else "{}")
+        return schema, json_of(value if separator else "{}")
     except ValueError as error:
         raise usage("--event {given} is not SCHEMA=JSON: {why}", given=text, why=error) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cellule.cli.errors import usage
+from cellule.cli.given import json_of
 from cellule.cli.lines import cell_text
 from cellule.cli.output import counted
 from cellule.cli.session import Session, cell_of, operator, renderer_of, within
@@ -77,11 +77,11 @@ def parsed_value(text: str) -> Any:
     if text == "-":
         text = sys.stdin.read()
     try:
-        return json.loads(text)
+        return json_of(text)
     except ValueError as error:
         raise Rejected(
             "cli.json", "the value is not JSON: {why}", why=str(error),
-            hint="""Quote it for the shell: --value '{"id": "ch_1"}'""",
+            hint="""Quote it for the shell: '{"id": "ch_1"}' is a record, '"ch_1"' a text.""",
         ) from error  # fmt: skip
 
 

@@ -90,10 +90,12 @@ async def _watch(session: Session) -> None:
     while True:
         child = await _started(session, place)
         try:
-            await _ended_or_saved(session, child, saved, folder)
+            found = await _ended_or_saved(session, child, saved, folder)
+        except OSError as error:
+            raise _no_watch(folder, error) from error
         finally:
             await _end(child)
-        names = sorted(Path(path).name for _, path in saved.result())
+        names = sorted(Path(path).name for _, path in found)
         line = {"kind": "reload", "files": names}
         session.output.line(line, Text(f"{', '.join(names)} changed: starting again", style="bold"))
         saved = asyncio.ensure_future(anext(changes))
@@ -101,21 +103,28 @@ async def _watch(session: Session) -> None:
 
 async def _ended_or_saved(
     session: Session, child: Process, saved: asyncio.Future[set[FileChange]], folder: Path
-) -> None:
-    """Return when a file was saved; leave with the child's exit code where waiting for that is pointless."""
+) -> set[FileChange]:
+    """Return what was saved; leave with the child's exit code where waiting for that is pointless."""
     ended = asyncio.ensure_future(child.wait())
     try:
         both: set[asyncio.Future[Any]] = {ended, saved}
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if saved.done():
-            return
+            return saved.result()
         code = ended.result()
         if code in _GIVE_UP:
             raise typer.Exit(code)
         session.output.note(f"waiting for a change in {folder}")
-        await saved
+        return await saved
     finally:
         ended.cancel()
+
+
+def _no_watch(folder: Path, error: OSError) -> Unavailable:
+    return Unavailable(
+        "cli.watch", "{folder} cannot be watched for changes: {why}", folder=str(folder), why=error,
+        hint="Run it without: cellule dev --no-reload.",
+    )  # fmt: skip
 
 
 async def _started(session: Session, place: str) -> Process:

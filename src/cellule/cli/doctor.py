@@ -57,8 +57,7 @@ async def doctor(
 async def _doctor(session: Session) -> None:
     folder = session.address.folder
     findings = [*_machine(), *([] if folder is None else _folder(folder))]
-    has_data = folder is None or (folder / DATABASE).is_file()
-    if has_data and not any(each.exit for each in findings):
+    if not any(each.exit for each in findings) and (folder is None or (folder / DATABASE).is_file()):
         findings += await _store(session)
     worst = max((each.exit for each in findings), default=Exit.OK)
     data = {"ok": worst == Exit.OK, "findings": [each.json() for each in findings]}
@@ -78,7 +77,12 @@ def _machine() -> Iterator[Finding]:
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
-    if not folder.exists():
+    try:
+        is_there = folder.exists()
+    except OSError as error:
+        yield Finding("folder", "fail", f"{folder} cannot be used: {error.strerror}", Exit.REJECTED)
+        return
+    if not is_there:
         yield Finding("folder", "warn", f"{folder} does not exist yet; the first world makes it")
         folder = next(each for each in folder.absolute().parents if each.exists())
     elif not folder.is_dir():

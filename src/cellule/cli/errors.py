@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import errno
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
@@ -44,6 +45,11 @@ _CODES: tuple[tuple[type[CelluleError], Exit], ...] = (
     (StepFailed, Exit.FAILED),
 )
 
+_OF_PATHS = {
+    errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS, errno.EISDIR, errno.ENOTDIR,
+    errno.ENOSPC, errno.EDQUOT,
+}  # fmt: skip
+
 
 def exit_code(error: CelluleError) -> Exit:
     """The exit code of an error."""
@@ -70,9 +76,14 @@ def usage(message: str, hint: str = "", **fields: object) -> Rejected:
 
 
 def cellule_error(error: BaseException) -> CelluleError | None:
-    """The first Cellule error in an exception, which may be a group of them."""
+    """The first Cellule error in an exception or group; what the system refuses a path for is one too."""
     if isinstance(error, CelluleError):
         return error
+    if isinstance(error, OSError) and error.errno in _OF_PATHS and error.filename is not None:
+        return Rejected(
+            "cli.file", "{file} cannot be used: {why}", file=str(error.filename), why=error.strerror,
+            hint="Check the path, and whether this user may use it.",
+        )  # fmt: skip
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             found = cellule_error(each)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any, Literal
 
@@ -10,6 +9,7 @@ import typer
 
 from cellule.cli.controls import Timeout
 from cellule.cli.errors import parsed_time
+from cellule.cli.given import json_of, number_of
 from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
 from cellule.cli.session import Session, in_session, renderer_of, within
@@ -70,23 +70,20 @@ async def _key(world: WorldHandle, event: tuple[str, Any], text: str | None) -> 
 
 def _expected(text: str | None) -> int | str | None:
     """A version where it is a number, else an etag."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+    number = None if text is None else number_of(text)
+    return text if number is None else number
 
 
 def _parsed(text: str) -> Any:
     if text == "-":
         text = sys.stdin.read()
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json_of(text)
     except ValueError as error:
         raise Rejected(
             "cli.json", "the event's value is not JSON: {why}", why=str(error),
             hint="""Quote it for the shell: cellule event send Placed '{"order_id": "o1"}'""",
         ) from error  # fmt: skip
-
-
-def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
 
 
 async def _tell(session: Session, world: WorldHandle, applied: Applied[Any], wait: Wait) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from shlex import quote
 from string import Template
 from typing import Annotated
 
@@ -31,15 +32,15 @@ async def init(
 ) -> None:
     """Make a new project: an app with an exhaustive match, a test, a README."""
     name, made = make_project(folder, "", _FILES)
-    text = f"made {', '.join(made)} in {folder}\n\nnext:\n  cd {folder}\n  cellule dev"
+    text = f"made {', '.join(made)} in {folder}\n\nnext:\n  cd {quote(str(folder))}\n  cellule dev"
     session.output.document({"folder": str(folder), "namespace": name, "files": made}, text)
 
 
 def make_project(folder: Path, kind: str, wanted: Mapping[str, str], **words: str) -> tuple[str, list[str]]:
     """Write files of a template, `$name` and these words filled in; the namespace, and what was made."""
     name = _namespace(folder.resolve().name)
-    _check_empty(folder)
     try:
+        _check_empty(folder)
         _write(folder, files("cellule.cli") / "template" / kind, wanted, {**words, "name": name})
     except OSError as error:
         raise Rejected(

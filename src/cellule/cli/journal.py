@@ -9,6 +9,7 @@ from rich.text import Text
 
 from cellule.cli.correlation import Correlation, among, correlations
 from cellule.cli.errors import usage
+from cellule.cli.given import number_of
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, in_session, renderer_of, until_interrupted
 from cellule.errors import Rejected
@@ -74,9 +75,10 @@ async def show(
 
 def _range(heights: str) -> tuple[int, int]:
     first, dots, last = heights.partition("..")
-    if not first.isdigit() or (dots and not last.isdigit()):
+    low = number_of(first)
+    high = number_of(last) if dots else low
+    if low is None or high is None:
         raise usage("{heights} is no height and no range", heights=heights, hint="Write 12, or 10..20.")
-    low, high = int(first), int(last) if dots else int(first)
     if low > high or high - low >= RECORDS_MAX:
         raise usage(
             "{heights} is no range of at most {most} records", heights=heights, most=RECORDS_MAX,

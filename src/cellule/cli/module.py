@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -47,7 +48,8 @@ async def init(
         "gitignore.txt": ".gitignore",
     }
     name, made = make_project(folder, "module", wanted, source=source, install=_INSTALLS[language])
-    text = f"made {', '.join(made)} in {folder}\n\nnext:\n  cd {folder}\n  cellule module build {source}"
+    steps = f"next:\n  cd {quote(str(folder))}\n  cellule module build {source}"
+    text = f"made {', '.join(made)} in {folder}\n\n{steps}"
     session.output.document({"folder": str(folder), "namespace": name, "files": made}, text)
 
 

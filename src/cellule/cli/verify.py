@@ -52,7 +52,8 @@ async def verify(session: Session) -> None:
             differs = differs or found.difference is not None
             rows.append(await _json(session, node, info, found))
     ran = not any(row["not_run"] for row in rows)
-    session.output.document({"ok": ran and not differs, "worlds": rows}, Text("\n").join(map(_line, rows)))
+    shown = Text("\n").join(map(_line, rows)) if rows else "there is no world yet"
+    session.output.document({"ok": ran and not differs, "worlds": rows}, shown)
     if differs or not ran:
         raise typer.Exit(Exit.DAMAGED if differs else Exit.UNAVAILABLE)
 

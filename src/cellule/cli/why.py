@@ -13,6 +13,7 @@ import typer
 from rich.tree import Tree
 
 from cellule.cli.errors import usage
+from cellule.cli.given import number_of
 from cellule.cli.lines import record_line
 from cellule.cli.session import Session, cell_named, in_session, renderer_of
 from cellule.errors import Rejected
@@ -62,8 +63,9 @@ async def _forward(session: Session, world: WorldHandle, renderer: RecordRendere
 
 
 async def _height(session: Session, world: WorldHandle, renderer: RecordRenderer, what: str) -> int:
-    if what.isascii() and what.isdigit():
-        return int(what)
+    height = number_of(what)
+    if height is not None:
+        return height
     if _is_intent(what):
         with session.output.progress("reading the journal") as step:
             return (await world.effect(what, progress=step)).view.height
@@ -71,9 +73,10 @@ async def _height(session: Session, world: WorldHandle, renderer: RecordRenderer
         height = await _event(world, what)
         if height:
             return height
-    name, at, version = what.rpartition("@")
-    if not at or not version.isdigit():
-        name, version = what, ""
+    name, _, digits = what.rpartition("@")
+    version = number_of(digits) if name else None
+    if version is None:
+        name = what
     manifest = await renderer.manifest()
     if "/" not in name and not _is_cell(manifest, name):
         raise usage(
@@ -84,7 +87,7 @@ async def _height(session: Session, world: WorldHandle, renderer: RecordRenderer
     cell: CellHandle[Any] = CellHandle(world, base, key)
     versions = await cell.history()
     for each in versions:
-        if not version or (each.version == int(version) and each.status == "ok"):
+        if version is None or (each.version == version and each.status == "ok"):
             return each.height
     raise Rejected(
         "cli.no_version", "{what} is not in the history of world {world}", what=what, world=world.name,

@@ -8,13 +8,17 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from cellule.assembly import Options
+from cellule.assembly import open as open_node
 from cellule.cli.lines import moment_text
 from cellule.cli.output import facts, table
 from cellule.cli.session import Session, in_session, operator
 from cellule.host.ingress.world_storage import WorldStorage
+from cellule.host.own.directory import WorldInfo
 from cellule.host.service import Cellule
 from cellule.host.storage.policy import KeptHistory, Retention
 from cellule.host.storage.snapshot_list import KeptSnapshot
+from cellule.store.store import DATABASE
 from cellule.values.schema.text_forms import time_text
 
 MaybeName = Annotated[str | None, typer.Argument(help="The world's name.")]
@@ -162,20 +166,41 @@ async def import_(
     ] = None,
 ) -> None:
     """Make the world of an exported file; it brings code, so take files only from those you trust."""
+    folder = session.address.folder
+    if folder is not None and not (folder / DATABASE).exists():
+        made = await _proven(file, name)
+        if dry_run:
+            _tell_proven(session, file, made, here=False)
+            return
     async with session.working(create=True) as node:
         made = await node.import_world(file, name=name, dry_run=dry_run, universe=session.universe_name)
-        data = {"name": made.name, "id": str(made.id), "universe": session.universe_name, "dry_run": dry_run}
         if dry_run:
             here = any(each.id == made.id for each in await node.worlds(session.universe_name))
-            would = "the world is here already" if here else f"it would be world {made.name}"
-            session.output.document({**data, "here": here}, f"{file} is whole: {would}, id {made.id}")
+            _tell_proven(session, file, made, here=here)
             return
+        data = _imported(session, made, dry_run=False)
         if keys is not None:
             storage = await node.storage(made.name, universe=session.universe_name)
             moved = await storage.import_keys(keys)
             data |= {"keys": moved.taken, "keys_in_file": moved.found}
         shown = f"world {made.name} is here. Effects that were open wait: cellule effect repair {made.name}"
         session.output.document(data, shown)
+
+
+async def _proven(file: Path, name: str | None) -> WorldInfo:
+    """Prove a file where no store is yet: it is made only for one that is whole."""
+    async with open_node("memory:", None, options=Options(tune_process=False, perform=False)) as node:
+        return await node.import_world(file, name=name, dry_run=True)
+
+
+def _imported(session: Session, made: WorldInfo, *, dry_run: bool) -> dict[str, Any]:
+    return {"name": made.name, "id": str(made.id), "universe": session.universe_name, "dry_run": dry_run}
+
+
+def _tell_proven(session: Session, file: Path, made: WorldInfo, *, here: bool) -> None:
+    would = "the world is here already" if here else f"it would be world {made.name}"
+    data = {**_imported(session, made, dry_run=True), "here": here}
+    session.output.document(data, f"{file} is whole: {would}, id {made.id}")
 
 
 COMMANDS: dict[str, Any] = {

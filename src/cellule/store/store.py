@@ -165,11 +165,21 @@ async def _bound(
 def check_data(address: StoreAddress) -> None:
     """Refuse a folder without data; an empty file or database is none, and opening it would make tables."""
     folder = address.folder
-    if folder is not None and not has_tables(folder / DATABASE):
+    if folder is not None and not _has_tables(folder / DATABASE):
         raise Rejected(
             "store.no_data", "there is no Cellule data in {address}", address=str(address),
             hint="Name it with --data, or make a world: cellule world create NAME --app FILE.py:app",
         )  # fmt: skip
+
+
+def _has_tables(file: Path) -> bool:
+    try:
+        return has_tables(file)
+    except OSError as error:
+        raise Unavailable(
+            "store.cannot_open", "{path} cannot be opened: {why}", path=str(file), why=error.strerror,
+            hint="Check the path, and run this as a user who may read and write there.",
+        ) from error  # fmt: skip
 
 
 def _extra(driver: str, extra: str) -> Rejected:

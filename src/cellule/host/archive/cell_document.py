@@ -101,7 +101,11 @@ def _texts(value: dict[str, Any], field: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
 def _eras(found: Any) -> dict[int, Cid]:
-    if not isinstance(found, dict) or not all(each.isascii() and each.isdigit() for each in found):
+    if not isinstance(found, dict) or not all(map(_is_number, found)):
         raise wrong("eras", "they are no manifests by numbers")
     return {int(number): _link(link, "eras") for number, link in found.items()}

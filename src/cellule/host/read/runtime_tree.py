@@ -93,7 +93,7 @@ class RuntimeTree:
         ]
 
     async def _beat(self, number: str, rest: list[str]) -> Node | None:
-        frame = await self._reader.journal.frame_of_beat(_number(number)) if number.isdigit() else None
+        frame = await self._reader.journal.frame_of_beat(_number(number)) if _is_number(number) else None
         if frame is None:
             return None
         match rest:
@@ -132,7 +132,7 @@ class RuntimeTree:
 
     async def _interval(self, number: str, rest: list[str]) -> Node | None:
         intervals = await self._reader.ask(lambda world: _intervals(world.ledger))
-        found = intervals.get(_number(number)) if number.isdigit() else None
+        found = intervals.get(_number(number)) if _is_number(number) else None
         if found is None:
             return None
         match rest:
@@ -198,8 +198,12 @@ def _intervals(ledger: Ledger) -> Generator[Need, None, Mapping[int, int]]:
     return {} if ledger.heartbeat is None else dict(ledger.heartbeat.wall_clock.intervals)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _number(text: str) -> int:
-    if not text.isdigit() or len(text) > 19:
+    if not _is_number(text) or len(text) > 19:
         raise Rejected("heartbeat.beat_number", "{text} is no number of a beat", text=repr(text)[:80])
     return int(text)
 

@@ -186,6 +186,8 @@ def broken_cells(good):
             ),
             "archive.cell_unfit",
         ),
+        "an era of no number": (changed(eras={"²": Link(page)}), "archive.document"),
+        "an era without end": (changed(eras={"1" * 5_000: Link(page)}), "archive.document"),
         "a manifest that is none": (changed(eras={"0": Link(page)}), "manifest"),
     }  # fmt: skip
 
