@@ -14,6 +14,7 @@ from cellule.cli.lines import cell_text
 from cellule.cli.output import compact
 from cellule.cli.session import Session, in_session, renderer_of, within
 from cellule.errors import Rejected
+from cellule.host.codecs import StoredCodecs
 from cellule.host.inbox.sends import Wait
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.outcomes import Applied
@@ -65,7 +66,8 @@ async def _key(world: WorldHandle, event: tuple[str, Any], text: str | None) -> 
         return None
     schema, _ = world.types.event(event)
     manifest = await renderer_of(world).manifest()
-    return key_of_text(manifest, manifest.routes[schema][0].base, text)
+    routed = StoredCodecs(manifest).routed(schema)
+    return key_of_text(manifest, manifest.routes[routed][0].base, text)
 
 
 def _expected(text: str | None) -> int | str | None:

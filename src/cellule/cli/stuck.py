@@ -148,6 +148,7 @@ def _shown(data: dict[str, Any]) -> list[Any]:
         rows = [[each[name] for name in columns] for each in data["stopped"]]
         shown.append(table([name.upper() for name in columns], rows, title="stopped cells"))
         shown.append("try again: cellule cell resume MODULE KEY; after a deploy: cellule cell migrate")
+        shown.append("to take the first event out of a queue: cellule cell drop MODULE KEY")
     shown += [
         f"{each['module']} is over budget: {counted(each['open'], 'effect')} open, "
         f"{counted(each['held'], 'cell')} waiting"

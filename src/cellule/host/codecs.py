@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, Protocol
 
 from cellule.app.built_app import Built
@@ -11,7 +12,8 @@ from cellule.app.keys import TypedKey
 from cellule.errors import Rejected
 from cellule.host.limits import SHOWN_MAX
 from cellule.kernel.items import BareEvent
-from cellule.kernel.manifest.model import Manifest
+from cellule.kernel.manifest.model import Manifest, Upcaster
+from cellule.kernel.manifest.upcasts import older_events
 from cellule.modules.workflow.view import is_workflow, run_json
 from cellule.values.cbor import decode_trusted
 from cellule.values.cid import Cid
@@ -205,19 +207,32 @@ class StoredCodecs:
         """See `WorldCodecs.reply`."""
         return to_json(decode_trusted(data))
 
+    def routed(self, schema: str) -> str:
+        """The schema that an event reaches its cells in: its own, or what an older version is upcast to."""
+        return schema if schema in self.manifest.routes else self._older[schema][-1].new
+
+    @cached_property
+    def _older(self) -> dict[str, list[Upcaster]]:
+        return older_events(self.manifest)
+
     def _schema(self, name: str) -> str:
+        """The event that a name means: with or without namespace and version, the newest without one."""
         routes = self.manifest.routes
-        if name in routes:
+        known = [*self._older, *routes]
+        if name in known:
             return name
-        short = [schema for schema in routes if schema.rpartition("/")[2].partition("@")[0] == name]
-        if len(short) == 1:
-            return short[0]
+        found = [schema for schema in known if name in _spellings(schema)]
+        if len({schema.partition("@")[0] for schema in found}) == 1:
+            return max(found, key=lambda schema: (schema in routes, int(schema.partition("@")[2])))
         raise Rejected(
-            "host.no_event",
-            "nothing subscribes to an event {name}",
-            name=name,
-            hint=_meant(name, list(routes)),
+            "host.no_event", "nothing subscribes to an event {name}", name=name, hint=_meant(name, known)
         )
+
+
+def _spellings(schema: str) -> tuple[str, str, str]:
+    """What else may be written for a schema: without its version, its namespace, or both."""
+    local = schema.rpartition("/")[2]
+    return schema.partition("@")[0], local, local.partition("@")[0]
 
 
 def _is_readable(name: str, written: Manifest, mine: Manifest) -> bool:

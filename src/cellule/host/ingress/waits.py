@@ -115,7 +115,7 @@ class CellWait:
             "{seconds} s: {shown}{fault}.",
             wanted=wanted, module=self._base, key=readable(self._key), world=world, seconds=timeout,
             shown=shown, fault=f" ({self._fault})" if self._fault else "", state=self.seen,
-            hint="`cellule why` says what it waits for.",
+            hint="`cellule cell show` says what it waits for.",
         )  # fmt: skip
 
 

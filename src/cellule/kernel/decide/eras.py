@@ -45,7 +45,7 @@ class Compiled:
         self.router = Router(manifest)
         self.programs: dict[str, Program] = {}
         self.upcasters: dict[tuple[str, str], Callable[[bytes], bytes]] = {}
-        self.older = _older_events(manifest)
+        self.older = upcasts.older_events(manifest)
         self.is_prepared = not self.older
         self._codecs: dict[str, WireCodec] = {}
         self._policy: list[tuple[Rule, Expression]] | None = None
@@ -189,22 +189,6 @@ class Eras:
             function = yield from _loaded(self._programs.upcaster(era.manifest, step, self._nodes))
             era.upcasters[step.old, step.new] = function
         return function
-
-
-def _older_events(manifest: Manifest) -> dict[str, list[Upcaster]]:
-    """The schemas that nobody subscribes to, but that one chain of upcasters leads from to one that has
-    subscribers: events of older versions."""
-    found: dict[str, list[Upcaster]] = {}
-    for schema in manifest.upcasters:
-        if schema in manifest.routes:
-            continue
-        try:
-            chain = upcasts.to_any(manifest, schema, manifest.routes)
-        except Rejected:  # two ways: which one is meant is not clear
-            continue
-        if chain:
-            found[schema] = chain
-    return found
 
 
 def _loaded(loading: Generator[Need, None, T]) -> Generator[Need, None, T]:

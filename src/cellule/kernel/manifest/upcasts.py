@@ -56,6 +56,22 @@ def to_any(manifest: Manifest, old: str, accepted: Container[str]) -> list[Upcas
     return chain(manifest.upcasters, old, accepted)
 
 
+def older_events(manifest: Manifest) -> dict[str, list[Upcaster]]:
+    """The schemas that nobody subscribes to, but that one chain of upcasters leads from to one that has
+    subscribers: events of older versions."""
+    found: dict[str, list[Upcaster]] = {}
+    for schema in manifest.upcasters:
+        if schema in manifest.routes:
+            continue
+        try:
+            steps = to_any(manifest, schema, manifest.routes)
+        except Rejected:  # two ways: which one is meant is not clear
+            continue
+        if steps:
+            found[schema] = steps
+    return found
+
+
 def chain(upcasters: Edges, old: str, accepted: Container[str]) -> list[Upcaster] | None:
     """The one chain from `old` that ends where it first meets an accepted schema."""
     last: dict[str, Upcaster] = {}
