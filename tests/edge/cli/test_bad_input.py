@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from cellule.cli.given import JSON_DEPTH_MAX, json_of
 
 if TYPE_CHECKING:
     Cellule = Any
@@ -77,3 +80,11 @@ def test_a_store_without_worlds_says_so_when_it_is_verified(empty: Cellule) -> N
 def test_the_way_into_a_new_project_can_be_typed(empty: Cellule, tmp_path: Path) -> None:
     folder = tmp_path / "my shop"
     assert f"cd '{folder}'" in empty("init", str(folder)).out
+
+
+def test_json_is_as_deep_as_a_value_may_be_and_brackets_in_texts_do_not_count() -> None:
+    assert json_of(json.dumps({"a": "[" * 5_000, 'b\\"[': [1]})) == {"a": "[" * 5_000, 'b\\"[': [1]}
+    assert json_of("[" * JSON_DEPTH_MAX + "]" * JSON_DEPTH_MAX)
+    assert json_of(str([[1]] * 1_000)) == [[1]] * 1_000
+    with pytest.raises(ValueError, match="nests more than"):
+        json_of("[" * (JSON_DEPTH_MAX + 1) + "]" * (JSON_DEPTH_MAX + 1))
