@@ -7,7 +7,7 @@ A row whose value has no free place stands aside until an attempt with that valu
 comes; those behind it go ahead. What becomes free is offered to one row, and by that to the next if it
 cannot use it, so an attempt costs the same however many rows stand aside. Where the queue is full, values
 with many rows aside give way to those with few. Values are forgotten when nothing is left of them. Params
-that are too long to stand in their row share one value.
+that are too long to stand in their row, or sealed, share one value.
 """
 
 from __future__ import annotations
