@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import cellule
 from cellule.assembly import Options
 from cellule.cli.main import app as cellule_app
-from cellule.errors import StepFailed
+from cellule.errors import Rejected, StepFailed
 from cellule.modules.python import PythonPrograms
 from cellule.store.engines.sqlite import SqliteEngine
 from cellule.store.store import DATABASE
@@ -298,3 +298,35 @@ def test_a_state_that_an_upcaster_fails_on_is_told_and_hides_no_other(versions, 
     assert [each["state"] for each in listed] == [{"cents": 100}, None, {"cents": 200}]
     assert "no thirteen" in listed[1]["error"]
     assert command("cell", "show", "order", "b")["error"]["code"] == "host.state_upcast"
+
+
+TOLD = """class Told(msgspec.Struct, frozen=True):
+        total: int
+
+    @app.reducer(reply=Told)"""
+REPLYING = ONE.replace("@app.reducer", TOLD)
+REPLYING = REPLYING.replace("(Order(event.total))", "(Order(event.total), reply=Told(event.total))")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [(TOLD, TOLD.replace("total", "cents")), ("(reply=Told)", "(reply=str)")],
+    ids=["field", "class"],
+)
+def test_an_event_whose_reply_is_of_another_class_since_is_still_told_as_applied(versions, proven, change):
+    """Its sender asked again after a deploy, and was told that the request was wrong."""
+    first, second = versions("v0", REPLYING), versions("v1", REPLYING.replace(*change))
+
+    async def work():
+        async with cellule.open(proven, app=first.app) as node:
+            sent = await (await node.world("main")).send(first.Put("a", 5), id="once", reply=first.Told)
+        async with cellule.open(proven, app=second.app) as node:
+            world = await node.world("main")
+            again = await world.send(second.Put("a", 5), id="once", wait="reply")
+            assert (again.duplicate, again.height, again.reply) == (True, sent.height, {"total": 5})
+            assert (await world.wait_applied("once")).height == sent.height
+            with pytest.raises(Rejected, match="The event was applied") as caught:
+                await world.send(second.Put("a", 5), id="once", reply=second.Told)
+            assert caught.value.code == "host.reply_type"
+
+    asyncio.run(work())

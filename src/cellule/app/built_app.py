@@ -11,6 +11,7 @@ unknown name is refused with the nearest known ones. Immutable but for codecs, w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -216,9 +217,15 @@ class Built:
         return to_json(decode_trusted(data), t.Ref(self.module(reducer).state), self.manifest.schemas)
 
     def decode_reply(self, reducer: Reducer, data: bytes) -> Any:
-        """The object of a reply: of the type the reducer declares, else plain values."""
+        """The object of a reply: of the type the reducer declares, else plain values.
+
+        A step before a deploy may have given one of another type; it is told whoever sends its id again.
+        """
         reply = self._by_base[self.base(reducer)].reply_type
-        return decode_trusted(data) if reply is None else self.forms.codec(reply).decode_trusted(data)
+        if reply is not None:
+            with suppress(Rejected):
+                return self.forms.codec(reply).decode_trusted(data)
+        return decode_trusted(data)
 
     def _state_codec(self, reducer: Reducer) -> Codec[Any] | None:
         """What reads states as objects; None where they are plain values. Made once a module."""

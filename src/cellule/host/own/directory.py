@@ -14,7 +14,8 @@ Deleting lives in `deletion.py`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -295,14 +296,32 @@ def _present(row: bytes | None, what: str) -> bytes:
 
 
 def _universe(universe: UUID, name: str, stored: bytes | None) -> UniverseInfo:
-    row: Any = decode(_present(stored, f"the row of universe {name}"))
-    return UniverseInfo(universe, row["name"], row["created_ns"], row.get("deleting", False))
+    what = f"the row of universe {name}"
+    with _readable(what):
+        row: Any = decode(_present(stored, what))
+        return UniverseInfo(universe, row["name"], row["created_ns"], row.get("deleting", False))
 
 
 def _world(universe: UUID, world: UUID, stored: bytes) -> WorldInfo:
-    row: Any = decode(stored)
-    origin = None if row.get("from") is None else Origin.of_row(row["from"])
-    return WorldInfo(world, universe, row["name"], row["created_ns"], origin)
+    with _readable(f"the row of world {world}"):
+        row: Any = decode(stored)
+        origin = None if row.get("from") is None else Origin.of_row(row["from"])
+        return WorldInfo(world, universe, row["name"], row["created_ns"], origin)
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Read a row; `Corrupted` where it is not what was written."""
+    try:
+        yield
+    except (Rejected, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Corrupted(
+            "host.row_unreadable",
+            "{what} cannot be read: {why}",
+            what=what,
+            why=error,
+            hint="Run `cellule check`.",
+        ) from error
 
 
 async def lost_row(engine: Engine, info: WorldInfo, what: str) -> CelluleError:

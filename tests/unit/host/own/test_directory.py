@@ -18,6 +18,7 @@ from cellule.store.engines.memory import MemoryDisk, MemoryEngine
 from cellule.store.format import check_format
 from cellule.store.sound_scan import sound_scan
 from cellule.testing.entropy import SeededEntropy
+from cellule.values.cbor import encode
 from cellule.values.cid import cid_of
 
 BASELINE = cid_of(b"\xa0")
@@ -281,3 +282,25 @@ async def test_a_name_that_another_took_first_is_in_use_and_not_damaged(place):
     with pytest.raises(Rejected) as caught:
         await place.directory.create_world(place.universe, "w", BASELINE, nothing)
     assert caught.value.code == "host.world_exists"
+
+
+@pytest.mark.parametrize("row", [b"", b"\xff", encode(None), encode(5), encode([]), encode({}), encode("x")])
+async def test_a_row_that_is_not_what_was_written_is_told_by_name(place, row):
+    """It passed its checksum, and ended the node as an error of Python."""
+    first, _ = await place.filled("a", "b")
+    universe = place.universe
+    before = await place.engine.read([keys.universe_meta(universe.id)])
+    await place.engine.commit(Batch(set={keys.universe_world(universe.id, first.id): row}))
+    for call in (
+        lambda: place.directory.worlds(universe.id), lambda: place.directory.world(universe, "a"),
+        lambda: place.directory.listed(universe.id, first.id),
+    ):  # fmt: skip
+        with pytest.raises(Corrupted, match=str(first.id)) as caught:
+            await call()
+        assert caught.value.code == "host.row_unreadable"
+    assert (await place.directory.world(universe, "b")).name == "b"
+    await place.engine.commit(Batch(set={keys.universe_meta(universe.id): row}))
+    with pytest.raises(Corrupted, match="universe u") as caught:
+        await place.directory.universe("u")
+    assert caught.value.code == "host.row_unreadable"
+    assert before != [row]
