@@ -78,7 +78,8 @@ class Directory:
         rows, _ = await counted_rows(
             self._engine, keys.universe_name_range(), keys.universe_count(), "universes"
         )
-        ids = [UUID(bytes=value) for _, value in rows]
+        with _readable("a universe by its name"):
+            ids = [UUID(bytes=value) for _, value in rows]
         found = await self._engine.read([keys.universe_meta(each) for each in ids])
         names = [keys.universe_name_of(key) for key, _ in rows]
         return [_universe(*each) for each in zip(ids, names, found, strict=True)]
@@ -254,8 +255,9 @@ def baseline_row(height: int, snapshot: Cid) -> bytes:
 
 def baseline_of(stored: bytes) -> tuple[int, Cid]:
     """Read a baseline row."""
-    row: Any = decode(stored)
-    return row["height"], Cid.of_bytes(row["snapshot"])
+    with _readable("the row of a world's baseline"):
+        row: Any = decode(stored)
+        return row["height"], Cid.of_bytes(row["snapshot"])
 
 
 def suggestion(name: str, known: list[str]) -> str:

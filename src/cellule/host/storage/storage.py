@@ -200,7 +200,7 @@ class Storage:
             await asyncio.sleep(QUOTA_LOOK_S)
 
     async def _each_universe(self, trouble: str, work: Callable[[UniverseInfo], Awaitable[None]]) -> None:
-        """Do something for every universe; one where it fails holds back no other."""
+        """Do something for every universe; one where it fails holds back no other, and never the node."""
         try:
             universes = await self._directory.universes()
         except CelluleError as error:
@@ -211,6 +211,8 @@ class Storage:
                 await work(universe)
             except CelluleError as error:
                 _log.warning("universe %s: %s for now; it is tried again: %s", universe.name, trouble, error)
+            except Exception:  # noqa: BLE001 - a defect in one universe leaves the others, and the worlds, alone
+                _log.exception("universe %s: %s: this is a defect of Cellule", universe.name, trouble)
 
     async def _measure(self, universe: UniverseInfo) -> None:
         quotas = await read_quotas(self._engine, universe.id)

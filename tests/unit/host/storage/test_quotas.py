@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
-from cellule.errors import Rejected
+from cellule.errors import Corrupted, Rejected
 from cellule.host.limits import QUOTA_COUNTED_S, QUOTA_LOOK_S
+from cellule.host.storage import storage
 from cellule.host.storage.quotas import Quotas
 from cellule.store import keys
 from cellule.store.engine import Batch
 from cellule.testing.entropy import SeededEntropy
+from cellule.values.cbor import encode
 from tests.support.virtual_tests import in_virtual_time
 
 
@@ -200,3 +202,24 @@ def test_a_quota_is_a_number_from_0(wrong):
     with pytest.raises(Rejected) as caught:
         Quotas(**wrong)
     assert caught.value.code == "host.quota_value"
+
+
+@pytest.mark.parametrize("row", [b"", encode(5), encode({}), None])
+@in_virtual_time
+async def test_a_universe_that_cannot_be_measured_ends_nobody(opened, tally, row, monkeypatch):
+    """A baseline that was no baseline ended the node at its next look at the quotas, and all its worlds."""
+    async with opened() as node:
+        world, other = await node.world("w"), await node.world("other")
+        await node.set_quotas(Quotas(worlds=5))
+        baseline = keys.world_baseline(other.info.universe, other.info.id)
+        [sound] = await node.node.engine.read([baseline])
+        if row is None:  # a defect of our own
+            monkeypatch.setattr(storage, "read_quotas", lambda *_: 1 // 0)
+        else:
+            await node.node.engine.commit(Batch(set={baseline: row}))
+            with pytest.raises(Corrupted) as caught:
+                await node.usage()
+            assert caught.value.code == "host.row_unreadable"
+        await asyncio.sleep(2 * QUOTA_LOOK_S)
+        assert (await world.send(tally.Add("a", 1))).steps
+        await node.node.engine.commit(Batch(set={baseline: sound}))
