@@ -15,7 +15,7 @@ from types import ModuleType
 
 from cellule.app import App
 from cellule.errors import CelluleError, Rejected
-from cellule.host.own.directory import suggestion
+from cellule.host.own.suggestions import suggestion
 
 ATTRIBUTE = "app"
 

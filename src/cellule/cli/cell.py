@@ -32,7 +32,7 @@ from cellule.host.ingress.cell_handle import CellHandle
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.ingress.outcomes import CellView
 from cellule.host.limits import HISTORY_MAX
-from cellule.host.own.directory import suggestion
+from cellule.host.own.suggestions import suggestion
 from cellule.host.read.cell_list import PAGE_MAX, START, list_world
 from cellule.host.read.record_view import RecordRenderer
 from cellule.kernel.journal.records import Record, StepRecord

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 from cellule import ERASED, Corrupted, Rejected
 from cellule.effects.adapter import adapter as performing
 from cellule.host.erasure_keys import key_range
+from cellule.host.inbox.inbox import enqueue
 from cellule.host.ingress.world_storage import WorldStorage
 from cellule.host.outbox.signatures import NodeKey
 from cellule.host.read.check import check_world
 from cellule.host.read.record_view import RecordRenderer
 from cellule.host.read.verify import verify_world
+from cellule.kernel.journal.records import RefusedRecord
 from cellule.kernel.key_ring import KeyRow, key_id, parse_row
 from cellule.store import keys
 from cellule.store.engine import SCAN_LIMIT_MAX, Batch
@@ -301,3 +304,29 @@ async def test_no_new_key_is_made_in_the_place_of_one_that_is_lost(opened, what)
         await say(world, "p", "2")
         assert (await world.cell(PEOPLE.person, "p").state()).count == 2
         await check_world(node.node.loader, info, node.node.cas(info.universe))
+
+
+@pytest.mark.parametrize("place", ["owner", "guest", "inbox"])
+@in_virtual_time
+async def test_keys_that_are_none_are_refused_and_nothing_is_erased(opened, place):
+    """A list among them was an error of the kernel: its world was restored, and told of a defect."""
+    async with opened(app=PEOPLE.app) as node, opened(app=PEOPLE.app, owner=False) as other:
+        await say(await node.world("w"), "ann", "12")
+        world = await (other if place == "guest" else node).world("w")
+        for number, wrong in enumerate(([], {}, None, 5, "ann", [b"ann"])):
+            arguments = {"module": "people/person", "keys": [b"ann", wrong]}
+            if place != "inbox":
+                with pytest.raises(Rejected) as caught:
+                    await world.control("cell.erase", who="me", why="so", **arguments)
+                assert caught.value.code == "kernel.argument"
+                continue
+            row = {
+                "kind": "control", "verb": "cell.erase", "who": "me", "why": "", "arguments": arguments,
+                "id": f"i{number}",
+            }  # fmt: skip
+            await enqueue(node.node.engine, world.info.universe, world.info.id, [row], b"%016d" % number)
+        await asyncio.sleep(3)
+        refused = [each.code async for frame in world.frames() for _, each in frame.of(RefusedRecord)]
+        assert set(refused) <= {"kernel.argument"}
+        assert len(refused) == (0 if place == "owner" else 6)
+        assert (await world.cell(PEOPLE.person, "ann").state()) != ERASED

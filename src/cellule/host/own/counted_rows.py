@@ -6,10 +6,10 @@ A row of its own that there need not be is counted alike: what was counted and i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
-from cellule.errors import Conflict, Corrupted, Unavailable
+from cellule.errors import Conflict, Corrupted, Rejected, Unavailable
 from cellule.host.limits import ATTEMPTS_MAX
 from cellule.store.engine import SCAN_LIMIT_MAX, Batch, Engine, Row, counter_value
 from cellule.store.sound_scan import sound_scan
@@ -76,6 +76,21 @@ async def clear_counted(engine: Engine, key: bytes, counter: bytes) -> bool:
             await engine.commit(Batch(expect={key: stored}, clear=[key], add={counter: -1}))
             return True
     raise _contended()
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Read a row; `Corrupted` where it is not what was written."""
+    try:
+        yield
+    except (Rejected, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Corrupted(
+            "host.row_unreadable",
+            "{what} cannot be read: {why}",
+            what=what,
+            why=error,
+            hint="Run `cellule check`.",
+        ) from error
 
 
 def _contended() -> Unavailable:

@@ -14,19 +14,18 @@ Deleting lives in `deletion.py`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 from uuid import UUID
 
 from cellule.errors import CelluleError, Corrupted, Gone, Rejected, Unavailable
 from cellule.host.journal import Head
-from cellule.host.limits import ATTEMPTS_MAX, SUGGESTIONS_MAX
-from cellule.host.own.counted_rows import HIDDEN, counted_rows
+from cellule.host.limits import ATTEMPTS_MAX
+from cellule.host.own.counted_rows import HIDDEN, counted_rows, readable
 from cellule.host.own.origin import Origin
 from cellule.host.own.ready_row import unshared
+from cellule.host.own.suggestions import suggestion
 from cellule.host.store_retry import settle
 from cellule.kernel.lineage import Lineage
 from cellule.sources import Clock, Entropy, uuid7
@@ -78,7 +77,7 @@ class Directory:
         rows, _ = await counted_rows(
             self._engine, keys.universe_name_range(), keys.universe_count(), "universes"
         )
-        with _readable("a universe by its name"):
+        with readable("a universe by its name"):
             ids = [UUID(bytes=value) for _, value in rows]
         found = await self._engine.read([keys.universe_meta(each) for each in ids])
         names = [keys.universe_name_of(key) for key, _ in rows]
@@ -255,19 +254,9 @@ def baseline_row(height: int, snapshot: Cid) -> bytes:
 
 def baseline_of(stored: bytes) -> tuple[int, Cid]:
     """Read a baseline row."""
-    with _readable("the row of a world's baseline"):
+    with readable("the row of a world's baseline"):
         row: Any = decode(stored)
         return row["height"], Cid.of_bytes(row["snapshot"])
-
-
-def suggestion(name: str, known: list[str]) -> str:
-    """What the caller may have meant; of very many names only the first are compared."""
-    if not known:
-        return "There is none yet."
-    close = get_close_matches(name, known[:SUGGESTIONS_MAX], n=3, cutoff=0.5)
-    if close:
-        return f"Did you mean {', '.join(close)}?"
-    return f"There are: {', '.join(sorted(known)[:8])}{', ...' if len(known) > 8 else ''}."
 
 
 def world_rows(world: object, what: str) -> Corrupted:
@@ -299,31 +288,16 @@ def _present(row: bytes | None, what: str) -> bytes:
 
 def _universe(universe: UUID, name: str, stored: bytes | None) -> UniverseInfo:
     what = f"the row of universe {name}"
-    with _readable(what):
+    with readable(what):
         row: Any = decode(_present(stored, what))
         return UniverseInfo(universe, row["name"], row["created_ns"], row.get("deleting", False))
 
 
 def _world(universe: UUID, world: UUID, stored: bytes) -> WorldInfo:
-    with _readable(f"the row of world {world}"):
+    with readable(f"the row of world {world}"):
         row: Any = decode(stored)
         origin = None if row.get("from") is None else Origin.of_row(row["from"])
         return WorldInfo(world, universe, row["name"], row["created_ns"], origin)
-
-
-@contextmanager
-def _readable(what: str) -> Iterator[None]:
-    """Read a row; `Corrupted` where it is not what was written."""
-    try:
-        yield
-    except (Rejected, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise Corrupted(
-            "host.row_unreadable",
-            "{what} cannot be read: {why}",
-            what=what,
-            why=error,
-            hint="Run `cellule check`.",
-        ) from error
 
 
 async def lost_row(engine: Engine, info: WorldInfo, what: str) -> CelluleError:

@@ -140,7 +140,7 @@ def _erased(context: BeatContext, item: ControlItem) -> list[Target]:
             "kernel.not_erasable", "no module of this world asks for erasure: {module} cannot be erased",
             module=base, hint="Declare it with `erasable=True`; what was written before stays readable.",
         )  # fmt: skip
-    return [(base, check_bytes(key, "keys")) for key in dict.fromkeys(given)]
+    return [(base, key) for key in dict.fromkeys([check_bytes(each, "keys") for each in given])]
 
 
 def _end(context: BeatContext, slot: Slot, control: int) -> Generator[Need, None, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from cellule.errors import Rejected
-from cellule.host.own.directory import suggestion
+from cellule.host.own.suggestions import suggestion
 from cellule.host.read.effects.model import ScheduleView
 from cellule.host.read.reader import Reader
 from cellule.host.read.record_view import shown
