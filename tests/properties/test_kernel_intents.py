@@ -137,6 +137,14 @@ class IntentMachine(RuleBasedStateMachine):
         one = [CHARGE, {"amount": 1}, None, None]
         self.do([EventItem(kind, encode({"order": f"f{at}", "asks": [one]})) for at in range(count)])
 
+    @rule(order=st.sampled_from(ORDERS), names=st.permutations(["t", "u", "k1", "k2"]), rest=EVENTS)
+    def a_cell_takes_back_what_it_has_just_asked_for(self, order, names, rest):
+        timer, call = [TIMER, {"after_ns": HOUR, "key": "t"}, None, None], [CHARGE, {"amount": 1}, None, "k1"]
+        ask = {"order": order, "asks": [timer, call]}
+        back = {"order": order, "asks": [], "cancel": names[:2]}
+        self.do([EventItem("bank/Ask@1", encode(value), durable=True) for value in (ask, back)])
+        self.do(rest)
+
     @rule()
     def beat(self):
         self.do([])

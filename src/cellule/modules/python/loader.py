@@ -29,15 +29,16 @@ from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from threading import RLock
 from types import CodeType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from cellule.errors import CelluleError, Rejected
+from cellule.errors import Rejected
 from cellule.modules.python.boundary import is_interrupt
 from cellule.modules.python.bundle import Plan, module_path, python_version
-from cellule.modules.python.failure import Places, exception_text, innermost, is_installed
+from cellule.modules.python.failure import Places, exception_text, innermost, is_installed, type_name
 from cellule.modules.python.imports import imports_of
 from cellule.values.cid import Cid
 
+T = TypeVar("T")
 _LOADING: Final[ContextVar[str]] = ContextVar("cellule_loading", default="")
 
 
@@ -225,28 +226,49 @@ def load_bundle(plan: Plan, blocks: Mapping[Cid, bytes], *, any_version: bool = 
 
 def load_function(loaded: LoadedBundle, entry: str) -> Callable[..., Any]:
     """Run the entry's module and return its function; raises `modules.load_failed` with the place."""
-    try:
+
+    def resolve() -> Callable[..., Any]:
         with _loading_lock:
             found: Callable[..., Any] = loaded.resolve(entry)
+            return found
+
+    return read_loaded(entry, loaded.places, loaded.python, resolve)
+
+
+def read_loaded(entry: str, places: Places, python: str, read: Callable[[], T]) -> T:
+    """What `read` finds in the author's code; whatever that raises, the entry cannot be loaded, and no more.
+
+    An error of Cellule's own tree would end the world, as if the kernel had raised it; only a plain refusal
+    goes through as it is.
+    """
+    try:
+        return read()
     except SyntaxError as error:
         raise Rejected(
             "modules.python_version",
             "{entry}, made with Python {wanted}, cannot be read by {found}: {problem}",
-            entry=entry, wanted=loaded.python, found=python_version(),
-            problem=loaded.places.cleaned(str(error)),
+            entry=entry, wanted=python, found=python_version(),
+            problem=_problem(error, places),
             hint="Run it with the Python version it was made with, or a newer one.",
         ) from error  # fmt: skip
-    except CelluleError:
-        raise
     except BaseException as error:
-        if is_interrupt(error):
+        if is_interrupt(error) or type(error) is Rejected:
             raise
         raise Rejected(
             "modules.load_failed", "{entry} cannot be loaded: {problem}",
-            entry=entry, problem=exception_text(error, loaded.places),
+            entry=entry, problem=_problem(error, places),
             hint="Its top level must run anywhere: without the author's files, network or environment.",
         ) from error  # fmt: skip
-    return found
+
+
+def _problem(error: BaseException, places: Places) -> str:
+    """The text of an error of the author's, whose class may raise where it is asked for it."""
+    try:
+        return places.cleaned(str(error)) if type(error) is SyntaxError else exception_text(error, places)
+    except BaseException as broken:
+        if is_interrupt(broken):
+            raise
+        return f"{places.cleaned(type_name(error))}: its text cannot be read"
 
 
 def is_missing(error: ImportError, places: Places) -> bool:

@@ -17,14 +17,20 @@ from cellule.kernel.need import Need, Nodes, fetch
 from cellule.kernel.program import CODE_UNAVAILABLE, Program, StepFault, forget_kept
 from cellule.kernel.whole_map import EntryProgram, WholeMap
 from cellule.modules.python.boundary import Boundary
-from cellule.modules.python.bundle import read_root
+from cellule.modules.python.bundle import python_version, read_root
 from cellule.modules.python.code import LIVE, PYTHON, REDUCER, PythonCode, read_code, read_entry
 from cellule.modules.python.collect import bundle_file, live_places
 from cellule.modules.python.describe import Description
 from cellule.modules.python.failure import Places, exception_text
 from cellule.modules.python.guard import check_deterministic
 from cellule.modules.python.interface import Interface
-from cellule.modules.python.loader import LoadedBundle, is_missing, load_bundle, load_function
+from cellule.modules.python.loader import (
+    LoadedBundle,
+    is_missing,
+    load_bundle,
+    load_function,
+    read_loaded,
+)
 from cellule.modules.python.module_names import Naming
 from cellule.modules.python.program import PythonProgram
 from cellule.modules.python.runtime_guard import GuardedProgram
@@ -111,7 +117,10 @@ class PythonPrograms:
         code = read_code(module.code, module.name)
         make = self._form(code, module.name)
         function, naming, places = yield from self._load(code, nodes)
-        made = make(function, Interface.of(manifest, module), naming, self.watchdog, places)
+        made = read_loaded(
+            code.entry, places, python_version(),
+            lambda: make(function, Interface.of(manifest, module), naming, self.watchdog, places),
+        )  # fmt: skip
         if self._guarded:
             made = GuardedProgram(made)
         if not module.cell_mode:
@@ -125,7 +134,12 @@ class PythonPrograms:
         """The function of an upcaster, loaded from its bundle."""
         code = read_code(upcaster.code, f"the upcaster {upcaster.old} -> {upcaster.new}")
         function, naming, places = yield from self._load(code, nodes)
-        return upcast_function(read_upcaster(function), manifest, upcaster, naming, self.watchdog, places)
+        return read_loaded(
+            code.entry, places, python_version(),
+            lambda: upcast_function(
+                read_upcaster(function), manifest, upcaster, naming, self.watchdog, places
+            ),
+        )  # fmt: skip
 
     def _form(self, code: PythonCode, what: str) -> MakeProgram:
         found = self._forms.get(code.form)
@@ -162,13 +176,17 @@ class PythonPrograms:
 
 def naming_in(code: PythonCode, loaded: LoadedBundle) -> Naming:
     """How the classes of a loaded bundle are named."""
-    try:
-        names = {loaded.resolve(place): name for place, name in code.names.items()}
-    except (ImportError, AttributeError) as error:
-        raise Rejected(
-            "modules.code_invalid", "the code of {what}: {problem}.",
-            what=code.entry, problem=loaded.places.cleaned(f"a class of its names is not there ({error})"),
-        ) from error  # fmt: skip
+
+    def found() -> dict[Any, str]:
+        try:
+            return {loaded.resolve(place): name for place, name in code.names.items()}
+        except (ImportError, AttributeError) as error:
+            problem = loaded.places.cleaned(f"a class of its names is not there ({error})")
+            raise Rejected(
+                "modules.code_invalid", "the code of {what}: {problem}.", what=code.entry, problem=problem
+            ) from error
+
+    names = read_loaded(code.entry, loaded.places, loaded.python, found)
     return Naming(code.namespace, code.schema_version, names)
 
 

@@ -15,7 +15,9 @@ from cellule.kernel.need import Need, Nodes, drive
 from cellule.kernel.program import StepFault
 from cellule.modules.python import PythonPrograms, describe, is_loading, manifest_document
 from cellule.modules.python.bundle import make_bundle
+from cellule.modules.python.code import PythonCode
 from cellule.modules.python.loader import load_bundle, load_function
+from cellule.modules.python.programs import naming_in
 from cellule.values import decode, encode
 
 
@@ -161,6 +163,37 @@ def test_a_top_level_that_fails_is_named_with_its_line(source, words):
     assert caught.value.code == "modules.load_failed"
     assert words in str(caught.value)
     assert "cellule_bundle" not in str(caught.value)
+
+
+HOSTILE = """
+from cellule import errors
+class Odd(errors.{kind}):
+    def __str__(self): raise KeyboardInterrupt
+raise {raised}
+"""
+
+
+@pytest.mark.parametrize("kind", ["Corrupted", "Fenced", "Unavailable", "InvariantBroken", "Rejected"])
+@pytest.mark.parametrize("raised", ["errors.{kind}('a.b', 'no')", "Odd('a.b', 'no')", "Odd"])
+def test_a_top_level_that_raises_what_ends_worlds_only_fails_to_load(kind, raised):
+    """It ended its world, as if the kernel had said so, at every event for a cell of that code."""
+    source = HOSTILE.format(kind=kind, raised=raised.format(kind=kind))
+    with pytest.raises(Rejected) as caught:
+        function_from({"app.py": source})
+    assert type(caught.value) is Rejected
+    assert caught.value.code in ("modules.load_failed", "a.b")
+    assert str(caught.value)
+
+
+def test_another_file_whose_top_level_raises_what_ends_worlds_only_fails_to_load():
+    files = {
+        "app.py": "def f(): pass",
+        "kinds.py": "from cellule.errors import Fenced\nraise Fenced('a.b', 'no')",
+    }
+    loaded = loaded_from(files, "app:f")
+    code = PythonCode("python", "app:f", "shop", names={"kinds:Order": "shop/Order@1"})
+    with pytest.raises(Rejected, match="cannot be loaded: Fenced: no"):
+        naming_in(code, loaded)
 
 
 def test_a_newer_syntax_names_both_versions_of_python():
