@@ -3,7 +3,8 @@
 asyncio lets `SystemExit` and `KeyboardInterrupt` of a task through to whoever runs the loop, past every
 `except`. In a task that an attempt started they become a `TaskExit`, an ordinary exception with the same
 traceback, which fails the attempt that waits for the task. A coroutine is driven as it was; only these two
-errors change. Callbacks (`loop.call_soon`) are not looked after: no adapter needs to exit in one.
+errors change, also where a garbage collection has the loop close an async generator, whoever began it.
+Callbacks (`loop.call_soon`) are not looked after: no adapter needs to exit in one.
 
 Rejected: a loop of its own for adapters, in a thread. Every attempt would pay for two hand-overs, and
 adapters could not share clients with the app. Wrapping coroutines in an `async def`: one that is cancelled
@@ -20,6 +21,18 @@ from typing import Any
 
 from cellule.effects.failure import safe_text
 
+
+def _type_of_closing() -> type:
+    async def nothing() -> AsyncIterator[None]:
+        yield
+
+    closing: Any = nothing().aclose()  # type: ignore[attr-defined]
+    closing.close()
+    return type(closing)
+
+
+_CLOSING = _type_of_closing()
+"""What a loop makes a task of when an async generator is collected: nobody tells in which context."""
 _is_attempt: ContextVar[bool] = ContextVar("cellule_attempt", default=False)
 
 
@@ -65,9 +78,10 @@ def begin_attempt() -> None:
 
 
 def contained(work: Any, context: Context | None) -> Any:
-    """The coroutine of a new task, made harmless if an attempt starts it."""
+    """The coroutine of a new task, made harmless if an attempt starts it or nobody does."""
     is_attempt = _is_attempt.get() if context is None else context.get(_is_attempt, False)
-    return _Contained(work) if is_attempt and isinstance(work, Coroutine) else work
+    is_foreign = is_attempt or type(work) is _CLOSING
+    return _Contained(work) if is_foreign and isinstance(work, Coroutine) else work
 
 
 class _Contained(Coroutine[Any, Any, Any]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from contextvars import ContextVar
 from copy import deepcopy
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from cellule.effects.adapter import AdapterLimits, Failed, Retry
-from cellule.effects.child_tasks import TaskExit
+from cellule.effects.child_tasks import TaskExit, contained_tasks
 from cellule.host.outbox.search import due_rows
 from cellule.values.cbor import decode
 from tests.support.outbox import check_left_nothing, opening
@@ -149,6 +150,31 @@ async def test_a_task_that_an_adapter_starts_ends_its_attempt_and_nothing_else(b
     assert "raised SystemExit: enough (" in first.text
     if way is not forgets:
         assert "test_hostile.py" in first.text
+
+
+async def test_a_generator_that_exits_when_it_is_collected_ends_nothing():
+    """Its end is a task of the loop, begun wherever the garbage is collected: it ended the node."""
+    told = []
+
+    async def exits_at_its_end():
+        try:
+            yield 1
+        finally:
+            exits()
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    try:
+        async with contained_tasks():
+            generator = exits_at_its_end()
+            await anext(generator)
+            del generator
+            for _ in range(5):
+                gc.collect()
+                await asyncio.sleep(0)
+    finally:
+        loop.set_exception_handler(None)
+    assert [str(error) for error in told] == ["a task of the adapter raised SystemExit: enough"]
 
 
 @in_virtual_time
