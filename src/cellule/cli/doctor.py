@@ -77,6 +77,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
+    file = folder / DATABASE
     try:
         is_there = folder.exists()
     except OSError as error:
@@ -95,7 +96,6 @@ def _folder(folder: Path) -> Iterator[Finding]:
     disk = shutil.disk_usage(folder)
     status: Status = "ok" if disk.free >= DISK_FREE_LEAST else "warn"
     yield Finding("disk", status, f"{disk.free / 1e9:.1f} GB free of {disk.total / 1e9:.1f} GB")
-    file = folder / DATABASE
     if file.is_file():
         size = sum(each.stat().st_size for each in folder.glob(f"{DATABASE}*"))
         yield Finding("file", "ok", f"{file}, {size / 1e6:.1f} MB")

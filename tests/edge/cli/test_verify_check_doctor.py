@@ -199,6 +199,12 @@ def test_the_doctor_looks_at_a_folder_that_is_not_there_yet(empty: Cellule) -> N
     assert not empty.data.exists()
 
 
+def test_the_doctor_tells_nothing_of_the_data_of_the_folder_above(shop: Cellule) -> None:
+    """It told of the database and the lock of the nearest folder that was there, as if they were the ones."""
+    found = shop.process("doctor", "--json", "--data", str(shop.data / "none")).json
+    assert {each["what"] for each in found["findings"]}.isdisjoint({"file", "lock"})
+
+
 def test_the_doctor_refuses_what_is_no_folder(empty: Cellule) -> None:
     empty.data.write_text("a file")
     assert empty("doctor", "--json", code=1).json["ok"] is False
