@@ -392,7 +392,7 @@ class App:
         What is decorated can be listed at reducers, and called by them to make a request. A plain `def` runs
         on a thread. `limits` are the fields of `AdapterLimits`.
         """
-        decorate = make_adapter(kind if isinstance(kind, str) else kind.kind, **limits)
+        decorate = make_adapter(kind.kind if isinstance(kind, DeclaredEffect) else kind, **limits)
 
         self._show(limits.get("operation"))
 

@@ -127,6 +127,11 @@ def _check_parts(namespace: str, local: str, name: str) -> None:
         ("namespace", namespace, NAMESPACE_CHARS_MAX, "in parts joined by dots", _is_namespace),
         ("local name", local, LOCAL_CHARS_MAX, "beginning with a letter or _", _is_local),
     ):
+        if not isinstance(text, str):
+            raise Rejected(
+                "names.malformed", "the {part} of a name is {text!r}, which is no text", part=part, text=text,
+                hint=f"It takes letters, digits, _ and -, {more}.",
+            )  # fmt: skip
         if len(text) > most:
             raise Rejected(
                 "names.too_long", "the {part} of {name!r} has {size} characters; at most {most}",

@@ -89,6 +89,10 @@ MISTAKES = {
     # what is done, the code, words of the message
     "a kind of one part": (
         lambda app: app.effect("charge", params=Charge, receipt=Charged), "effects.kind", "payments.charge"),
+    "an adapter without its kind": (
+        lambda app: app.adapter(perform), "effects.kind", "payments.charge"),
+    "a kind that is no text": (
+        lambda app: app.adapter(5), "effects.kind", "5 is no kind"),
     "params that are no record": (
         lambda app: app.effect("a.b", params=int, receipt=Charged), "app.class", "the params of a.b"),
     "a receipt that is no record": (

@@ -158,6 +158,19 @@ def keyed(path: Any) -> Callable[[App], Any]:
 
 MISTAKES: dict[str, tuple[Callable[[App], Any], str, str, str]] = {
     # mistake: what is done, code, part of the message, part of the hint
+    "a namespace that is no text": (lambda _: App(5), "names.malformed", "5, which is no text", "letters"),
+    "an event whose name is no text": (
+        lambda app: app.event(name=7, key="order_id")(Placed),
+        "names.malformed",
+        "local name of a name is 7",
+        "letters",
+    ),
+    "a reducer whose name is no text": (
+        lambda app: app.reducer(name=7)(_inner()),
+        "names.malformed",
+        "local name of a name is 7",
+        "letters",
+    ),
     "an event that is no record": (lambda app: app.event(Plain), "app.class", "Plain", "above @dataclass"),
     "an event that is a TypedDict": (
         lambda app: app.event(Loose),
