@@ -74,10 +74,8 @@ def confirm(session: Session, what: str, question: str) -> None:
 
 def parsed_value(text: str) -> Any:
     """A value as JSON; `-` reads it from standard input."""
-    if text == "-":
-        text = sys.stdin.read()
     try:
-        return json_of(text)
+        return json_of(sys.stdin.read() if text == "-" else text)
     except ValueError as error:
         raise Rejected(
             "cli.json", "the value is not JSON: {why}", why=str(error),

@@ -77,10 +77,8 @@ def _expected(text: str | None) -> int | str | None:
 
 
 def _parsed(text: str) -> Any:
-    if text == "-":
-        text = sys.stdin.read()
     try:
-        return json_of(text)
+        return json_of(sys.stdin.read() if text == "-" else text)
     except ValueError as error:
         raise Rejected(
             "cli.json", "the event's value is not JSON: {why}", why=str(error),

@@ -48,7 +48,7 @@ from cellule.cli.dev import dev
 from cellule.cli.doctor import doctor
 from cellule.cli.errors import Exit, error_json, usage
 from cellule.cli.init import init
-from cellule.cli.output import Output, close_broken_pipe
+from cellule.cli.output import Output, close_broken_pipe, prepare_streams
 from cellule.cli.run import run
 from cellule.cli.session import Session
 from cellule.cli.signal import signal
@@ -165,6 +165,7 @@ def root(
 
 def main() -> None:
     """Run the command line and exit."""
+    prepare_streams()
     reseed(sys.argv[1:])
     try:
         code = _run_json() if "--json" in sys.argv else _run()

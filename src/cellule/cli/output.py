@@ -17,8 +17,9 @@ import sys
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -74,7 +75,7 @@ class Output:
     def error(self, error: CelluleError) -> None:
         """What went wrong; on standard error."""
         if self.as_json:
-            sys.stderr.write(json_text(error_json(error)) + "\n")
+            sys.stderr.write(_encodable(json_text(error_json(error)), sys.stderr) + "\n")
             return
         head = Text.assemble(("error: ", "bold red"), harmless(message_of(error)))
         self.err.print(head, soft_wrap=True)
@@ -185,8 +186,27 @@ def json_text(data: Any, indent: int | None = None) -> str:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(_encodable(text, sys.stdout) + "\n")
     sys.stdout.flush()
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """JSON text as a stream can hold it: with escapes where its encoding has no such characters."""
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in text)
+    return text
+
+
+def prepare_streams() -> None:
+    """Make output and error take whatever is told, in any encoding; closed streams lead nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - kept
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="strict" if mode == "r" else "backslashreplace")
 
 
 def _console(*, stderr: bool) -> Console:

@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from cellule.cli.errors import usage
 from cellule.cli.output import harmless, table
 from cellule.cli.session import Session, in_session
 from cellule.effects.secrets.defaults import (
@@ -160,4 +161,7 @@ def _value(name: str) -> str:
             f"Value of {harmless(name)}", hide_input=True, confirmation_prompt=True, err=True
         )
         return asked
-    return sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    try:
+        return sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise usage("the value on standard input is no text", hint="Write it in base64.") from error

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -72,3 +75,36 @@ def _texts(value: Any) -> list[str]:
             return [text for each in value for text in _texts(each)]
         case _:
             return []
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_is_not_utf_8_gets_escapes(shop: Cellule, encoding: str) -> None:
+    """A key outside the encoding of the terminal was told as a bug of Cellule."""
+    shop("event", "send", "Placed", '{"order_id": "\u00e9\u4e9c\U0001f600", "total": 3}')
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    shown = shop.process("cell", "list", env=environment, encoding=encoding)
+    assert "\\u4e9c\\U0001f600" in shown.out
+    told = shop.process("cell", "list", "--json", env=environment, encoding=encoding).json
+    assert "\u00e9\u4e9c\U0001f600" in [each["key"] for each in told["cells"]]
+    line = ("--json", "cell", "show", "order", "\u4e9c")
+    missing = shop.process(*line, env=environment, encoding=encoding, code=1)
+    assert missing.error["fields"]["key"] == "\u4e9c"
+
+
+def test_a_command_works_where_nobody_takes_what_it_tells(shop: Cellule) -> None:
+    """Standard output is closed in some jobs of cron and containers: it was a trace."""
+    line = shlex.join(shop.command("event", "send", "Placed", '{"order_id": "o7", "total": 3}'))
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        done = subprocess.run(["sh", "-c", f"{line} {closed}"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert shop("cell", "show", "order", "o7", "--json").json["version"] == 3
+    asked = shlex.join(shop.command("world", "delete", "main"))
+    done = subprocess.run(["sh", "-c", f"{asked} <&-"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "cannot be undone" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("line", [("event", "send", "Placed", "-"), ("mailbox", "post", "/a", "-")])
+def test_input_that_is_no_text_is_told(shop: Cellule, line: tuple[str, ...]) -> None:
+    done = subprocess.run(shop.command(*line), input=b'"\xff\xfe"', capture_output=True, check=False)
+    assert done.returncode == 1
+    assert b"cli.json" in done.stderr
