@@ -21,7 +21,7 @@ from cellule.host.ingress.arguments import check_who_and_why
 from cellule.host.ingress.checked_calls import checked_calls
 from cellule.host.ingress.handles import WorldHandle
 from cellule.host.node import Node
-from cellule.host.own.directory import WorldInfo, baseline_row
+from cellule.host.own.directory import WorldInfo, baseline_row, read_head
 from cellule.host.read.reader import Reader
 from cellule.host.storage.compaction import Compacted
 from cellule.host.storage.history import Hold, hold_history, holds, release_history
@@ -42,6 +42,7 @@ class WorldStorage:
 
     async def snapshots(self) -> list[KeptSnapshot]:
         """The snapshots that the world keeps, oldest first."""
+        await self._check_there()
         return await self._node.storage.snapshots(self._info)
 
     async def promote(self, height: int, *, who: str = "cellule", why: str = "asked for") -> KeptSnapshot:
@@ -114,14 +115,17 @@ class WorldStorage:
 
     async def export_keys(self, path: str | PathLike[str]) -> MovedKeys:
         """Write the erasure keys of the world to a file, which an export of it does not hold."""
+        await self._check_there()
         return await export_keys(self._node.engine, self._info, Path(path))
 
     async def import_keys(self, path: str | PathLike[str]) -> MovedKeys:
         """Take the keys of such a file after the world was imported, before it goes on."""
+        await self._check_there()
         return await import_keys(self._node.engine, self._info, Path(path))
 
     async def retention(self) -> Retention:
         """What is kept of the world."""
+        await self._check_there()
         return await self._node.storage.retention(self._info)
 
     async def retain(self, *, history: KeptHistory | None = None, snapshots: int | None = None) -> Retention:
@@ -136,12 +140,19 @@ class WorldStorage:
 
     async def holds(self) -> list[Hold]:
         """Who needs the world's history, and from which height on."""
+        await self._check_there()
         return await holds(self._node.engine, self._info)
 
     async def hold(self, name: str, height: int) -> None:
         """Keep the history from a height on, under a name; the same name again moves the hold."""
+        await self._check_there()
         await hold_history(self._node.engine, self._info, name, height)
 
     async def release(self, name: str) -> None:
         """Remove a hold."""
+        await self._check_there()
         await release_history(self._node.engine, self._info, name)
+
+    async def _check_there(self) -> None:
+        """A world that was deleted is `Gone`; it keeps nothing, and nothing is written for it."""
+        await read_head(self._node.engine, self._info)

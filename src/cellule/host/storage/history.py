@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cellule.errors import Conflict, Rejected
 from cellule.host.limits import ATTEMPTS_MAX, HOLDS_MAX
 from cellule.host.own.counted_rows import clear_counted, set_counted, sound_rows
-from cellule.host.own.directory import WorldInfo, world_rows
+from cellule.host.own.directory import WorldInfo, lost_row, world_rows
 from cellule.host.segments import Segment
 from cellule.host.storage.policy import read_retention
 from cellule.host.storage.snapshot_list import horizon_of
@@ -44,6 +44,8 @@ async def hold_history(engine: Engine, info: WorldInfo, name: str, height: int) 
         raise Rejected("host.holds_max", "world {world} has {most} holds", world=info.name, most=HOLDS_MAX)
     listing = keys.universe_world(info.universe, info.id)
     [listed] = await engine.read([listing])
+    if listed is None:
+        raise await lost_row(engine, info, "its row in the list of worlds")
     key = keys.history_hold(info.universe, info.id, name)
     await set_counted(engine, key, encode(height), _count(info), {listing: listed})
 

@@ -20,6 +20,7 @@ from cellule.host.limits import (
     TAIL_S,
 )
 from cellule.host.own.counted_rows import check_counted, set_counted
+from cellule.host.own.directory import WorldInfo, lost_row
 from cellule.store import keys
 from cellule.store.engine import Engine
 from cellule.values.cbor import decode, encode
@@ -89,9 +90,12 @@ async def read_retention(engine: Engine, universe: UUID, world: UUID) -> Retenti
     return Retention.of_row(check_counted(row, counted, f"the row of what world {world} keeps"))
 
 
-async def write_retention(engine: Engine, universe: UUID, world: UUID, retention: Retention) -> None:
-    """Say what is kept of a world that is there."""
+async def write_retention(engine: Engine, info: WorldInfo, retention: Retention) -> None:
+    """Say what is kept of a world that is there; `Gone` where it was deleted."""
+    universe, world = info.universe, info.id
     listing = keys.universe_world(universe, world)
     [listed] = await engine.read([listing])
+    if listed is None:
+        raise await lost_row(engine, info, "its row in the list of worlds")
     key, count = keys.world_retention(universe, world), keys.row_count("retention", universe, world)
     await set_counted(engine, key, retention.row(), count, {listing: listed})

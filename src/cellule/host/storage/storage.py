@@ -132,7 +132,7 @@ class Storage:
         """Say what is kept of a world from its next snapshot on."""
         more = retention.snapshots - (await self.retention(info)).snapshots
         await self._check_more_snapshots(info.universe, more)
-        await write_retention(self._engine, info.universe, info.id, retention)
+        await write_retention(self._engine, info, retention)
 
     def check_events(self, universe: UUID, count: int) -> None:
         """Refuse events that a quota of the universe does not allow."""
