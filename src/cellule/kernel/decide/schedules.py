@@ -260,15 +260,17 @@ def _range(context: BeatContext, schedule: Schedule, item: ControlItem) -> tuple
 def check_pause(context: BeatContext, item: ControlItem) -> None:
     """Refuse to pause what is not there, or is paused already."""
     name = _known(context, item).name
-    is_paused = context.ledger.book.schedules[name].paused
+    row = context.ledger.book.schedules.get(name)
+    is_paused = row is not None and row.paused
     if is_paused == (item.verb == "schedule.pause"):
         state = "paused already" if is_paused else "not paused"
         raise Rejected("kernel.schedule_state", "schedule {name} is {state}", name=name, state=state)
 
 
 def _known(context: BeatContext, item: ControlItem) -> Schedule:
+    """The schedule that a verb names; one that is new in this beat may have no row yet."""
     name, wanted = item.arguments.get("name"), context.eras.current.manifest.schedules
-    if not isinstance(name, str) or name not in wanted or name not in context.ledger.book.schedules:
+    if not isinstance(name, str) or name not in wanted:
         raise Rejected(
             "kernel.schedule_unknown", "there is no schedule {name!r}; there are: {known}",
             name=name, known=", ".join(sorted(wanted)) or "none",
@@ -278,10 +280,10 @@ def _known(context: BeatContext, item: ControlItem) -> Schedule:
 
 def _armed(context: BeatContext, name: str) -> Generator[Need, None, bytes | None]:
     """The key of a schedule's timer, if it is armed."""
-    due_ns = context.ledger.book.schedules[name].due_ns
-    if not due_ns:
+    row = context.ledger.book.schedules.get(name)
+    if row is None or not row.due_ns:
         return None
-    begin, end = pairs_from(due_ns)
+    begin, end = pairs_from(row.due_ns)
     while True:
         page = yield from context.ledger.timers.scan(begin, end, TIMERS_PAGE)
         for key, timer in page:

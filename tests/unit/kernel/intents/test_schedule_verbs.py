@@ -6,11 +6,13 @@ import pytest
 
 from cellule.errors import Corrupted, Rejected
 from cellule.kernel.index.keys import pair_key
+from cellule.kernel.items import Admitted, ControlItem
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.journal.records import ControlRecord, EventRecord, RefusedRecord, TimerRecord
 from cellule.kernel.manifest.load import load_manifest
 from cellule.values.calendar import DUE_NS_MAX
 from cellule.values.cbor import encode
+from cellule.values.link import Link
 from tests.support.frames import with_change
 from tests.support.kernel_bank import HOUR, MINUTE, every
 
@@ -112,6 +114,28 @@ def test_what_cannot_be_triggered_is_refused(make_bank, verb, arguments, code):
     bank = make_bank(schedules=every(MINUTE))
     outcome = bank.world.control(f"schedule.{verb}", **arguments).outcomes[0]
     assert outcome.error.code == code
+
+
+@pytest.mark.parametrize("verb", ["trigger", "pause"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["of a new world", "of a deploy"])
+def test_a_schedule_is_known_in_the_beat_that_brings_it(make_bank, bank_document, verb, is_new):
+    """It was refused by name, and stood in the list of those that there are."""
+    with_schedule = bank_document(schedules=every(HOUR))
+    bank, items = make_bank(schedules=every(HOUR) if is_new else {}), []
+    world = bank.world
+    if is_new:
+        world.frames.clear()
+        world.world = world.restored(0, [])
+    else:
+        loaded = load_manifest(with_schedule)
+        world.cas[loaded.cid] = loaded.data
+        items.append(ControlItem("deploy", "ada", "why", {"manifest": Link(loaded.cid)}))
+    outcomes = world.beat([*items, ControlItem(f"schedule.{verb}", "ada", "why", {"name": "tick"})]).outcomes
+    assert isinstance(outcomes[-1], Admitted)
+    row = bank.book.schedules["tick"]
+    assert (row.paused, row.due_ns > 0) == ((True, False) if verb == "pause" else (False, True))
+    assert len(ticks(bank)) == (verb == "trigger")
+    world.assert_replays()
 
 
 def test_jitter_puts_each_time_off_by_what_the_journal_says(make_bank):
