@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cellule import ERASED, App, Parked, Refused, Rejected, StepFailed, Workflow
+from cellule import ERASED, App, Parked, Refused, Rejected, Step, StepFailed, Workflow
 from cellule.kernel.journal.frame import decode_frame
 from cellule.kernel.key_ring import key_id
+from cellule.kernel.limits import SEAL_KEYS_MAX
 from cellule.testing import World
 from cellule.values.envelope import value_of
 from cellule.values.sealed_value import is_sealed, unwrap
@@ -289,6 +290,28 @@ def test_timers_and_waiting_effects_of_a_cell_that_the_parent_erased_end_quietly
     fork.erase(PEOPLE.person, "p")
     world.assert_replays()
     fork.assert_replays()
+
+
+def test_an_event_for_more_cells_than_a_value_has_keys_fails_its_step_and_its_verification_agrees():
+    """It failed where it was sealed, which a verification does not do: each such step was told to differ."""
+    app = App("people")
+    app.event(PEOPLE.Said, key="name")
+    app.event(PEOPLE.Met, key="name")
+
+    @app.reducer(erasable=True)
+    def tell(state: PEOPLE.Person | None, event: PEOPLE.Said) -> Step[PEOPLE.Person]:
+        return Step(PEOPLE.Person(event.text, 1), emit=[PEOPLE.Met(event.name, event.text)])
+
+    for number in range(SEAL_KEYS_MAX):
+
+        @app.reducer(name=f"hear{number}", erasable=True)
+        def hear(state: PEOPLE.Person | None, event: PEOPLE.Met) -> PEOPLE.Person:
+            return PEOPLE.Person(event.text, 1)
+
+    world = World(app)
+    with pytest.raises(StepFailed, match=f"{SEAL_KEYS_MAX + 1} erasable cells; at most {SEAL_KEYS_MAX}"):
+        say(world, "p", "1")
+    world.assert_replays()
 
 
 # Other styles

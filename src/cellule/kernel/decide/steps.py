@@ -14,7 +14,7 @@ from cellule.kernel.decide.eras import CodeUnavailable, Compiled, Eras
 from cellule.kernel.decide.requests import EffectRequest, check, check_cancels
 from cellule.kernel.heartbeat.impulses import check_impulse
 from cellule.kernel.journal.codes import CONFLICT, DELETED, HALTED, OK, PARKED, REFUSED, SKIPPED
-from cellule.kernel.limits import DEPTH_MAX, OUTPUT_BYTES_MAX, STEP_EVENTS_MAX
+from cellule.kernel.limits import DEPTH_MAX, OUTPUT_BYTES_MAX, SEAL_KEYS_MAX, STEP_EVENTS_MAX
 from cellule.kernel.manifest import upcasts
 from cellule.kernel.manifest.model import Module, Upcaster
 from cellule.kernel.manifest.routes import in_era, wrap
@@ -327,6 +327,8 @@ class Stepper:
             emissions = self._emissions(slot.queue[0], output)
             size += sum(len(emission.value) for emission in emissions)
             _check_targets(emissions)
+            if self._ledger.keys.in_use:
+                self._check_erasable((slot.cells.base, slot.key), emissions)
         if size > OUTPUT_BYTES_MAX:
             raise StepFault(
                 "kernel.output_size", f"the step's output has {size} bytes; at most {OUTPUT_BYTES_MAX}"
@@ -369,6 +371,17 @@ class Stepper:
                 raise StepFault(error.code, f"emitted {schema}: {error}") from error
             emissions.append(Emission(depth, schema, value, targets, call))
         return emissions
+
+    def _check_erasable(self, cell: Target, emissions: Sequence[Emission]) -> None:
+        """Refuse an event that concerns more erasable cells than a value has keys."""
+        modules = self._eras.current.manifest.modules
+        for each in emissions:
+            if len(each.targets) < SEAL_KEYS_MAX:
+                continue
+            count = sum(modules[base].erasable for base, _ in {cell, *each.targets} if base in modules)
+            if count > SEAL_KEYS_MAX:
+                text = f"{each.schema} concerns {count} erasable cells; at most {SEAL_KEYS_MAX}"
+                raise StepFault("kernel.erasable_targets", text)
 
     def stopped_cascade(self, slot: Slot, height: int, emission: Emission) -> Emission | None:
         """What is written instead of an event that is too many emits away from the outside.

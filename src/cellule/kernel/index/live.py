@@ -149,10 +149,10 @@ class LiveIndex(Generic[Entry]):
             if not room:
                 until = min(until or key + b"\0", key + b"\0")
                 break
-        entries = sorted(found.items(), key=itemgetter(0))
-        if len(entries) > limit:
-            until = entries[limit - 1][0] + b"\0"
-        return Page(entries[:limit], None if until == end else until)
+        entries = sorted(found.items(), key=itemgetter(0))[:limit]
+        # What follows a full page is not looked at, so that it ends alike wherever its entries are.
+        following = entries[-1][0] + b"\0" if len(entries) == limit else end
+        return Page(entries, None if following == end else following)
 
     @property
     def recent(self) -> dict[bytes, Entry | None]:

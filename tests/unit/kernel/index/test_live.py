@@ -327,3 +327,15 @@ def test_a_load_that_waits_while_the_world_goes_on_answers_what_is_true_at_its_e
     store.nodes.add(store.read(need.cids))
     found = store.run(walk)
     assert found == {key(1): entry(11), key(2): entry(222), key(3): entry(3)}
+
+
+@pytest.mark.parametrize("changed", [range(0), range(4), range(2, 4), range(2), (1, 3)])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
+def test_a_page_ends_alike_wherever_its_entries_are(store, changed, limit):
+    """A full page of entries in the root and in memory ended the scan, and one of either alone went on."""
+    live = live_on(store, stored(store, 4))
+    for number in changed:
+        live.put(key(number), entry(number))
+    page = store.run(live.scan(b"", None, limit))
+    assert [each for each, _ in page.entries] == [key(number) for number in range(min(limit, 4))]
+    assert page.next == (key(limit - 1) + b"\0" if limit <= 4 else None)
