@@ -105,7 +105,7 @@ def stopped_twice():
 
 def moved_to_no_era():
     ledger = ledger_at()
-    step_changes.migrate(ledger, slot_of(ledger), 3, b"\x01")
+    step_changes.migrate(ledger, slot_of(ledger), len(ledger.eras), b"\x01")
 
 
 def tail_longer_than_its_log():
@@ -284,6 +284,13 @@ def test_a_change_that_no_beat_makes_is_refused(plant):
     with pytest.raises(InvariantBroken) as caught:
         plant()
     assert caught.value.code == PLANTED[plant]
+
+
+def test_a_fork_may_stand_still_and_ends_with_none_left():
+    branch = Branch(5, "drop", 6, 4, open_answers(None, Nodes(1_000)), live=True)
+    branch.go_on(4)
+    branch.go_on(0)
+    assert branch.next == 0
 
 
 def test_a_floor_that_falls_is_refused(monkeypatch):

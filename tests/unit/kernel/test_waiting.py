@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cellule.kernel.items import EventItem, Pace
 from cellule.kernel.need import Nodes, drive
-from cellule.kernel.state.wait_reasons import EVENT, PAUSED, TURN, Reason, reason_of
+from cellule.kernel.state.wait_reasons import EVENT, PAUSED, TURN, Reason, reason_of, reasons_in
 from cellule.values.cbor import decode, encode
 from tests.support.stuck import find_stuck, find_waiting
 
@@ -35,6 +35,17 @@ def test_a_cell_with_messages_waits_for_its_turn(make_world):
     world = make_world(pace=Pace(quota=1, burst=1))
     world.beat([ping("a"), ping("b"), ping("b")])
     assert waiting(world) == {b"b": (TURN, 2)}
+
+
+def test_only_a_cell_whose_turn_comes_is_ready(make_world):
+    world = make_world(pace=Pace(quota=1, burst=1))
+    world.beat([ping("a"), ping("b"), ping("b")])
+    ledger = world.world.ledger
+    found = {
+        (base, key): [each.what for each in drive(reasons_in(ledger, base, key), ledger.nodes, world.fetch)]
+        for base, key in (("shop/Pinger", b"a"), ("shop/Pinger", b"b"))
+    }
+    assert found == {("shop/Pinger", b"a"): [EVENT], ("shop/Pinger", b"b"): [TURN]}
 
 
 def test_in_a_paused_world_cells_wait_for_the_world(world):

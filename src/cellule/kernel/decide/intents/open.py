@@ -31,7 +31,7 @@ _TAKEN_BACK: Final = (Settled.CANCELLED, Settled.ABANDONED)
 
 
 def open_all(
-    context: BeatContext, slot: Slot, origin: Origin, asked: Sequence[EffectRequest], opened: int = 0
+    context: BeatContext, slot: Slot, origin: Origin, asked: Sequence[EffectRequest], opened: int
 ) -> Generator[Need, None, None]:
     """Write a step's requests down, decide them, and make it so; the first `opened` are open already."""
     if not opened and not origin.entry:
