@@ -31,6 +31,7 @@ from cellule.app.declarations import (
     DeclaredReducer,
     KeyChoice,
     bad_option,
+    check_flag,
     check_frozen,
     check_function,
     check_record,
@@ -204,9 +205,8 @@ class App:
         map, None means that the sender gives the key. `keyed=False` sends everything to one cell. `failure`:
         whether a cell whose step failed halts or skips the event. `upgrade`: whether cells follow new code or
         stay pinned to the code they were born under. `reply` is the type of replies, `emits` the events it
-        emits. `effects` are those it may ask for, `grants` the grants it has, by slot; beyond `open_max` open
-        intents its events wait. `cell_mode=False` keeps the states of all keys as one map in one cell; the
-        function stays the same. `erasable=True` seals what its cells write, so that `erase` can destroy it.
+        emits, `effects` those it may ask for, `grants` those it has, by slot. Beyond `open_max` open intents
+        its events wait. `cell_mode=False` keeps all states as a map in one cell. `erasable=True` seals them.
         """
         listed = check_listed("@app.reducer", effects)
         options = checked_options("@app.reducer", {
@@ -340,7 +340,7 @@ class App:
         add_operations(self.enzyme, self._modules)
 
     def _show(self, operation: object) -> None:
-        if operation:
+        if check_flag(self.namespace, "operation", operation or False):
             self.operations()
 
     def plan(

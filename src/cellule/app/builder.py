@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cellule.app.built_app import Built, EffectsConfig
-from cellule.app.declarations import DeclaredReducer
+from cellule.app.declarations import DeclaredReducer, bad_option
 from cellule.app.effects import form_of
 from cellule.app.forms import Forms
 from cellule.app.modules import describe_app_upcaster, describe_reducer, naming_of, revised
@@ -58,6 +58,8 @@ def build(app: App, *, live: bool) -> Built:
     for python in (*app.events, *app.states):
         schemas = schemas.merged(naming.derived(python).schemas)
     forms = Forms(naming, dict(app.events), schemas, {kind: form_of(each) for kind, each in effects.items()})
+    for module in modules:
+        _check_reply(forms, module)
     effects_config = EffectsConfig(sections_of(app, effects, naming), adapters_of(app, effects))
     built = _assembled(forms, modules, upcasters, effects_config, live=live)
     for each in app.modules.values():
@@ -79,6 +81,18 @@ def _described(
     if isinstance(declared, DeclaredReducer):
         return describe_reducer(app, declared, naming, effects, live=live)
     return declared.described(BuildScope(app, naming, effects, live))
+
+
+def _check_reply(forms: Forms, module: DescribedModule) -> None:
+    """Refuse a type of replies that is none before the first of them is asked for."""
+    if module.reply_type is None:
+        return
+    try:
+        forms.codec(module.reply_type)
+    except Rejected as error:
+        raise bad_option(
+            str(module.name), "reply", module.reply_type, f"a type of values: {error}"
+        ) from error
 
 
 def revise(built: Built, revision: int) -> Built:

@@ -173,6 +173,13 @@ def bad_option(where: str, option: str, given: object, wanted: str) -> Rejected:
     )  # fmt: skip
 
 
+def check_flag(where: str, option: str, given: object) -> bool:
+    """Return an option that is on or off; refuse one that is neither."""
+    if not isinstance(given, bool):
+        raise bad_option(where, option, given, "True or False")
+    return given
+
+
 def check_named(where: str, given: Mapping[str, object], form: type) -> None:
     """Refuse an option that `form`, a TypedDict, does not have: misspelt, it would mean nothing."""
     for name, value in given.items():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from cellule.app.declarations import DeclaredReducer, apps_of, bad_option, duration_ns
+from cellule.app.declarations import DeclaredReducer, apps_of, bad_option, check_flag, duration_ns
 from cellule.app.effects_config import check_grants
 from cellule.app.keys import KeyOwner, Paths, check_entry_keys, check_paths, key_paths
 from cellule.errors import Rejected
@@ -141,29 +141,26 @@ def checked_options(where: str, given: Mapping[str, object]) -> ModuleOptions:
     open_max = options.get("open_max")
     if open_max is not None and (type(open_max) is not int or open_max < 1):
         raise bad_option(where, "open_max", open_max, "a number above zero")
+    keyed = check_flag(where, "keyed", given.get("keyed", True))
     check_erasable(where, options.get("erasable", False), cell_mode=options.get("cell_mode", True))
     emits = given.get("emits", ())
     if isinstance(emits, type):
         raise bad_option(where, "emits", emits, f"a list: emits=[{emits.__name__}]")
     grants: Any = given.get("grants", ())
     made = ModuleOptions(**options, retention=retention, cap_slots=check_grants(grants))
-    _check_cell_mode(made, where, keyed=given.get("keyed", True) is not False)
+    _check_cell_mode(made, where, keyed=keyed)
     return made
 
 
 def check_erasable(where: str, erasable: object, *, cell_mode: object = True) -> None:
     """Refuse what is no choice, or has no cell of its own to erase."""
-    if not isinstance(erasable, bool):
-        raise bad_option(where, "erasable", erasable, "True or False")
-    if erasable and cell_mode is False:
+    if check_flag(where, "erasable", erasable) and cell_mode is False:
         raise bad_option(where, "erasable", True, "only one of `erasable=True` and `cell_mode=False`")
 
 
 def _check_cell_mode(options: ModuleOptions, where: str, *, keyed: bool) -> None:
     """Refuse a cell mode that is none, or one cell for all keys where it means nothing."""
-    if not isinstance(options.cell_mode, bool):
-        raise bad_option(where, "cell_mode", options.cell_mode, "True or False")
-    if not options.cell_mode and not keyed:
+    if not check_flag(where, "cell_mode", options.cell_mode) and not keyed:
         raise bad_option(where, "cell_mode", False, "only one of `cell_mode=False` and `keyed=False`")
     if not options.cell_mode and options.retention != Retention():
         raise bad_option(where, "cell_mode", False, "no `retention` with it: it removes cells, not entries")

@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from cellule.app.declarations import bad_option
 from cellule.app.effects_config import Listed
 from cellule.kernel.manifest.model import Manifest
 from cellule.modules.python import EffectForm, ModuleOptions
@@ -198,5 +199,7 @@ class StyleDescription:
 
 def beside_caller(path: str | PathLike[str], depth: int = 2) -> Path:
     """A path that counts from the folder of the file that calls an app; from here, if it is none."""
+    if not isinstance(path, str | PathLike):
+        raise bad_option("app", "file", path, 'a path, such as "order.fsm.yaml"')
     caller = Path(sys._getframe(depth).f_code.co_filename)  # noqa: SLF001 - the only way to know it
     return caller.parent / path if caller.is_file() else Path(path)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict, TypeVar, cast
 
-from cellule.app.declarations import KeyChoice, bad_option, check_function, check_named
+from cellule.app.declarations import KeyChoice, check_flag, check_function, check_named
 from cellule.app.effects import timer
 from cellule.app.effects_config import Grants, Listed, check_listed
 from cellule.app.modules import (
@@ -144,9 +144,7 @@ def declare_workflow(
     options = checked_options(_DECLARING, {"upgrade": "pin", **given})
     listed = check_listed(_DECLARING, given.get("effects", ()))
     full = Name(namespace, given.get("name") or function.__name__, given.get("version", version))
-    shown = given.get("operation", False)
-    if not isinstance(shown, bool):
-        raise bad_option(_DECLARING, "operation", shown, "True or False")
+    shown = check_flag(_DECLARING, "operation", given.get("operation", False))
     mark_workflow(function, WorkflowMark(tuple(given.get("events", ())), listed, shown))
     return DeclaredWorkflow(
         function, full, options, (*listed, timer), given.get("key"), given.get("keyed", True)

@@ -400,6 +400,24 @@ MISTAKES: dict[str, tuple[Callable[[App], Any], str, str, str]] = {
         "emits=",
         "emits=[Paid]",
     ),
+    "a choice in place of yes or no": (
+        lambda app: app.reducer(keyed="no")(order),
+        "app.option",
+        "keyed='no'",
+        "True or False",
+    ),
+    "work that is shown, or not": (
+        lambda app: app.adapter("shop.charge", operation="yes"),
+        "app.option",
+        "operation='yes'",
+        "True or False",
+    ),
+    "a contract that is no file": (
+        lambda app: app.fsm(5),
+        "app.option",
+        "file=5",
+        "order.fsm.yaml",
+    ),
     "an app that another file cannot find": (
         lambda app: (app.reducer(_inner()), app.build()),
         "app.not_bundled",
@@ -436,6 +454,13 @@ def test_an_event_of_an_app_with_the_same_name_is_explained():
         assert "one App object" in refused.value.hint
     finally:
         del Unregistered.__cellule_apps__
+
+
+def test_a_reply_of_no_type_is_refused_when_the_app_is_built():
+    """The first reply was refused instead, when its event was applied already."""
+    with pytest.raises(Rejected, match="reply=5 is not possible") as refused:
+        built(new_app(), order, key={Placed: "order_id"}, reply=5)
+    assert refused.value.code == "app.option"
 
 
 def test_nothing_is_kept_of_a_refused_declaration():
