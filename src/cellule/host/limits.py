@@ -115,6 +115,7 @@ COLLECT_NODES_BYTES = 4_000_000  # of blocks that a collection keeps at hand
 COLLECT_SHARE = 0.2  # of the time that a collection by itself takes; the rest is left to the worlds
 COLLECT_CLAIM_S = 300.0  # a collection that has not moved for so long may be taken over
 EXPLAIN_OBJECTS_MAX = 5_000_000  # objects looked at to explain why one is kept
+COMPACT_SHARE = 0.2  # of the time that a compaction by itself takes; the rest is left to the worlds
 SEGMENT_BYTES = 3_000_000  # frames of one segment, about; one frame may be longer
 SEGMENT_BYTES_MIN = 1_000_000  # less stays in rows, unless somebody asks for it
 SEGMENT_CLEAR_BYTES = 2_000_000  # of frames whose rows go in one batch

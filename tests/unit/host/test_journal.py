@@ -10,7 +10,7 @@ from cellule.errors import Corrupted, Gone
 from cellule.host import journal as journal_module
 from cellule.host.journal import Journal, frame_rows
 from cellule.host.segments import Segment, read_segment, segment_bytes
-from cellule.kernel.journal.frame import Header, encode_frame, first_height
+from cellule.kernel.journal.frame import Header, encode_frame, first_height, read_header
 from cellule.kernel.lineage import Ancestor, Lineage
 from cellule.store import keys
 from cellule.store.cas import Cas
@@ -201,6 +201,24 @@ async def test_snapshots_are_found_through_the_lineage(store):
     assert (await journal.start())[:2] == own
     assert [await journal.snapshot_height(each[1]) for each in (first, older, own)] == [0, 10, 20]
     assert await journal.snapshot_height(cid_of(bytes((24,)))) is None
+
+
+def test_a_header_is_read_without_the_records():
+    for digest, now_ns in ((None, 0), (b"d" * 32, 1 << 62)):
+        header = Header(
+            beat=3, first=7, last=8, now_ns=now_ns, entropy=b"e" * 16, quota=9, burst=5, prev=digest
+        )
+        data = encode_frame(header, ["a/B@1"], [[1, 0, None], [1, 0, None]], linked=False)
+        assert read_header(data, cid_of(data)) == header
+        assert read_header(data[:-1], cid_of(data)) == header  # what follows is for whoever decodes it
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:40], lambda data: data.replace(b"quota", b"quotb")])
+def test_a_header_that_is_none_is_damage(damage):
+    header = Header(3, 7, 7, 1, b"e" * 16, 9, 5, None)
+    data = damage(encode_frame(header, ["a/B@1"], [[1, 0, None]], linked=False))
+    with pytest.raises(Corrupted):
+        read_header(data, cid_of(data))
 
 
 def test_a_first_height_is_read_from_the_header_alone():

@@ -12,9 +12,8 @@ that is missing stops it: what only that block leads to would be removed for goo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from cellule.errors import Corrupted, Rejected, Unavailable
@@ -24,6 +23,7 @@ from cellule.host.storage.collection_state import DONE, MARK, ORPHANS, SWEEP, Co
 from cellule.host.storage.marks import OURS, Marks, PageRead
 from cellule.host.storage.pins import Pins
 from cellule.host.storage.roots import Root, universe_roots, world_roots
+from cellule.host.storage.share import TimeShare
 from cellule.kernel.journal.links import Links, links_of_block
 from cellule.sources import Clock
 from cellule.store.cas import Cas, Entry
@@ -49,7 +49,7 @@ class Collector:
     pins: Pins | None = None
     share: float = 1.0  # of the time it may take; the rest it sleeps
     progress: CollectProgress = lambda _state: None
-    _rested_ns: int = 0
+    _time: TimeShare = field(init=False)
 
     @property
     def is_dry(self) -> bool:
@@ -62,7 +62,7 @@ class Collector:
         A new generation begins if the last one began `grace_s` ago. With 0, two begin: then everything goes
         that nothing links at this moment.
         """
-        self._rested_ns = self.clock.monotonic_ns()
+        self._time = TimeShare(self.clock, self.share)
         state = await self._begun(grace_s)
         steps = {MARK: self._mark, SWEEP: self._sweep, ORPHANS: self._orphans}
         while state.phase != DONE:
@@ -206,9 +206,7 @@ class Collector:
 
     async def _rest(self, state: CollectionState) -> None:
         self.progress(state)
-        took_s = (self.clock.monotonic_ns() - self._rested_ns) / 1e9
-        await asyncio.sleep(took_s * (1 / self.share - 1))
-        self._rested_ns = self.clock.monotonic_ns()
+        await self._time.rest()
 
 
 def _bytes(entries: Sequence[Entry]) -> int:

@@ -19,8 +19,9 @@ from cellule.host.limits import ATTEMPTS_MAX, SEGMENT_BYTES, SEGMENT_BYTES_MIN, 
 from cellule.host.own.directory import WorldInfo, baseline_of
 from cellule.host.segments import Segment, segment_bytes
 from cellule.host.storage.policy import StoragePolicy
+from cellule.host.storage.share import TimeShare
 from cellule.host.storage.tail import tail_frames
-from cellule.kernel.journal.frame import Header, decode_frame
+from cellule.kernel.journal.frame import decode_frame, read_header
 from cellule.kernel.journal.links import links_of_frame
 from cellule.sources import Clock
 from cellule.store import keys
@@ -75,6 +76,7 @@ class Compactor:
     cas: Cas
     clock: Clock
     policy: StoragePolicy
+    share: float = 1.0  # of the time it may take; the rest is left to the worlds
 
     async def compact(self, info: WorldInfo, *, everything: bool = False) -> Compacted:
         """Move what is old enough, or with `everything` all that is below the baseline."""
@@ -82,9 +84,16 @@ class Compactor:
         rows = await self._rows(info)
         await self._clear(info, rows)
         upto = rows.height if everything else await self._upto(info, rows)
-        least = 1 if everything else SEGMENT_BYTES_MIN
+        least, time = 1 if everything else SEGMENT_BYTES_MIN, TimeShare(self.clock, self.share)
         while rows.archived < upto:
-            run = await self._gather(info, rows.archived + 1, upto)
+            try:
+                run = await self._gather(info, rows.archived + 1, upto)
+            except Corrupted:
+                now = await self._rows(info)
+                if now.archived == rows.archived:
+                    raise
+                rows = now  # no gap: another process moved these frames meanwhile
+                continue
             if run is None or run.size < least:
                 break
             rows = await self._archive(info, rows, run)
@@ -92,6 +101,7 @@ class Compactor:
             done.segments += 1
             done.frames += len(run.frames)
             done.bytes += run.size
+            await time.rest()
         done.archived = rows.archived
         return done
 
@@ -112,7 +122,7 @@ class Compactor:
         upto = min(max(far, rows.archived), rows.height)
         before_ns = self.clock.now_ns() - int(self.policy.tail_s * 1e9)
         async for last, frame in tail_frames(self.engine, info.universe, info.id, upto + 1, rows.height):
-            if _header(frame).now_ns >= before_ns:
+            if read_header(frame, cid_of(frame)).now_ns >= before_ns:
                 break
             upto = last
         return upto
@@ -123,17 +133,21 @@ class Compactor:
         digest: bytes | None = None
         at = first
         async for last, frame in tail_frames(self.engine, info.universe, info.id, first, upto):
-            header = _header(frame)
+            cid = cid_of(frame)
+            header = read_header(frame, cid)
             if header.first != at or header.last != last or (digest is not None and header.prev != digest):
                 raise _broken(info, at)
             run.frames.append((last, frame))
             run.size += len(frame)
             found = links_of_frame(frame)
             run.links |= found.ours | found.users
-            digest, at = cid_of(frame).digest, last + 1
+            digest, at = cid.digest, last + 1
             if run.size >= SEGMENT_BYTES:
                 break
-        return run if run.frames else None
+        if not run.frames:
+            return None
+        decode_frame(run.frames[-1][1], lazy=True)  # the others are proven by the ones that follow them
+        return run
 
     async def _archive(self, info: WorldInfo, rows: _Rows, run: _Run) -> _Rows:
         """Put the frames as a block, and set its row."""
@@ -191,10 +205,6 @@ class Compactor:
             if size >= SEGMENT_CLEAR_BYTES:
                 break
         return None if first is None else (first, until)
-
-
-def _header(frame: bytes) -> Header:
-    return decode_frame(frame, lazy=True).header
 
 
 def _broken(info: WorldInfo, height: int) -> Corrupted:

@@ -15,6 +15,7 @@ from cellule.host.limits import (
     COLLECT_LOOK_S,
     COLLECT_NODES_BYTES,
     COLLECT_SHARE,
+    COMPACT_SHARE,
     QUOTA_COUNT_S,
     QUOTA_LOOK_S,
 )
@@ -111,12 +112,11 @@ class Storage:
         cas = self._cas_of(universe, NodeCache(COLLECT_NODES_BYTES))
         return await explain_retention(self._engine, cas, worlds, cid, self._clock.now_ns())
 
-    async def compact(self, info: WorldInfo, *, everything: bool = False) -> Compacted:
+    async def compact(self, info: WorldInfo, *, everything: bool = False, share: float = 1.0) -> Compacted:
         """Move old frames of a world into segments, and drop what it does not keep."""
         cas = self._cas_of(info.universe, NodeCache(COLLECT_NODES_BYTES))
-        done = await Compactor(self._engine, cas, self._clock, self._policy).compact(
-            info, everything=everything
-        )
+        compactor = Compactor(self._engine, cas, self._clock, self._policy, share)
+        done = await compactor.compact(info, everything=everything)
         done.dropped = await drop_history(self._engine, cas, info)
         return done
 
@@ -268,7 +268,7 @@ class Storage:
             while self._due:
                 _, info = self._due.popitem()
                 try:
-                    await self.compact(info)
+                    await self.compact(info, share=COMPACT_SHARE)
                 except CelluleError as error:
                     _log.warning("world %s was not compacted, and is again later: %s", info.name, error)
                 except Exception:  # noqa: BLE001 - a defect in one world leaves the others alone

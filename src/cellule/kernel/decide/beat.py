@@ -184,6 +184,7 @@ class BeatRun:
         ledger, writer, outcomes = self._ledger, self._writer, self._admission.outcomes
         # Plain events answer together: an outcome for each would cost as much as its step.
         batch = None if outcomes else self._context.short.result()
+        del self._context.short  # it knows the context: a circle, which only a garbage collection would free
         cid, keys, steps = None, None, self._rounds.steps
         if self._context.removed:
             steps = [*self._context.removed, *steps]

@@ -161,19 +161,39 @@ def first_height(data: bytes) -> int | None:
 
     Whoever decodes the frame finds what is wrong with it.
     """
+    for name, major, number, _ in _fields(data):
+        if name == b"first":
+            return number if major == 0 else None
+    return None
+
+
+def read_header(data: bytes, cid: Cid) -> Header:
+    """The header of a frame with this CID, without its records; `Corrupted` if it is none."""
+    ends = [end for *_, end in _fields(data)]
+    if len(ends) < len(_HEADER_KEYS):
+        return decode_frame(data, lazy=True).header
+    try:
+        fields = decode_trusted(data[1 : ends[-1]])
+    except CelluleError as error:
+        _damaged(cid, "header", str(error), error)
+    return _header(cid, fields)
+
+
+def _fields(data: bytes) -> Iterator[tuple[bytes, int, int, int]]:
+    """A header's fields as name, major type, number and end; fewer than there are where one is odd."""
     at = len(_BEGIN)
-    while data.startswith(_BEGIN) and at + _HEAD_BYTES_MAX < len(data):
+    for _ in _HEADER_KEYS:
+        if not data.startswith(_BEGIN) or at + _HEAD_BYTES_MAX >= len(data):
+            return
         size = data[at] - _TEXT
         name, at = data[at + 1 : at + 1 + size], at + 1 + size
         major, low = data[at] >> 5, data[at] & 31
         if not 0 < size <= len("entropy") or low > 27:
-            return None
+            return
         width = 0 if low < 24 else 1 << (low - 24)
         number = int.from_bytes(data[at + 1 : at + 1 + width], "big") if width else low
-        if name == b"first":
-            return number if major == 0 else None
         at += 1 + width + (number if major == _BYTES else 0)
-    return None
+        yield name, major, number, at
 
 
 def _read_rows(cid: Cid, first: int, names: list[str], rows: list[Row]) -> list[Record]:

@@ -19,7 +19,6 @@ from cellule.values.cid import Cid
 from cellule.values.link import Link
 
 LINK_BYTES = b"\xd8\x2a\x58\x25\x00\x01"  # what each link begins with: chance hardly makes these
-_LINK_MARK = b"\xd8\x2a"
 _ABOUT_SNAPSHOTS = {"snapshot", "baseline"}
 _MAY_TELL = {Kind.SNAPSHOT, Kind.BASELINE, Kind.CONTROL}
 
@@ -41,7 +40,7 @@ def tells_of_snapshot(record: Record) -> bool:
 def links_of_block(data: bytes) -> Links:
     """The links of a stored node."""
     found = Links(set(), set())
-    if _LINK_MARK in data:
+    if LINK_BYTES in data:
         _gather(decode_trusted(data), found)
     return found
 
@@ -49,7 +48,7 @@ def links_of_block(data: bytes) -> Links:
 def links_of_frame(data: bytes) -> Links:
     """The links of a frame, but for those to snapshots that it only tells of."""
     found = Links(set(), set())
-    if _LINK_MARK not in data:
+    if LINK_BYTES not in data:
         return found
     decode_frame(data, lazy=True)  # refuses what is no frame
     value: Any = decode_trusted(data)

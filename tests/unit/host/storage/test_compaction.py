@@ -12,6 +12,7 @@ from cellule.errors import Corrupted, Gone, Rejected
 from cellule.host.own.directory import Directory, baseline_of
 from cellule.host.segments import Segment
 from cellule.host.storage.policy import StoragePolicy
+from cellule.host.storage.share import TimeShare
 from cellule.host.storage.storage import Storage
 from cellule.kernel.journal.records import BaselineRecord, ControlRecord, SnapshotRecord
 from cellule.store import keys
@@ -178,6 +179,17 @@ async def test_two_processes_may_compact_at_once(opened, tally):
         assert (await frames_of(world))[: len(before)] == before
         rows = [Segment.of_row(value) for _, value in await rows_in(node, world.info, keys.segment_range)]
         assert [each.first for each in rows] == [1, *(each.last + 1 for each in rows[:-1])]
+
+
+@in_virtual_time
+async def test_work_in_the_background_leaves_most_of_the_time_to_others(opened):
+    async with opened() as node:
+        clock = node.node.clock
+        time, began_ns = TimeShare(clock, 0.2), clock.monotonic_ns()
+        for _ in range(3):
+            await asyncio.sleep(2)  # the work
+            await time.rest()
+        assert clock.monotonic_ns() - began_ns == 3 * (2 + 8) * 10**9
 
 
 @in_virtual_time
