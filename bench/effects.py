@@ -12,8 +12,8 @@ Policy     in memory, CPU time: beats of 1,000 requests under no policy and unde
 
 from __future__ import annotations
 
-import tempfile
 import gc
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator
 from itertools import count
